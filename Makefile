@@ -1,0 +1,58 @@
+# Two commands do all the set-up: `make demo` and `make test`. They need Python >= 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The tests run on one process for each core; BLAS threads inside them would only get in the way.
+JOBS ?= auto
+
+.PHONY: demo test test-slow lint types layers check bench docs clean help
+
+help:
+	@echo "make demo       the embedded example: PCA and dPCA side by side, with a picture"
+	@echo "make test       the test suite"
+	@echo "make test-slow  the long simulations"
+	@echo "make check      linters, types and the layer check"
+	@echo "make bench      the benchmark table"
+	@echo "make docs       write the generated parts of the documentation anew"
+
+$(VENV)/.made:
+	@PYTHON="$(PYTHON)" sh scripts/make-venv "$(VENV)"
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	@$(BIN)/python -m standout.demo
+
+test: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+test-slow: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+layers: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+check: lint types layers
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m standout.demo --picture docs/demo.png --text docs/demo.txt
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,37 @@
+"""standout: find what is specific to one dataset.
+
+Given a target and one or more backgrounds measured on the same features, standout finds the few
+directions in which the target varies and the backgrounds do not, and says how sure one can be that
+they are real. Public names are loaded when they are first used, so that the import is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from standout._version import __version__
+
+if TYPE_CHECKING:
+    from standout.estimators.dpca import DPCA
+    from standout.moments import Moments
+    from standout.sources import Source, read
+
+__all__ = ["DPCA", "Moments", "Source", "__version__", "read"]
+
+_HOME = {
+    "DPCA": "standout.estimators.dpca",
+    "Moments": "standout.moments",
+    "Source": "standout.sources",
+    "read": "standout.sources",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'standout' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,113 @@
+"""The few BLAS calls of the hot loops, and how many threads they get.
+
+The numpy and scipy wheels each carry an OpenBLAS with a thread pool of its own. Two pools that
+take turns in one loop fight for the cores, and threads cost more than they give on small problems:
+so hot loops call scipy's BLAS only, and small problems run on one thread.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+Array = NDArray[np.float64]
+
+# Below this many multiply-adds a second thread costs more than it gives.
+SMALL_WORK = 2e8
+_EPS = float(np.finfo(float).eps)
+
+
+@cache
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def threads_for(work: float) -> AbstractContextManager[Any]:
+    """Give a context that keeps BLAS on one thread while ``work`` (multiply-adds) is small."""
+    if work >= SMALL_WORK:
+        return nullcontext()
+    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limit
+
+
+def add_scatter(total: Array, rows: Array) -> Array:
+    """Add ``rows.T @ rows`` to the lower triangle of ``total`` (F-ordered) in place."""
+    if rows.flags.c_contiguous:
+        result = blas.dsyrk(1.0, rows.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+    else:
+        result = blas.dsyrk(1.0, rows, beta=1.0, c=total, trans=1, lower=1, overwrite_c=1)
+    return _same(total, result)
+
+
+def add_gram(total: Array, columns: Array) -> Array:
+    """Add ``columns @ columns.T`` to the lower triangle of ``total`` (F-ordered) in place."""
+    if columns.flags.c_contiguous:
+        result = blas.dsyrk(1.0, columns.T, beta=1.0, c=total, trans=1, lower=1, overwrite_c=1)
+    else:
+        result = blas.dsyrk(1.0, columns, beta=1.0, c=total, lower=1, overwrite_c=1)
+    return _same(total, result)
+
+
+def add_outer(total: Array, vector: Array, factor: float) -> Array:
+    """Add ``factor * outer(vector, vector)`` to the lower triangle of ``total`` in place."""
+    return _same(total, blas.dsyr(factor, vector, a=total, lower=1, overwrite_a=1))
+
+
+def _same(total: Array, result: Array) -> Array:
+    # f2py works in place only on an F-ordered float64 array; anything else would be a silent copy.
+    if result is not total and not np.shares_memory(result, total):
+        total[...] = result
+    return total
+
+
+def mirror(lower: Array, step: int = 256) -> Array:
+    """Copy the lower triangle of a square matrix to the upper one, in place and in small pieces."""
+    size = len(lower)
+    for start in range(0, size, step):
+        stop = min(start + step, size)
+        corner = lower[start:stop, start:stop]
+        corner[...] = np.tril(corner) + np.tril(corner, -1).T
+        lower[start:stop, stop:] = lower[stop:, start:stop].T
+    return lower
+
+
+def cholesky(matrix: Array) -> tuple[Array, float] | None:
+    """Return the lower Cholesky factor of a symmetric matrix and its reciprocal condition (1-norm).
+
+    ``None`` when the matrix is not numerically positive definite.
+    """
+    factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+    if info != 0:
+        return None
+    norm = float(np.abs(matrix).sum(axis=0).max())
+    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+    return factor, float(reciprocal)
+
+
+def top_eigen(matrix: Array, count: int, vectors: bool = True) -> tuple[Array, Array]:
+    """Return the ``count`` largest eigenvalues (descending) and vectors of a symmetric matrix."""
+    size = len(matrix)
+    if count >= size and vectors:
+        # All of them: divide and conquer is several times faster than bisection.
+        values, basis, info = lapack.dsyevd(matrix, lower=1)
+        values, basis = values[::-1], basis[:, ::-1]
+    else:
+        values, basis, _, _, info = lapack.dsyevr(
+            matrix, compute_v=int(vectors), range="I", il=size - count + 1, iu=size, lower=1
+        )
+        values, basis = values[:count][::-1], basis[:, :count][:, ::-1]
+    if info != 0:  # pragma: no cover - LAPACK gives up only on non-finite input
+        raise np.linalg.LinAlgError(f"the symmetric eigensolver did not converge (info={info})")
+    return values, basis
+
+
+def rank_tolerance(size: int) -> float:
+    """Relative eigenvalue below which a covariance direction is rounding noise."""
+    return max(1e-14, size * _EPS)

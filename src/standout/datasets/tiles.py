@@ -1,0 +1,76 @@
+"""The embedded example: handwritten digits hidden in pieces of a photograph. No download needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.blas import Array
+from standout.errors import MissingExtraError
+
+_SIDE = 8
+
+
+@dataclass(frozen=True)
+class DigitsOverTiles:
+    """Target tiles with a digit in them, background tiles without, and which digit it is."""
+
+    target: Array  # (361, 64)
+    background: Array  # (n_background, 64)
+    digit: NDArray[np.int64]  # (361,): 6 or 9
+
+
+def digits_over_tiles(weight: float = 0.25, n_background: int = 3000, seed: int = 0) -> DigitsOverTiles:
+    """Add scikit-learn's 8×8 sixes and nines to tiles of its photograph of a temple.
+
+    Parameters
+    ----------
+    weight : float
+        How strong the digits are; both digits and photograph go from 0 to 1.
+    n_background : int
+        How many other tiles are the background.
+    seed : int
+        Which tiles are which.
+
+    Returns
+    -------
+    DigitsOverTiles
+
+    Examples
+    --------
+    >>> from standout.datasets import digits_over_tiles
+    >>> example = digits_over_tiles()
+    >>> example.target.shape, example.background.shape
+    ((361, 64), (3000, 64))
+    """
+    images, digit = _sixes_and_nines()
+    tiles = _tiles()
+    order = np.random.default_rng(seed).permutation(len(tiles))
+    under, other = order[: len(images)], order[len(images) : len(images) + n_background]
+    return DigitsOverTiles(tiles[under] + weight * images, tiles[other], digit)
+
+
+def _sixes_and_nines() -> tuple[Array, NDArray[np.int64]]:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    chosen = np.isin(digits.target, (6, 9))
+    return digits.data[chosen] / 16.0, digits.target[chosen]
+
+
+def _tiles() -> Array:
+    """Return all disjoint 8×8 tiles of the gray photograph, as rows."""
+    from sklearn.datasets import load_sample_image
+
+    try:
+        photograph = load_sample_image("china.jpg")
+    except ImportError as error:
+        raise MissingExtraError(
+            "reading the photograph needs pillow. Install it with: pip install 'standout[plot]'"
+        ) from error
+    gray = photograph.astype(np.float64) @ [0.299, 0.587, 0.114] / 255.0
+    high, wide = (size // _SIDE for size in gray.shape)
+    cut = gray[: high * _SIDE, : wide * _SIDE].reshape(high, _SIDE, wide, _SIDE)
+    return np.asarray(cut.transpose(0, 2, 1, 3).reshape(-1, _SIDE * _SIDE))

@@ -1,0 +1,119 @@
+"""Everything standout can raise or warn about; every message says what was found and ends with a remedy.
+
+::
+
+    StandoutError
+    ├── InputError (ValueError)            the data or an argument cannot be used as it is
+    │   ├── NonFiniteError                 NaN or infinite values
+    │   ├── FeatureError                   the datasets do not have the same features
+    │   └── NotEnoughRowsError             too few rows for what was asked
+    ├── RowsNeededError (TypeError)        moments were given where the rows are needed
+    └── MissingExtraError (ImportError)    an optional package is not installed
+
+    StandoutWarning (UserWarning)
+    ├── OverfitWarning                     ratios that cannot be told from noise, or rest on too few rows
+    ├── ShrinkageWarning                   the background covariance was shrunk
+    ├── StructuralWarning                  the background does not vary in some direction: infinite ratios
+    ├── ConditionWarning                   the covariances alone cannot give the answer to full accuracy
+    └── FeatureWarning                     features were left out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "ConditionWarning",
+    "FeatureError",
+    "FeatureWarning",
+    "InputError",
+    "MissingExtraError",
+    "NonFiniteError",
+    "NotEnoughRowsError",
+    "OverfitWarning",
+    "RowsNeededError",
+    "ShrinkageWarning",
+    "StandoutError",
+    "StandoutWarning",
+    "StructuralWarning",
+    "listed",
+    "named_features",
+]
+
+
+class StandoutError(Exception):
+    """The root of every error standout raises on purpose."""
+
+
+class InputError(StandoutError, ValueError):
+    """The data or an argument cannot be used as it is."""
+
+
+class NonFiniteError(InputError):
+    """The data hold NaN or infinite values."""
+
+
+class FeatureError(InputError):
+    """The datasets do not have the same features."""
+
+
+class NotEnoughRowsError(InputError):
+    """There are too few rows for what was asked."""
+
+
+class RowsNeededError(StandoutError, TypeError):
+    """Moments were given where the rows themselves are needed."""
+
+
+class MissingExtraError(StandoutError, ImportError):
+    """An optional package is not installed."""
+
+
+class StandoutWarning(UserWarning):
+    """The root of every warning standout gives."""
+
+
+class OverfitWarning(StandoutWarning):
+    """The ratios cannot be told from noise, or rest on too few background rows."""
+
+
+class ShrinkageWarning(StandoutWarning):
+    """The background covariance was shrunk because it rests on few rows."""
+
+
+class StructuralWarning(StandoutWarning):
+    """The background does not vary at all in some direction, so ratios are infinite."""
+
+
+class ConditionWarning(StandoutWarning):
+    """The covariances are too ill-conditioned for full accuracy."""
+
+
+class FeatureWarning(StandoutWarning):
+    """Some features take no part."""
+
+
+def listed(names: Sequence[object], most: int = 5) -> str:
+    """Write names for a message: all of them, or the first few and how many more.
+
+    Examples
+    --------
+    >>> listed(["a", "b"])
+    "'a', 'b'"
+    >>> listed(range(9), most=3)
+    '0, 1, 2 and 6 more'
+    """
+    shown = ", ".join(repr(name) if isinstance(name, str) else str(name) for name in names[:most])
+    rest = len(names) - most
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def named_features(names: Sequence[str] | None, positions: Iterable[int]) -> list[str | int]:
+    """Return the names of the features at ``positions``, or the positions where there are no names.
+
+    Examples
+    --------
+    >>> named_features(("a", "b", "c"), [2, 0])
+    ['c', 'a']
+    """
+    return [names[i] if names is not None else int(i) for i in positions]

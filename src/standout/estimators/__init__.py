@@ -1,0 +1,1 @@
+"""The estimators: thin scikit-learn skins. Validate, add up moments, solve, keep the model."""

@@ -1,0 +1,18 @@
+"""Fitted attributes that are read from the model, which is solved when the first of them is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Fitted:
+    """A read-only attribute of the estimator that lives in its model."""
+
+    def __init__(self, field: str, doc: str):
+        self.field = field
+        self.__doc__ = doc
+
+    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
+        if estimator is None:
+            return self
+        return getattr(estimator._solved(), self.field)

@@ -1,0 +1,258 @@
+"""What the user hands over, sorted: one target, named backgrounds, all on the same features.
+
+The background is said in one of two ways: as a dataset (or several) of its own, or as the rows of X
+that have a certain label in y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.dataset import Dataset
+from standout.errors import FeatureError, FeatureWarning, InputError, RowsNeededError, listed, named_features
+from standout.moments import Moments
+from standout.solve import Note
+from standout.sources import RowSource, RowView, Source, is_frame, read
+
+_SINGLE = "background"
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments of fit, partial_fit and score, as given."""
+
+    X: Any
+    y: Any = None
+    background: Any = None
+    sample_weight: Any = None
+    background_sample_weight: Any = None
+    groups: Any = None
+    background_groups: Any = None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The target (which a batch may lack) and the backgrounds under their names."""
+
+    target: Dataset | None
+    backgrounds: dict[str, Dataset]
+
+
+def sort_out(given: Given, background_label: Any = None) -> Inputs:
+    """Turn arguments into datasets, by label or by dataset."""
+    if background_label is None:
+        backgrounds = _backgrounds(given)
+        if given.X is None:
+            return Inputs(None, backgrounds)
+        return Inputs(Dataset.of("target", given.X, given.sample_weight, given.groups), backgrounds)
+    if given.background is not None:
+        raise InputError(
+            f"both background= and background_label={background_label!r} say what the background is. Give one of them."
+        )
+    return _by_label(given, background_label)
+
+
+def _backgrounds(given: Given) -> dict[str, Dataset]:
+    if given.background is None:
+        if given.background_sample_weight is not None or given.background_groups is not None:
+            raise InputError(
+                "background_sample_weight or background_groups was given without a background. Give background= too."
+            )
+        return {}
+    if not _several(given.background):
+        data = Dataset.of(_SINGLE, given.background, given.background_sample_weight, given.background_groups)
+        return {_SINGLE: data}
+    named = _named(given.background)
+    if not named:
+        raise InputError("background: an empty list or dict was given. Give at least one dataset, or None for PCA.")
+    weights = _one_for_each("background_sample_weight", given.background_sample_weight, named)
+    groups = _one_for_each("background_groups", given.background_groups, named)
+    return {name: Dataset.of(name, data, weights.get(name), groups.get(name)) for name, data in named.items()}
+
+
+def _several(background: Any) -> bool:
+    """Tell several datasets from one that is written as a list of rows."""
+    if isinstance(background, Mapping):
+        return True
+    if not isinstance(background, list | tuple):
+        return False
+    return not background or _is_table(background[0])
+
+
+def _is_table(item: Any) -> bool:
+    if isinstance(item, Moments | Source) or is_frame(item):
+        return True
+    if hasattr(item, "shape"):
+        return len(item.shape) == 2
+    return isinstance(item, list | tuple) and len(item) > 0 and np.ndim(item[0]) == 1
+
+
+def _named(several: Any) -> dict[str, Any]:
+    if isinstance(several, Mapping):
+        return {f"{_SINGLE} {key!r}": data for key, data in several.items()}
+    return {f"{_SINGLE} {number}": data for number, data in enumerate(several)}
+
+
+def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str, Any]:
+    if values is None:
+        return {}
+    if not isinstance(values, list | tuple | Mapping):
+        raise InputError(
+            f"{argument}: one {type(values).__name__} for {len(named)} backgrounds. Give a list or dict with one "
+            "entry for each background."
+        )
+    chosen = _named(values)
+    unknown = [name for name in chosen if name not in named]
+    if unknown or (isinstance(values, list | tuple) and len(values) != len(named)):
+        raise InputError(
+            f"{argument}: {len(values)} entries do not fit the {len(named)} backgrounds {listed(list(named))}. "
+            "Give one entry for each background, under the same names."
+        )
+    return chosen
+
+
+def _by_label(given: Given, background_label: Any) -> Inputs:
+    """Split X into target and background rows by their label, without copying them."""
+    if given.X is None or isinstance(given.X, Moments):
+        raise RowsNeededError("background_label splits rows by their label, so X must hold rows. Give rows and y.")
+    if given.background_sample_weight is not None or given.background_groups is not None:
+        raise InputError(
+            "with background_label, sample_weight and groups cover the background rows too. "
+            "Leave background_sample_weight and background_groups out."
+        )
+    source = read(given.X, role="X")
+    if not isinstance(source, RowSource):
+        raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
+    labels = _labels(given.y, source, background_label)
+    wanted = list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+    masks = {label: _equal(labels, label) for label in wanted}
+    chosen = np.any(list(masks.values()), axis=0)
+    parts = {
+        (_SINGLE if len(wanted) == 1 else f"{_SINGLE} {label!r}"): mask for label, mask in masks.items() if mask.any()
+    }
+    backgrounds = {role: _part(role, given, source, mask) for role, mask in parts.items()}
+    target = None if chosen.all() else _part("target", given, source, ~chosen)
+    return Inputs(target, backgrounds)
+
+
+def check_labels(y: Any, background_label: Any) -> None:
+    """Refuse labels among which a background or the target is missing, with what there is."""
+    labels = np.asarray(y)
+    found = list(dict.fromkeys(labels.tolist()))
+    wanted = list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+    for label in wanted:
+        if not _equal(labels, label).any():
+            close = get_close_matches(str(label), [str(other) for other in found], n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise InputError(
+                f"background_label={label!r} does not occur in y, which has {listed(found)}.{hint} "
+                "Name a label that occurs."
+            )
+    if all(label in wanted for label in found):
+        raise InputError(
+            f"y has only background rows ({listed(found)}), so there is no target. Give rows with other labels too."
+        )
+
+
+def _labels(y: Any, source: RowSource, background_label: Any) -> NDArray[Any]:
+    if y is None:
+        raise InputError(
+            f"background_label={background_label!r} needs y, the label of each row. Give y, or use background=."
+        )
+    labels = np.asarray(y)
+    if labels.ndim != 1 or len(labels) != source.n_rows:
+        raise InputError(f"y: shape {labels.shape} for {source.n_rows} rows. Give one label for each row.")
+    return labels
+
+
+def _equal(labels: NDArray[Any], label: Any) -> NDArray[np.bool_]:
+    equal = labels == label
+    # numpy compares unlike types as a whole ("a" == 1 is False, not an array of False).
+    return equal if isinstance(equal, np.ndarray) else np.zeros(len(labels), dtype=bool)
+
+
+def _part(role: str, given: Given, source: RowSource, mask: NDArray[np.bool_]) -> Dataset:
+    def cut(values: Any, name: str) -> Any:
+        if values is None:
+            return None
+        array = np.asarray(values)
+        if array.shape[:1] != mask.shape:
+            raise InputError(f"{name}: shape {array.shape} for {len(mask)} rows. Give one value for each row of X.")
+        return array[mask]
+
+    return Dataset(
+        role,
+        RowView(source, np.flatnonzero(mask)),
+        weights=cut(given.sample_weight, "sample_weight"),
+        groups=cut(given.groups, "groups"),
+    )
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Inputs on one list of features; where features were left out, which are kept and a note."""
+
+    inputs: Inputs
+    kept: NDArray[np.intp] | None = None
+    notes: tuple[Note, ...] = ()
+
+
+def match_features(inputs: Inputs, names: tuple[str, ...] | None, n_features: int, features: str) -> Matched:
+    """Bring every background to the target's features: by name where both have names, else by place."""
+    kept: NDArray[np.intp] | None = None
+    notes: tuple[Note, ...] = ()
+    if features == "common" and names is not None:
+        shared = [set(data.names) for data in inputs.backgrounds.values() if data.names is not None]
+        common = set(names).intersection(*shared)
+        if len(common) < len(names):
+            kept = np.array([i for i, name in enumerate(names) if name in common], dtype=np.intp)
+            notes = (_left_out(names, kept),)
+            names, n_features = tuple(names[i] for i in kept), len(kept)
+    target = inputs.target
+    if target is not None and kept is not None:
+        target = target.select(kept)
+    backgrounds = {role: _aligned(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
+    return Matched(Inputs(target, backgrounds), kept, notes)
+
+
+def _left_out(names: Sequence[str], kept: NDArray[np.intp]) -> Note:
+    if len(kept) == 0:
+        raise FeatureError("target and background have no feature in common. Check the column names of both.")
+    lost = np.setdiff1d(np.arange(len(names)), kept)
+    return Note(
+        FeatureWarning,
+        f"{len(lost)} of {len(names)} target features are not in every background and take no part: "
+        f"{listed(named_features(tuple(names), lost))}. Add them to the background to use them.",
+    )
+
+
+def _aligned(data: Dataset, names: tuple[str, ...] | None, n_features: int, features: str) -> Dataset:
+    if names is not None and data.names is not None:
+        place = {name: i for i, name in enumerate(data.names)}
+        missing = [name for name in names if name not in place]
+        wanted = set(names)
+        extra = [name for name in data.names if name not in wanted]
+        if missing or (extra and features == "all"):
+            raise FeatureError(_unlike(data.role, missing, extra))
+        return data.select(np.array([place[name] for name in names], dtype=np.intp))
+    if data.n_features != n_features:
+        raise FeatureError(
+            f"{data.role}: {data.n_features} features, and the target has {n_features}. Both must be measured on "
+            "the same features; give data frames with column names to have them matched by name."
+        )
+    return data
+
+
+def _unlike(role: str, missing: Sequence[str], extra: Sequence[str]) -> str:
+    parts = []
+    if missing:
+        parts.append(f"{len(missing)} features of the target are missing: {listed(missing)}")
+    if extra:
+        parts.append(f"{len(extra)} features are not in the target: {listed(extra)}")
+    return f"{role}: {'; '.join(parts)}. Give the same features, or use features='common' to take those in common."

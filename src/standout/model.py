@@ -1,0 +1,223 @@
+"""What a fit returns: components, patterns, ratios and what they are worth; and what to do with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.blas import Array
+from standout.dataset import Dataset
+from standout.errors import InputError, OverfitWarning
+from standout.moments import Counts
+from standout.shrinkage import Regime
+from standout.solve import Note, Wanted, solve
+from standout.sources import Source, block_rows
+from standout.sources.locate import explain_non_finite
+from standout.spectrum import debiased, largest_root_p_value, noise_edge
+
+# Beyond this share of dimensions to background units ratios are mostly noise.
+_CROWDED = 0.5
+
+
+class TopFeature(NamedTuple):
+    """A feature and how far it moves, in background sd, when the score moves by one target sd."""
+
+    feature: str | int
+    weight: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted model; the attributes of the estimators, without their trailing underscore."""
+
+    components: Array  # (k, n_features): filters, what one multiplies data with
+    patterns: Array  # (k, n_features): what each component looks like in the features
+    ratios: Array  # (k,)
+    plain_ratios: Array  # (k,): of the unshrunk problem, NaN where it has no meaning
+    target_variance: Array  # (k,)
+    background_variance: Array  # (k,)
+    mean: Array  # (n_features,): what transform subtracts
+    scale: Array  # (n_features,): background sd
+    noise_edge: float
+    p_value: float
+    debiased_ratios: Array  # (k,)
+    shrinkage: float
+    regime: Regime
+    mix: Array  # shares of the backgrounds
+    rank: int
+    solver: str
+    target_counts: Counts
+    background_counts: tuple[tuple[str, Counts], ...]
+    background_units: float
+    names: tuple[str, ...] | None
+    notes: tuple[Note, ...]
+
+    @property
+    def n_components(self) -> int:
+        """Number of components."""
+        return len(self.ratios)
+
+    def with_unit_background(self) -> Model:
+        """Return the model with components along which the background has variance one."""
+        length = np.where(self.background_variance > 0, np.sqrt(self.background_variance), 1.0)
+        return replace(
+            self,
+            components=self.components / length[:, None],
+            patterns=self.patterns * length[:, None],
+            target_variance=self.target_variance / length**2,
+            background_variance=self.background_variance / length**2,
+        )
+
+    def widened(self, kept: NDArray[np.intp], names: tuple[str, ...]) -> Model:
+        """Return the model among all features of the target; those not kept have no weight."""
+
+        def spread(values: Array, fill: Array) -> Array:
+            fill[..., kept] = values
+            return fill
+
+        wide = (self.n_components, len(names))
+        return replace(
+            self,
+            components=spread(self.components, np.zeros(wide)),
+            patterns=spread(self.patterns, np.zeros(wide)),
+            mean=spread(self.mean, np.zeros(len(names))),
+            scale=spread(self.scale, np.ones(len(names))),
+            names=names,
+        )
+
+    def noted(self, notes: Sequence[Note]) -> Model:
+        """Return the model with more notes for the user."""
+        return replace(self, notes=(*notes, *self.notes)) if notes else self
+
+    def project(self, source: Source, role: str = "X") -> Array:
+        """Return the scores of rows: rows minus the mean, times the components."""
+        offset = self.components @ self.mean
+        basis = self.components.T
+        parts = []
+        # Blocks keep what is not in memory, sparse or of another type from being copied as a whole.
+        for block in _projected_blocks(source):
+            with np.errstate(all="ignore"):
+                parts.append(block @ basis - offset)
+            if not np.isfinite(parts[-1]).all():
+                raise explain_non_finite(source, block, role)
+            if self.n_components == 0 and not np.isfinite(block.sum()):
+                raise explain_non_finite(source, block, role)
+        if not parts:
+            return np.empty((0, self.n_components))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def restore(self, scores: Array) -> Array:
+        """Return rows from scores: the mean plus scores times the patterns."""
+        return self.mean + scores @ self.patterns
+
+    def top_features(self, count: int) -> list[list[TopFeature]]:
+        """Return the features that move most with each component."""
+        moves = self.patterns * np.sqrt(self.target_variance)[:, None] / self.scale
+        order = np.argsort(-np.abs(moves), axis=1, kind="stable")[:, :count]
+        labels: Sequence[str | int] = self.names if self.names is not None else range(len(self.mean))
+        return [
+            [TopFeature(labels[j], float(move[j])) for j in row if move[j] != 0]
+            for row, move in zip(order, moves, strict=True)
+        ]
+
+
+def _projected_blocks(source: Source) -> Sequence[Array]:
+    array = getattr(source, "array", None)
+    if isinstance(array, np.ndarray) and array.dtype == np.float64 and not isinstance(array, np.memmap):
+        return [array]
+    return source.blocks(block_rows(source.n_features))  # type: ignore[return-value]
+
+
+def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) -> Model:
+    """Solve, judge the ratios, and put everything a user may ask for into one model."""
+    parts = list(backgrounds.values())
+    solution, mixture = solve(target, parts, wanted)
+    units = (target.counts.units, mixture.units if mixture is not None else math.nan)
+    count = len(solution.ratios)
+    plain = _padded(solution.plain_ratios, count)
+    edge = noise_edge(solution.rank, *units)
+    first = float(solution.plain_ratios[0]) if len(solution.plain_ratios) else math.nan
+    model = Model(
+        components=np.ascontiguousarray(solution.filters.T),
+        patterns=np.ascontiguousarray(solution.patterns.T),
+        ratios=solution.ratios,
+        plain_ratios=plain,
+        target_variance=solution.target_variance,
+        background_variance=solution.background_variance,
+        mean=solution.mean,
+        scale=solution.scale,
+        noise_edge=edge,
+        p_value=largest_root_p_value(first, solution.rank, *units),
+        debiased_ratios=debiased(plain, solution.rank, *units),
+        shrinkage=solution.shrinkage,
+        regime=solution.regime,
+        mix=mixture.shares if mixture is not None else np.empty(0),
+        rank=solution.rank,
+        solver=solution.solver,
+        target_counts=target.counts,
+        background_counts=tuple((name, data.counts) for name, data in backgrounds.items()),
+        background_units=units[1],
+        names=target.names,
+        notes=solution.notes,
+    )
+    return replace(model, notes=(*model.notes, *_overfit_notes(model, first), *_empty_notes(model, first)))
+
+
+def _padded(values: Array, count: int) -> Array:
+    result = np.full(count, np.nan)
+    result[: len(values)] = values[:count]
+    return result
+
+
+def _overfit_notes(model: Model, first: float) -> list[Note]:
+    """Warn when ratios cannot be told from noise, or rest on too few background rows."""
+    if not model.background_counts or model.n_components == 0:
+        return []
+    free = model.background_units - 1
+    told = (
+        f"{model.background_units:.0f} independent background units for {model.rank} dimensions"
+        if any(counts.units < counts.rows for _, counts in model.background_counts)
+        else f"{model.background_units:.0f} background rows for {model.rank} dimensions"
+    )
+    remedy = (
+        "Judge them on rows the fit has not seen, with score(new_target, background=new_background), "
+        "or give more background rows or fewer features."
+    )
+    if free <= model.rank:
+        text = f"the ratios rest on {told}: so few give large ratios on pure noise, and no noise edge can be given."
+    elif model.rank / free > _CROWDED:
+        text = f"the ratios rest on {told}: pure noise would reach a ratio of {model.noise_edge:.3g}."
+    elif first <= model.noise_edge:
+        text = (
+            f"the largest ratio, {first:.3g}, is not above {model.noise_edge:.3g}, which pure noise reaches "
+            f"with {told} (p = {model.p_value:.2g})."
+        )
+    else:
+        return []
+    return [Note(OverfitWarning, f"{text} {remedy}")]
+
+
+def _empty_notes(model: Model, first: float) -> list[Note]:
+    if model.n_components > 0:
+        return []
+    text = (
+        f"n_components='auto' found no component: the largest ratio, {first:.3g}, cannot be told from noise "
+        f"(edge {model.noise_edge:.3g}, p = {model.p_value:.2g}). Scores have no columns; give a number to see "
+        "the components all the same."
+    )
+    return [Note(OverfitWarning, text)]
+
+
+def mean_log_ratio(target: Array, background: Array) -> float:
+    """Return the mean over components of log(target variance / background variance)."""
+    if len(target) == 0:
+        raise InputError(
+            "the model has no components, so there is nothing to score. Fit it with n_components=1 or more."
+        )
+    with np.errstate(divide="ignore"):
+        return float(np.mean(np.log(target) - np.log(background)))

@@ -1,0 +1,55 @@
+"""The dense solver: Cholesky of the background, then a symmetric eigenproblem (the paper's (4)).
+
+Works in equilibrated coordinates, where the error is ε·cond(background) and does not depend on
+the features' units.
+"""
+
+from __future__ import annotations
+
+from scipy.linalg import lapack
+
+from standout.blas import Array, top_eigen
+
+
+def top_pairs(target: Array, factor: Array | None, count: int) -> tuple[Array, Array]:
+    """Return the largest ratios and their vectors, background variance one.
+
+    Parameters
+    ----------
+    target : ndarray of shape (d, d)
+        Target covariance.
+    factor : ndarray of shape (d, d) or None
+        Lower Cholesky factor L of the background covariance; None for the identity.
+    count : int
+        How many.
+
+    Returns
+    -------
+    ratios : ndarray of shape (count,)
+    vectors : ndarray of shape (d, count)
+    """
+    values, basis = top_eigen(_whitened(target, factor), count)
+    return values.clip(min=0.0), _unwhitened(basis, factor)
+
+
+def top_ratios(target: Array, factor: Array | None, count: int) -> Array:
+    """Return the largest ratios alone."""
+    values, _ = top_eigen(_whitened(target, factor), count, vectors=False)
+    return values.clip(min=0.0)
+
+
+def _whitened(target: Array, factor: Array | None) -> Array:
+    """Return the target covariance in coordinates where the background is white: L⁻¹ A L⁻ᵀ."""
+    if factor is None:
+        return target
+    whitened: Array
+    whitened, _ = lapack.dsygst(target, factor, itype=1, lower=1)
+    return whitened
+
+
+def _unwhitened(basis: Array, factor: Array | None) -> Array:
+    if factor is None:
+        return basis
+    vectors: Array
+    vectors, _ = lapack.dtrtrs(factor, basis, lower=1, trans=1)
+    return vectors

@@ -1,0 +1,161 @@
+"""The generalized SVD: the same ratios from the rows themselves, without squaring their condition.
+
+Covariances lose twice as many digits as the data: at cond(rows) = 1e8 they know nothing. Working on
+the triangular factors of the centred rows keeps ratios right to 1e−7 even at 1e12. It costs about
+five times a covariance and needs the rows once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from standout.blas import Array
+from standout.dataset import Dataset
+from standout.moments import weighted_blocks
+from standout.solve.result import Eigen, Frame
+
+_EPS = float(np.finfo(float).eps)
+
+
+class RowFactor:
+    """Adds up a factor F of the scatter, FᵀF = Σ w (x − mean)(x − mean)ᵀ, block by block."""
+
+    def __init__(self, n_features: int):
+        self.n_features = n_features
+        self.mean = np.zeros(n_features)
+        self.weight = 0.0
+        self._parts: list[Array] = []
+        self._held = 0
+
+    def add(self, rows: Array, weights: Array | None) -> None:
+        """Add rows: the block about its own mean, and one row for how far that mean is off."""
+        weight = float(len(rows)) if weights is None else float(weights.sum())
+        if weight == 0:
+            return
+        mean = rows.mean(axis=0) if weights is None else (weights @ rows) / weight
+        centred = rows - mean
+        centred -= centred.mean(axis=0) if weights is None else (weights @ centred) / weight
+        if weights is not None:
+            centred *= np.sqrt(weights)[:, None]
+        total = self.weight + weight
+        apart = (mean - self.mean) * np.sqrt(self.weight * weight / total)
+        self.mean += (mean - self.mean) * (weight / total)
+        self.weight = total
+        self._hold(np.vstack([centred, apart]) if self._parts else centred)
+
+    def _hold(self, rows: Array) -> None:
+        self._parts.append(rows)
+        self._held += len(rows)
+        if self._held > 3 * self.n_features:
+            self._parts = [self.factor()]
+            self._held = len(self._parts[0])
+
+    def factor(self) -> Array:
+        """Return F, with at most ``n_features`` rows where there are more of them."""
+        stacked = np.vstack(self._parts)
+        if len(stacked) <= self.n_features:
+            return stacked
+        (triangle,) = linalg.qr(stacked, mode="r", check_finite=False, overwrite_a=True)
+        return np.asarray(triangle[: self.n_features])
+
+
+def row_factor(data: Dataset, frame: Frame, mean: Array) -> Array:
+    """Return F with FᵀF the covariance of a dataset in the solver's coordinates."""
+    assert data.source is not None
+    total = RowFactor(len(frame.alive))
+    scale, about = frame.scale[frame.alive], mean[frame.alive]
+    for block in weighted_blocks(data.source, data.weights, data.role):
+        total.add((block.rows[:, frame.alive] - about) / scale, block.weights)
+    return np.asarray(total.factor() / np.sqrt(total.weight))
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Target and background factors in the solver's coordinates, and how many rows they rest on."""
+
+    target: Array
+    background: Array
+    n_rows: int
+
+    @classmethod
+    def stack(cls, target: Sequence[Array], backgrounds: Sequence[Array], n_rows: int) -> Factored:
+        """Stack the parts: the covariance of a stack is the sum of the covariances."""
+        return cls(np.vstack(target), np.vstack(backgrounds), n_rows)
+
+
+@dataclass(frozen=True)
+class JointRange:
+    """The range of target and background together: singular values and an orthonormal basis."""
+
+    values: Array
+    basis: Array  # (d, r)
+    left: Array  # (rows of target and background, r)
+    balance: float
+    tolerance: float
+
+    @property
+    def rank(self) -> int:
+        """The joint rank."""
+        return len(self.values)
+
+
+def joint_range(pair: Factored) -> JointRange:
+    """Find the directions in which target or background vary."""
+    size = float(np.linalg.norm(pair.target))
+    # Target and background may have very different units of variance: neither may hide the other.
+    balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
+    left, values, right = linalg.svd(
+        np.vstack([balance * pair.target, pair.background]), full_matrices=False, check_finite=False
+    )
+    tolerance = max(pair.n_rows, pair.target.shape[1]) * _EPS
+    kept = values > tolerance * values[0]
+    return JointRange(values[kept], right[kept].T, left[:, kept], balance, tolerance)
+
+
+def shrunk(pair: Factored, joint: JointRange, rho: float) -> Factored:
+    """Shrink the background toward the identity on the joint range, by extra rows."""
+    extra = np.sqrt(rho) * joint.basis.T
+    return Factored(pair.target, np.vstack([np.sqrt(1 - rho) * pair.background, extra]), pair.n_rows)
+
+
+def solve(pair: Factored, joint: JointRange) -> Eigen:
+    """Return all pairs, infinite ratios first, from the cosines and sines of the joint range."""
+    n_target, rank = len(pair.target), joint.rank
+    upper, lower = joint.left[:n_target], joint.left[n_target:]
+    turn = _right_vectors(upper)
+    cosine = np.linalg.norm(upper @ turn, axis=0)
+    # Where the cosine is near one the sine is known badly: take it from the background's side.
+    big = int((cosine**2 >= 0.5).sum())
+    if big:
+        turn = np.hstack([turn[:, :big] @ _right_vectors(lower @ turn[:, :big])[:, ::-1], turn[:, big:]])
+    cosines, sines = upper @ turn, lower @ turn
+    cosine, sine = np.linalg.norm(cosines, axis=0), np.linalg.norm(sines, axis=0)
+    spread = joint.values[0] / joint.values[-1]
+    noise = min(1e-6, max(100 * np.sqrt(rank) * joint.tolerance, 10 * np.sqrt(rank) * _EPS * spread))
+    with np.errstate(divide="ignore"):
+        ratios = np.where(sine <= noise, np.inf, (cosine / sine / joint.balance) ** 2)
+    ratios[cosine <= noise] = 0.0
+    order = np.argsort(-ratios, kind="stable")
+    norm = np.where(np.isinf(ratios), 1.0, sine)[order]
+    vectors = joint.basis @ (turn[:, order] / joint.values[:, None]) / norm
+    return Eigen(
+        ratios=ratios[order],
+        vectors=vectors,
+        target_image=pair.target.T @ (cosines[:, order] / norm / joint.balance),
+        background_image=pair.background.T @ (sines[:, order] / norm),
+        n_infinite=int(np.isinf(ratios).sum()),
+    )
+
+
+def _right_vectors(matrix: Array) -> Array:
+    """Return all right singular vectors, largest first."""
+    rows, columns = matrix.shape
+    if rows > columns:
+        (matrix,) = linalg.qr(matrix, mode="r", check_finite=False)
+        matrix = matrix[:columns]
+    _, _, right = linalg.svd(matrix, full_matrices=True, check_finite=False)
+    return np.asarray(right.T)

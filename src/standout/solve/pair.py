@@ -1,0 +1,126 @@
+"""Target and background covariance from moments, in the coordinates all solvers work in.
+
+Features are measured in background sd (target sd where the background is constant), which makes the
+background a correlation matrix and costs nothing in accuracy; features that vary nowhere are left
+out. Without a background its place is taken by the identity in the data's own units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.blas import Array, cholesky, rank_tolerance
+from standout.errors import InputError, listed, named_features
+from standout.mixture import Mixture
+from standout.moments import Moments
+from standout.shrinkage import Evidence
+from standout.solve.result import Frame
+from standout.solve.split import WORST_CONDITION, joint_rank
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two covariances of the eigenproblem ``A v = λ B v``."""
+
+    target: Array  # (d, d)
+    background: Array | None  # (d, d); None is the identity
+    frame: Frame
+    constant: tuple[int, ...]  # features that vary in the target only
+    mixture: Mixture | None
+
+    @classmethod
+    def of(cls, target: Moments, backgrounds: Sequence[Moments], mixture: Mixture | None, own: bool) -> Pair:
+        """Build the pair; ``own`` centres the target by its own mean, else by the background's."""
+        covariance, variance = target.covariance(), target.variance()
+        if mixture is not None and not own:
+            shift = target.mean - mixture.mixed([part.mean for part in backgrounds])
+            covariance += np.outer(shift, shift)
+            variance = variance + shift**2
+        if mixture is None:
+            alive = np.flatnonzero(check_varies(variance, "target"))
+            frame = Frame(alive, np.ones(len(variance)), len(variance))
+            return cls(_cut(covariance, frame), None, frame, (), None)
+        spread = mixture.mixed([part.variance() for part in backgrounds])
+        frame, constant = measure(variance, spread)
+        return cls(
+            _scaled(covariance, frame),
+            _scaled(mixture.covariance(backgrounds), frame),
+            frame,
+            constant,
+            mixture,
+        )
+
+    @cached_property
+    def factor(self) -> tuple[Array, float] | None:
+        """Cholesky factor and reciprocal condition of the background; None when it is singular."""
+        assert self.background is not None
+        if self.constant:
+            return None
+        found = cholesky(self.background)
+        return found if found is not None and found[1] > rank_tolerance(len(self.background)) else None
+
+    @property
+    def well_conditioned(self) -> bool:
+        """Whether covariances are enough for an accurate answer."""
+        return self.factor is not None and self.factor[1] >= 1 / WORST_CONDITION
+
+    @cached_property
+    def rank(self) -> int:
+        """The joint rank of target and background."""
+        if self.background is None or self.factor is not None:
+            return len(self.target)
+        return joint_rank(self.target, self.background)
+
+    def evidence(self) -> Evidence:
+        """Return what the shrinkage rule looks at."""
+        assert self.background is not None and self.mixture is not None
+        return Evidence(
+            rows=self.mixture.rows,
+            rank=self.rank,
+            effective=self.mixture.effective,
+            n_varying=len(self.target) - len(self.constant),
+            trace_squared=float(np.einsum("ij,ij->", self.background, self.background)),
+        )
+
+
+def measure(target_variance: Array, background_variance: Array) -> tuple[Frame, tuple[int, ...]]:
+    """Return the solver's coordinates, and the features that vary in the target only."""
+    check_varies(target_variance, "target")
+    check_varies(background_variance, "background")
+    variance = np.where(background_variance > 0, background_variance, target_variance)
+    alive = np.flatnonzero(variance > 0)
+    scale = np.sqrt(np.where(variance > 0, variance, 1.0))
+    constant = np.flatnonzero((background_variance == 0) & (target_variance > 0))
+    return Frame(alive, scale, len(scale)), tuple(int(i) for i in constant)
+
+
+def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
+    """Refuse a dataset in which every feature is constant."""
+    varies = variance > 0
+    if not varies.any():
+        some = listed(named_features(None, range(len(variance))))
+        raise InputError(
+            f"{role}: every feature is constant ({len(variance)} features: {some}), so there is no variance "
+            "to compare. Check that the right rows were given."
+        )
+    return varies
+
+
+def _cut(matrix: Array, frame: Frame) -> Array:
+    if len(frame.alive) == frame.n_features:
+        return matrix
+    return matrix[np.ix_(frame.alive, frame.alive)]
+
+
+def _scaled(matrix: Array, frame: Frame) -> Array:
+    """Return the covariance of the alive features in the solver's units (changes its argument)."""
+    matrix = _cut(matrix, frame)
+    inverse = 1 / frame.scale[frame.alive]
+    matrix *= inverse[:, None]
+    matrix *= inverse
+    return matrix

@@ -1,0 +1,148 @@
+"""What a solver returns, and what becomes of it in the user's units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.blas import Array
+from standout.errors import StandoutWarning
+from standout.shrinkage import Regime
+
+
+@dataclass(frozen=True)
+class Eigen:
+    """Generalized eigenpairs in the solver's coordinates, largest ratio first.
+
+    Vectors with an infinite ratio come first, all of them and in any basis; the others have
+    background variance one. The images ``A v`` and ``B v`` are what patterns are made of.
+    """
+
+    ratios: Array  # (k,)
+    vectors: Array  # (d, k)
+    target_image: Array  # (d, k)
+    background_image: Array  # (d, k)
+    n_infinite: int = 0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The solver's coordinates: the features that vary, in units of ``scale``."""
+
+    alive: NDArray[np.intp]
+    scale: Array  # (n_features,), 1 where a feature does not vary
+    n_features: int
+
+    def spread(self, values: Array) -> Array:
+        """Put rows for the alive features back among all features."""
+        full = np.zeros((self.n_features, values.shape[1]))
+        full[self.alive] = values
+        return full
+
+    def filters(self, vectors: Array) -> Array:
+        """Bring vectors back to the units of the data."""
+        return self.spread(vectors / self.scale[self.alive, None])
+
+    def images(self, images: Array) -> Array:
+        """Bring covariance images back to the units of the data."""
+        return self.spread(images * self.scale[self.alive, None])
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something the user should be warned of."""
+
+    category: type[StandoutWarning]
+    text: str
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The components in the data's units, and how they were found."""
+
+    ratios: Array  # (k,)
+    filters: Array  # (n_features, k), unit norm
+    patterns: Array  # (n_features, k)
+    target_variance: Array  # (k,)
+    background_variance: Array  # (k,)
+    plain_ratios: Array  # ratios of the unshrunk problem, largest first; empty where it has no meaning
+    mean: Array  # (n_features,) what the target is centred by
+    scale: Array  # (n_features,) background sd, target sd where the background is constant
+    rank: int
+    n_infinite: int
+    shrinkage: float
+    regime: Regime
+    solver: str
+    notes: tuple[Note, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Components:
+    """Filters, patterns and variances in the data's units."""
+
+    ratios: Array
+    filters: Array
+    patterns: Array
+    target_variance: Array
+    background_variance: Array
+
+
+def components(eigen: Eigen, frame: Frame, count: int) -> Components:
+    """Bring the first ``count`` eigenpairs to the data's units, with unit-norm filters and fixed signs."""
+    eigen = _ordered_infinite(eigen, frame)
+    filters = frame.filters(eigen.vectors[:, :count])
+    ratios = eigen.ratios[:count]
+    infinite = np.arange(len(ratios)) < eigen.n_infinite
+    target = frame.images(eigen.target_image[:, :count])
+    background = frame.images(eigen.background_image[:, :count])
+    # A u = λ B u: both give the pattern; take the one that is not nearly zero.
+    patterns = np.where(infinite | (ratios >= 1), target, background)
+    patterns = patterns / np.einsum("jk,jk->k", filters, patterns)
+    length = np.sqrt(np.einsum("jk,jk->k", filters, filters))
+    raw_target = np.einsum("jk,jk->k", filters, target)
+    sign = signs(patterns / frame.scale[:, None])
+    return Components(
+        ratios=ratios,
+        filters=filters * (sign / length),
+        patterns=patterns * (sign * length),
+        target_variance=np.where(infinite, raw_target, ratios) / length**2,
+        background_variance=np.where(infinite, 0.0, 1.0) / length**2,
+    )
+
+
+def signs(patterns: Array) -> Array:
+    """Return ±1 for each column, such that its largest entry becomes positive.
+
+    Entries within rounding of the largest count as equal and the first of them decides, so that
+    the order of summation cannot turn a component around.
+    """
+    size = np.abs(patterns)
+    first = np.argmax(size >= (1 - 1e-6) * size.max(axis=0, initial=0.0), axis=0)
+    chosen = patterns[first, np.arange(patterns.shape[1])]
+    return np.where(chosen < 0, -1.0, 1.0)
+
+
+def _ordered_infinite(eigen: Eigen, frame: Frame) -> Eigen:
+    """Order the infinite block by target variance: a PCA of the target inside it."""
+    q = eigen.n_infinite
+    if q == 0:
+        return eigen
+    filters = frame.filters(eigen.vectors[:, :q])
+    _, triangle = np.linalg.qr(filters)
+    turn = np.linalg.inv(triangle)
+    inside = turn.T @ (filters.T @ frame.images(eigen.target_image[:, :q])) @ turn
+    _, axes = np.linalg.eigh((inside + inside.T) / 2)
+    turn = turn @ axes[:, ::-1]
+
+    def turned(columns: Array) -> Array:
+        return np.hstack([columns[:, :q] @ turn, columns[:, q:]])
+
+    return Eigen(
+        eigen.ratios,
+        turned(eigen.vectors),
+        turned(eigen.target_image),
+        turned(eigen.background_image),
+        q,
+    )

@@ -1,0 +1,97 @@
+"""The data and the question on their way through the solvers, and how many components that makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from standout.blas import Array
+from standout.dataset import Dataset
+from standout.errors import InputError, NotEnoughRowsError
+from standout.mixture import Mixture
+from standout.spectrum import count_components
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for."""
+
+    n_components: int | str | None = 2
+    shrinkage: str | float | None = "auto"
+    mix: str | ArrayLike = "pooled"
+    own_centre: bool = True
+    solver: str = "auto"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """The data and the question, on their way through the solvers."""
+
+    target: Dataset
+    backgrounds: Sequence[Dataset]
+    mixture: Mixture | None
+    wanted: Wanted
+
+    @property
+    def rows_at_hand(self) -> bool:
+        """Whether every dataset can be read again."""
+        return all(data.rows is not None for data in (self.target, *self.backgrounds))
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Feature names, where there are any."""
+        return self.target.names
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of target and backgrounds together."""
+        return sum(data.counts.rows for data in (self.target, *self.backgrounds))
+
+    def units(self) -> tuple[float, float]:
+        """Independent units of target and background."""
+        background = self.mixture.units if self.mixture is not None else np.nan
+        return self.target.counts.units, background
+
+    def has_edge(self, rank: int) -> bool:
+        """Whether edge and p-value have a meaning: more background units than dimensions."""
+        return self.mixture is not None and self.mixture.units - 1 > rank
+
+
+def how_many(task: Task, limit: int, plain: Array | None, rank: int | None = None) -> int:
+    """Return how many components to give: the number asked, all, or as many as pass the test."""
+    wanted = task.wanted.n_components
+    if wanted is None:
+        return limit
+    if wanted == "auto":
+        m, n = task.units()
+        if rank is None or plain is None or not task.has_edge(rank):
+            raise NotEnoughRowsError(_no_auto(task, rank))
+        return min(count_components(plain, rank, m, n), limit)
+    assert isinstance(wanted, int)
+    if wanted > limit:
+        raise too_many(wanted, limit, task)
+    return wanted
+
+
+def _no_auto(task: Task, rank: int | None) -> str:
+    if task.mixture is None:
+        return "n_components='auto' compares target with background, and there is none. Give a background or a number."
+    dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
+    return (
+        f"n_components='auto' needs more independent background units than {dimensions}, and there are "
+        f"{task.mixture.units:.0f}: no ratio can be told from noise by a formula. Give a number of components, "
+        "more background rows or fewer features."
+    )
+
+
+def too_many(wanted: int, limit: int, task: Task) -> InputError:
+    """Return the error for more components than the data can have."""
+    features, rows = task.target.n_features, task.target.counts.rows
+    return InputError(
+        f"n_components={wanted}, and the data has only {limit} dimension{'s' if limit != 1 else ''} to offer "
+        f"(n_features={features}, target n_samples={rows}). Ask for at most {limit}."
+    )

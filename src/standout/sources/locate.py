@@ -1,0 +1,57 @@
+"""Finding bad values after the sums have shown that there are some: which features, how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.errors import InputError, NonFiniteError, listed, named_features
+from standout.sources.source import RowSource, Source, block_rows
+
+
+def explain_non_finite(source: Source, seen: NDArray[Any], role: str) -> InputError:
+    """Return the error for a source whose sums are not finite.
+
+    ``seen`` is the block in which it showed; a source that can be read again is counted as a whole.
+    """
+    again = isinstance(source, RowSource)
+    blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
+    return _explain(blocks, source.names, source.n_features, role, whole=again)
+
+
+def _explain(
+    blocks: Iterable[NDArray[Any]], names: Sequence[str] | None, n_features: int, role: str, whole: bool
+) -> InputError:
+    nan = np.zeros(n_features, dtype=np.int64)
+    infinite = np.zeros(n_features, dtype=np.int64)
+    largest = np.zeros(n_features)
+    for block in blocks:
+        values = block.astype(np.float64, copy=False)
+        nan += np.isnan(values).sum(axis=0)
+        infinite += np.isinf(values).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            np.fmax(largest, np.abs(values).max(axis=0), out=largest)
+    bad = np.flatnonzero(nan + infinite)
+    where = "" if whole else " (in the block where it first showed)"
+    if len(bad) == 0:
+        return _overflow(largest, names, role)
+    order = bad[np.argsort(-(nan + infinite)[bad], kind="stable")]
+    named = [f"{name} ({nan[i] + infinite[i]})" for name, i in zip(named_features(names, order), order, strict=True)]
+    more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+    return NonFiniteError(
+        f"{role}: {nan.sum()} NaN and {infinite.sum()} inf values in {len(bad)} of {n_features} "
+        f"features{where}: {', '.join(named[:5])}{more}. Drop those rows or features, or fill the values "
+        "in (for instance with sklearn.impute.SimpleImputer, fitted on each dataset by itself)."
+    )
+
+
+def _overflow(largest: NDArray[np.float64], names: Sequence[str] | None, role: str) -> InputError:
+    huge = np.flatnonzero(largest > 1e100)
+    return InputError(
+        f"{role}: the values are finite, but their squares overflow (largest {largest.max():.3g}, in "
+        f"{len(huge)} features: {listed(named_features(names, huge))}). Divide these features by a common "
+        "factor in target and background alike."
+    )

@@ -1,0 +1,107 @@
+"""What the rest of the library knows about data: a source of row blocks with names.
+
+Everything after reading sees only blocks (or the moments a source adds up by itself), so that files
+and clusters can be added here without touching the estimators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from standout.moments import Moments
+
+# One block of rows takes about this many bytes: small enough for the cache to help, large enough
+# for BLAS to run at full speed.
+BLOCK_BYTES = 8 * 2**20
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Rows of numbers, in blocks.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of columns of every block.
+    n_rows : int or None
+        Number of rows, where it is known beforehand.
+    names : tuple of str or None
+        Feature names.
+    labels, groups, row_ids : ndarray or None
+        What the data says about each row besides the features.
+    """
+
+    names: tuple[str, ...] | None
+    labels: NDArray[Any] | None
+    groups: NDArray[Any] | None
+    row_ids: NDArray[Any] | None
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of every block."""
+        ...
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, where it is known beforehand."""
+        ...
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield 2-D numeric arrays of at most ``rows`` rows each, in order."""
+        ...
+
+
+@runtime_checkable
+class RowSource(Source, Protocol):
+    """A source whose rows can be read again and in any order: data in memory or on disk."""
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` as a dense array."""
+        ...
+
+    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the rows at ``index`` as a dense array."""
+        ...
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        """Return columns ``start`` to ``stop`` of every row as a dense array."""
+        ...
+
+
+@runtime_checkable
+class MomentSource(Source, Protocol):
+    """A source that adds up its own moments, for instance on a cluster."""
+
+    def moments(self) -> Moments:
+        """Return the moments of all rows."""
+        ...
+
+
+def block_rows(n_features: int) -> int:
+    """Return how many rows a block of ``n_features`` columns should have."""
+    return max(64, min(4096, BLOCK_BYTES // (8 * max(n_features, 1))))
+
+
+class InMemory:
+    """What the sources in memory share: blocks are slices of the rows."""
+
+    n_features: int
+    n_rows: int
+    names: tuple[str, ...] | None = None
+    labels: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
+    row_ids: NDArray[Any] | None = None
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` as a dense array."""
+        raise NotImplementedError
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield the rows in order, at most ``rows`` at a time."""
+        for start in range(0, self.n_rows, rows):
+            yield self.rows(start, min(start + rows, self.n_rows))

@@ -1,0 +1,79 @@
+"""A part of a source: some of its rows, some of its columns in another order, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.sources.source import InMemory, RowSource, Source
+
+Index = NDArray[np.intp]
+
+
+class RowView(InMemory):
+    """The rows of a source at ``index``."""
+
+    def __init__(self, source: RowSource, index: Index):
+        self.source, self.index = source, index
+        self.n_rows, self.n_features = len(index), source.n_features
+        self.names = source.names
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` of the view."""
+        return self.source.take(self.index[start:stop])
+
+    def take(self, index: Index) -> NDArray[Any]:
+        """Return the view's rows at ``index``."""
+        return self.source.take(self.index[index])
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        """Return columns ``start`` to ``stop`` of the view's rows."""
+        return self.source.columns(start, stop)[self.index]
+
+
+class ColumnView:
+    """The columns of a source at ``index``; works for any source, block by block."""
+
+    def __init__(self, source: Source, index: Index):
+        self.source, self.index = source, index
+        self.n_features = len(index)
+        self.n_rows = source.n_rows
+        self.names = None if source.names is None else tuple(source.names[i] for i in index)
+        self.labels, self.groups, self.row_ids = source.labels, source.groups, source.row_ids
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield blocks with the chosen columns."""
+        for block in self.source.blocks(rows):
+            yield block[:, self.index]
+
+
+class RowColumnView(ColumnView):
+    """The columns at ``index`` of a source whose rows can be read again."""
+
+    source: RowSource
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` with the chosen columns."""
+        return self.source.rows(start, stop)[:, self.index]
+
+    def take(self, index: Index) -> NDArray[Any]:
+        """Return the rows at ``index`` with the chosen columns."""
+        return self.source.take(index)[:, self.index]
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the chosen columns ``start`` to ``stop``; a run of neighbours is one slice."""
+        wanted = self.index[start:stop]
+        low, high = int(wanted.min()), int(wanted.max()) + 1
+        if high - low <= 4 * len(wanted):
+            return self.source.columns(low, high)[:, wanted - low]
+        return np.column_stack([self.source.columns(int(i), int(i) + 1) for i in wanted])
+
+
+def select_columns(source: Source, index: Index) -> Source:
+    """Return ``source`` with the columns at ``index``, in that order."""
+    if len(index) == source.n_features and np.array_equal(index, np.arange(len(index))):
+        return source
+    return RowColumnView(source, index) if isinstance(source, RowSource) else ColumnView(source, index)

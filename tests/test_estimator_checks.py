@@ -1,0 +1,14 @@
+"""scikit-learn's own estimator checks, all of them."""
+
+import warnings
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from standout import DPCA
+
+
+@parametrize_with_checks([DPCA(), DPCA(n_components=1, normalize="background", centering="background")])
+def test_scikit_learn_estimator_checks_pass(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        check(estimator)
