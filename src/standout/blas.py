@@ -7,7 +7,9 @@ so hot loops call scipy's BLAS only, and small problems run on one thread.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -29,12 +31,25 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def threads_for(work: float) -> AbstractContextManager[Any]:
+_limited = threading.local()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    _limited.now = True
+    try:
+        with _controller().limit(limits=1):
+            yield
+    finally:
+        _limited.now = False
+
+
+def threads_for(work: float) -> AbstractContextManager[None]:
     """Give a context that keeps BLAS on one thread while ``work`` (multiply-adds) is small."""
-    if work >= SMALL_WORK:
+    # Inside a small problem everything is small: the limit is set once.
+    if work >= SMALL_WORK or getattr(_limited, "now", False):
         return nullcontext()
-    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limit
+    return _one_thread()
 
 
 def add_scatter(total: Array, rows: Array) -> Array:
@@ -68,12 +83,14 @@ def _same(total: Array, result: Array) -> Array:
 
 
 def mirror(lower: Array, step: int = 256) -> Array:
-    """Copy the lower triangle of a square matrix to the upper one, in place and in small pieces."""
+    """Fill the upper triangle, which must be zero, from the lower one, in place and in small pieces."""
     size = len(lower)
     for start in range(0, size, step):
         stop = min(start + step, size)
         corner = lower[start:stop, start:stop]
-        corner[...] = np.tril(corner) + np.tril(corner, -1).T
+        diagonal = corner.diagonal().copy()
+        corner += corner.T
+        np.einsum("ii->i", corner)[...] = diagonal
         lower[start:stop, stop:] = lower[stop:, start:stop].T
     return lower
 
@@ -83,7 +100,7 @@ def cholesky(matrix: Array) -> tuple[Array, float] | None:
 
     ``None`` when the matrix is not numerically positive definite.
     """
-    factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+    factor, info = lapack.dpotrf(matrix, lower=1)
     if info != 0:
         return None
     norm = float(np.abs(matrix).sum(axis=0).max())

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from standout.blas import Array
 from standout.moments import Counts, Moments, check_weights, distinct_groups
-from standout.sources import RowSource, Source, read, select_columns
+from standout.sources import RowSource, Source, has_rows, read, select_columns
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Dataset:
     @property
     def rows(self) -> RowSource | None:
         """The rows, where they can be read as often as needed."""
-        return self.source if isinstance(self.source, RowSource) else None
+        return self.source if has_rows(self.source) else None
 
     @property
     def _moments_given(self) -> Moments:
@@ -76,11 +76,14 @@ class Dataset:
         """How much data there is, without a pass over the rows where these are at hand."""
         if self.rows is None:
             return self.moments.counts
+        groups = self.groups if self.groups is not None else self.rows.groups
+        if self.weights is None and groups is None:
+            n_rows = self.rows.n_rows or 0
+            return Counts(n_rows, n_rows, n_rows, n_rows)
         weights = self.row_weights
         n_rows = int(np.count_nonzero(weights))
         total = float(weights.sum())
         effective = total**2 / float((weights * weights).sum())
-        groups = self.groups if self.groups is not None else self.rows.groups
         if groups is None:
             return Counts(n_rows, total, effective, effective)
         ids = distinct_groups(groups, self.weights, len(weights), self.role)

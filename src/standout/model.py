@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.blas import Array
+from standout.blas import Array, threads_for
 from standout.dataset import Dataset
 from standout.errors import InputError, OverfitWarning
 from standout.moments import Counts
@@ -136,7 +136,10 @@ def _projected_blocks(source: Source) -> Sequence[Array]:
 def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) -> Model:
     """Solve, judge the ratios, and put everything a user may ask for into one model."""
     parts = list(backgrounds.values())
-    solution, mixture = solve(target, parts, wanted)
+    size = target.n_features
+    rows = sum(data.counts.rows for data in (target, *parts))
+    with threads_for(size**2 * (rows + 10.0 * size)):
+        solution, mixture = solve(target, parts, wanted)
     units = (target.counts.units, mixture.units if mixture is not None else math.nan)
     count = len(solution.ratios)
     plain = _padded(solution.plain_ratios, count)

@@ -7,6 +7,7 @@ mean costs no digits; the shift moves with the data when the data drift.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ from scipy.linalg import blas
 
 from standout.blas import Array, add_outer, add_scatter, mirror, threads_for
 from standout.errors import FeatureError, InputError, listed
-from standout.sources import MomentSource, Source, block_rows, read
+from standout.sources import Source, block_rows, has_moments, read
 from standout.sources.locate import explain_non_finite
 
 # With |mean| / sd below this in every feature the raw sums lose at most one digit: no shift needed.
@@ -104,7 +105,7 @@ class Moments:
         Moments
         """
         source = read(data, role=role)
-        if weights is None and groups is None and isinstance(source, MomentSource):
+        if weights is None and groups is None and has_moments(source):
             return source.moments()
         if groups is None:
             groups = source.groups
@@ -227,14 +228,15 @@ class Accumulator:
             return True
         if self.shift is None:
             self.shift, self.shifted = _pilot(block)
+        else:
+            self._follow_drift()
         # Overflow and NaN are looked for in the sums, once a block: they need no warning of their own.
         with np.errstate(all="ignore"):
             self._add(block, weights)
+            # One number tells: NaN and inf survive every sum.
+            told = self.sum.sum() + np.einsum("ii->", self.scatter)
         self.seen += len(block)
-        if not (np.isfinite(self.sum).all() and np.isfinite(np.diagonal(self.scatter)).all()):
-            return False
-        self._follow_drift()
-        return True
+        return math.isfinite(told)
 
     def _add(self, block: NDArray[Any], weights: Array | None) -> None:
         centred = self._centred(block, copy=weights is not None)
@@ -297,15 +299,14 @@ class Accumulator:
 
 def _pilot(block: NDArray[Any]) -> tuple[Array, bool]:
     """Guess the mean from a few rows; tell whether the sums need to be shifted by it at all."""
-    few = block[:: max(1, len(block) // 256)].astype(np.float64)
+    few = block[:: max(1, len(block) // 64)].astype(np.float64)
     with np.errstate(all="ignore"):
-        mean = few.mean(axis=0)
+        mean = few.sum(axis=0) / len(few)
+        square = np.einsum("ij,ij->j", few, few) / len(few)
+        if (mean * mean * (1 + _NEAR_ZERO**-2) <= square).all():
+            return np.zeros(len(mean)), False
         # A constant must be met exactly: the mean of equal numbers may be off by a rounding error.
-        constant = (few == few[0]).all(axis=0)
-        shift = np.where(np.isfinite(mean), np.where(constant, few[0], mean), 0.0)
-        near_zero = np.abs(shift) <= _NEAR_ZERO * few.std(axis=0)
-    if near_zero.all():
-        return np.zeros(len(shift)), False
+        shift = np.where((few == few[0]).all(axis=0), few[0], mean)
     return np.where(np.isfinite(shift), shift, 0.0), True
 
 

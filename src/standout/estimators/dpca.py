@@ -15,14 +15,14 @@ from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import InputError, RowsNeededError
 from standout.estimators.fitted import Fitted
-from standout.estimators.inputs import Given, Inputs, check_labels, match_features, sort_out
+from standout.estimators.inputs import Given, Inputs, Matched, check_labels, match_features, sort_out
 from standout.estimators.parameters import check_count, wanted_from
 from standout.estimators.sums import Sums
 from standout.mixture import Mixture
 from standout.model import Model, TopFeature, fit_model, mean_log_ratio
 from standout.moments import Moments
-from standout.solve import Note
-from standout.sources import Source, read
+from standout.solve import Wanted
+from standout.sources import Source, is_source, read
 from standout.summary import Summary, summarize
 
 
@@ -180,7 +180,7 @@ class DPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self : DPCA
         """
         given = Given(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
-        wanted_from(self)
+        wanted = wanted_from(self)
         inputs = sort_out(given, self.background_label)
         if self.background_label is not None:
             check_labels(y, self.background_label)
@@ -188,7 +188,7 @@ class DPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
         self._note_features(X, inputs.target, reset=True)
         matched = match_features(inputs, inputs.target.names, inputs.target.n_features, self.features)
-        model = self._fit(matched.inputs, matched.kept, matched.notes)
+        model = self._fit(matched, wanted)
         self._sums = Sums.of(matched) if _has_moments(matched.inputs) else None
         self._model = model
         _warn(model)
@@ -372,23 +372,25 @@ class DPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             if self._sums is None or self._sums.target is None:
                 what = "has seen no target rows yet" if self._sums is not None else "is not fitted yet"
                 raise NotFittedError(f"this {type(self).__name__} {what}. Call fit, or partial_fit with X, first.")
-            inputs, kept, notes = self._sums.inputs()
-            self._model = self._fit(inputs, kept, notes)
+            self._model = self._fit(self._sums.matched(), wanted_from(self))
             _warn(self._model)
         return self._model
 
-    def _fit(self, inputs: Inputs, kept: Any, notes: tuple[Note, ...]) -> Model:
-        assert inputs.target is not None
-        model = fit_model(inputs.target, inputs.backgrounds, wanted_from(self))
+    def _fit(self, matched: Matched, wanted: Wanted) -> Model:
+        target = matched.inputs.target
+        assert target is not None
+        model = fit_model(target, matched.inputs.backgrounds, wanted)
         if self.normalize == "background":
             model = model.with_unit_background()
-        if kept is not None:
-            model = model.widened(kept, tuple(self.feature_names_in_))
-        return model.noted(notes)
+        if matched.kept is not None:
+            model = model.widened(matched.kept, tuple(self.feature_names_in_))
+        return model.noted(matched.notes)
 
     def _note_features(self, X: Any, data: Dataset, reset: bool) -> None:
         """Keep or check number and names of the features, as scikit-learn does."""
-        if not isinstance(X, Moments | Source):
+        # A plain array has no names to look for, and small fits would notice the search.
+        unnamed = reset and type(X) is np.ndarray
+        if not (unnamed or isinstance(X, Moments) or is_source(X)):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return
         if reset:

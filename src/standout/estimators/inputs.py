@@ -18,7 +18,7 @@ from standout.dataset import Dataset
 from standout.errors import FeatureError, FeatureWarning, InputError, RowsNeededError, listed, named_features
 from standout.moments import Moments
 from standout.solve import Note
-from standout.sources import RowSource, RowView, Source, is_frame, read
+from standout.sources import RowSource, RowView, has_rows, is_frame, is_source, read
 
 _SINGLE = "background"
 
@@ -86,7 +86,7 @@ def _several(background: Any) -> bool:
 
 
 def _is_table(item: Any) -> bool:
-    if isinstance(item, Moments | Source) or is_frame(item):
+    if isinstance(item, Moments) or is_source(item) or is_frame(item):
         return True
     if hasattr(item, "shape"):
         return len(item.shape) == 2
@@ -127,7 +127,7 @@ def _by_label(given: Given, background_label: Any) -> Inputs:
             "Leave background_sample_weight and background_groups out."
         )
     source = read(given.X, role="X")
-    if not isinstance(source, RowSource):
+    if not has_rows(source):
         raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
     labels = _labels(given.y, source, background_label)
     wanted = list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]

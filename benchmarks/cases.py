@@ -1,0 +1,167 @@
+"""The cases: each returns rows of the table. Sizes are those of the paper and of today's data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.linalg
+from threadpoolctl import threadpool_limits
+
+from benchmarks.measure import Result, at_least, at_most, extra_megabytes, interleaved
+from standout import DPCA
+from standout.blas import cholesky
+from standout.solve import lanczos
+
+
+def _normal(rows: int, columns: int, seed: int, dtype: type = np.float64, offset: float = 1.0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    data = np.empty((rows, columns), dtype)
+    for start in range(0, rows, 10_000):  # in pieces, so that making the data does not set the memory peak
+        part = data[start : start + 10_000]
+        part[...] = rng.standard_normal(part.shape, dtype=np.float32) + offset
+    return data
+
+
+def _spiked(data: np.ndarray) -> np.ndarray:
+    data[:, 0] *= 4
+    data[:, 1] *= 3
+    return data
+
+
+def _large() -> tuple[np.ndarray, np.ndarray]:
+    return _spiked(_normal(100_000, 784, 0)), _normal(100_000, 784, 1)
+
+
+def _fit(target: np.ndarray, background: np.ndarray) -> DPCA:
+    return DPCA(2).fit(target, background=background)
+
+
+def large() -> list[Result]:
+    """100,000 + 100,000 × 784 against the two bare products and one top-2 eigh."""
+    target, background = _large()
+
+    def bare() -> None:
+        scipy.linalg.eigh(target.T @ target, background.T @ background, subset_by_index=[782, 783])
+
+    ratio = interleaved(lambda: _fit(target, background), bare)
+    small = target.astype(np.float32), background.astype(np.float32)
+    single = interleaved(lambda: _fit(*small), lambda: _fit(target, background), pairs=5)
+    memory = extra_megabytes(_large, _fit)
+    return [
+        at_most("100k + 100k × 784, fit against bare products + eigh", ratio, 1.25),
+        Result("the same, peak memory above the input", memory, "MB", "≤ 50 MB", memory <= 50),
+        at_most("the same in float32, against float64", single, 1.0),
+    ]
+
+
+def paper() -> list[Result]:
+    """2000 + 3000 × 784, the paper's shape, against the peers."""
+    from contrastive import CPCA
+    from generalized_contrastive_PCA import gcPCA
+
+    target, background = _spiked(_normal(2000, 784, 0)), _normal(3000, 784, 1)
+    centred = target - target.mean(0), background - background.mean(0)
+
+    def by_gcpca() -> None:
+        gcPCA(method="v2", normalize_flag=False).fit(*centred)
+
+    def by_contrastive() -> None:
+        peer = CPCA(n_components=2, standardize=False)
+        peer.fit_transform(target, background, alpha_selection="manual", alpha_value=2.0)
+
+    def by_search() -> None:
+        CPCA(n_components=2, standardize=False).fit_transform(target, background)
+
+    def ours() -> None:
+        _fit(target, background)
+
+    return [
+        at_least("2000 + 3000 × 784, fit against gcPCA v2", interleaved(ours, by_gcpca, 5), 5),
+        at_least("the same, against contrastive with one alpha", interleaved(ours, by_contrastive, 5), 3),
+        at_least("the same, against contrastive's automatic search", interleaved(ours, by_search, 1), 100),
+    ]
+
+
+def solve() -> list[Result]:
+    """The top-2 solve at 4000 features against scipy's eigh with a subset."""
+    rows = []
+    for name, limit, spiked in (("separated top ratio", 0.25, True), ("pure noise", 0.5, False)):
+        size = 4000
+        target, background = _normal(6000, size, 2, offset=0.0), _normal(9000, size, 3, offset=0.0)
+        if spiked:
+            _spiked(target)
+        first, second = target.T @ target / 6000, background.T @ background / 9000
+
+        def ours(first: np.ndarray = first, second: np.ndarray = second) -> None:
+            factor = cholesky(second)
+            assert factor is not None and lanczos.top_pairs(first, factor[0], 2) is not None
+
+        def bare(first: np.ndarray = first, second: np.ndarray = second) -> None:
+            scipy.linalg.eigh(first, second, subset_by_index=[size - 2, size - 1])
+
+        ratio = interleaved(ours, bare, 3)
+        rows.append(at_most(f"top-2 of 4000 features against eigh, {name}", ratio, limit))
+    return rows
+
+
+def small() -> list[Result]:
+    """267 + 135 × 76, the mice: threads and validation must not cost more than the work."""
+    target, background = _spiked(_normal(267, 76, 4)), _normal(135, 76, 5)
+
+    def bare() -> None:
+        # Two products and one eigh, each a hundred times, so that the clock can be read.
+        for _ in range(100):
+            scipy.linalg.eigh(target.T @ target, background.T @ background, subset_by_index=[74, 75])
+
+    def ours() -> None:
+        for _ in range(100):
+            _fit(target, background)
+
+    def alone() -> None:
+        with threadpool_limits(1):
+            bare()
+
+    return [
+        at_most(
+            "267 + 135 × 76, fit against the bare algebra on one thread (100 of each)", interleaved(ours, alone, 9), 3
+        )
+    ]
+
+
+def _wide() -> tuple[np.ndarray, np.ndarray]:
+    return _spiked(_normal(500, 50_000, 6)), _normal(500, 50_000, 7)
+
+
+def wide() -> list[Result]:
+    """500 + 500 × 50,000 against one bare Gram product of the stacked rows."""
+    target, background = _wide()
+    stacked = np.vstack([target, background])
+    ratio = interleaved(lambda: _fit(target, background), lambda: stacked @ stacked.T, 5)
+    memory = extra_megabytes(_wide, _fit)
+    square = 50_000**2 * 8 / 2**20
+    return [
+        at_most("500 + 500 × 50,000, fit against one bare Gram product", ratio, 2),
+        Result(
+            "the same, peak memory above the input", memory, "MB", f"≪ {square:.0f} MB (D × D)", memory < square / 20
+        ),
+    ]
+
+
+def transform() -> list[Result]:
+    """Transform against the bare matrix product."""
+    target, background = _normal(100_000, 784, 8), _normal(5000, 784, 9)
+    model = _fit(_spiked(target[:5000].copy()), background)
+    basis = model.components_.T.copy()
+    ratio = interleaved(lambda: model.transform(target), lambda: target @ basis, 15)
+    return [at_most("transform of 100,000 × 784 against the bare product", ratio, 1.15)]
+
+
+CASES: dict[str, Callable[[], list[Result]]] = {
+    "small": small,
+    "transform": transform,
+    "paper": paper,
+    "wide": wide,
+    "solve": solve,
+    "large": large,
+}
