@@ -49,10 +49,10 @@ layers: $(VENV)/.dev
 check: lint types layers
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --write docs/benchmarks.md
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m standout.demo --picture docs/demo.png --text docs/demo.txt
+	$(BIN)/python scripts/write_docs.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,66 @@
+"""Write the generated parts of the documentation: the demo's picture and table, the pure-noise table.
+
+Run by ``make docs``. Each part stands between ``<!-- name -->`` and ``<!-- /name -->`` in its file.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from standout import DPCA
+from standout.datasets import digits_over_tiles
+from standout.demo import picture, table, views
+
+ROOT = Path(__file__).parent.parent
+
+
+def put(path: Path, name: str, text: str) -> None:
+    """Replace what stands between the marks of ``name`` in a file."""
+    old = path.read_text(encoding="utf-8")
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    assert pattern.search(old), f"{path}: no marks for {name}"
+    path.write_text(pattern.sub(lambda found: found[1] + text.rstrip() + "\n" + found[2], old), encoding="utf-8")
+
+
+def demo_block() -> str:
+    """The demo's table, as it prints it."""
+    return f"```\n{table(views(digits_over_tiles()))}\n```"
+
+
+def pure_noise(repeats: int = 20, p: int = 50, m: int = 200) -> str:
+    """Ratios of pure noise: in the sample, at the noise edge, and on new rows."""
+    rng = np.random.default_rng(0)
+    lines = [
+        f"| background rows, for {p} features | in-sample top ratio | noise edge | shrunk, in-sample | on new rows |",
+        "|---|---|---|---|---|",
+    ]
+    for n in (52, 55, 60, 75, 100, 200, 500, 1000):
+        found = np.array([_one(n, p, m, rng) for _ in range(repeats)])
+        top, edge, shrunk, new = np.median(found, axis=0)
+        lines.append(f"| {n} | {top:.3g} | {edge:.3g} | {shrunk:.3g} | {new:.2f} |")
+    return "\n".join(lines)
+
+
+def _one(n: int, p: int, m: int, rng: np.random.Generator) -> tuple[float, float, float, float]:
+    target, background = rng.normal(size=(m, p)), rng.normal(size=(n, p))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact = DPCA(1, shrinkage=None).fit(target, background=background)
+        auto = DPCA(1).fit(target, background=background)
+        new = exact.score(rng.normal(size=(5000, p)), background=rng.normal(size=(5000, p)))
+    return exact.ratios_[0], exact.noise_edge_, auto.ratios_[0], float(np.exp(new))
+
+
+def main() -> None:
+    example = digits_over_tiles()
+    picture(views(example), example, ROOT / "docs" / "demo.png")
+    put(ROOT / "README.md", "demo", demo_block())
+    put(ROOT / "docs" / "method.md", "pure-noise", pure_noise())
+
+
+if __name__ == "__main__":
+    main()
