@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout.blas import Array
-from standout.moments import Counts, Moments, check_weights, distinct_groups
-from standout.sources import RowSource, Source, has_rows, read, select_columns
+from standout.errors import InputError
+from standout.moments import Counts, Moments
+from standout.sources import RowSource, RowView, Source, has_rows, read, select_columns
+from standout.sources.weighted import check_weights, distinct_groups
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Dataset:
         """Read anything: rows in any form, or moments."""
         if isinstance(data, Moments):
             if weights is not None or groups is not None:
-                raise TypeError(
+                raise InputError(
                     f"{role}: moments already hold their weights and groups. Give these to Moments.of instead."
                 )
             return cls(role, given=data)
@@ -88,6 +90,14 @@ class Dataset:
             return Counts(n_rows, total, effective, effective)
         ids = distinct_groups(groups, self.weights, len(weights), self.role)
         return Counts(n_rows, total, effective, float(len(ids)))
+
+    def counted(self) -> Dataset:
+        """Return the dataset without its rows of weight zero."""
+        if self.weights is None or self.rows is None or self.row_weights.all():
+            return self
+        index = np.flatnonzero(self.row_weights)
+        groups = None if self.groups is None else np.asarray(self.groups)[index]
+        return replace(self, source=RowView(self.rows, index), weights=self.row_weights[index], groups=groups)
 
     def select(self, index: NDArray[np.intp]) -> Dataset:
         """Return the dataset with the features at ``index``, in that order."""

@@ -5,6 +5,7 @@
     StandoutError
     ├── InputError (ValueError)            the data or an argument cannot be used as it is
     │   ├── NonFiniteError                 NaN or infinite values
+    │   ├── NotNumbersError (TypeError)    text, dates or objects where numbers are expected
     │   ├── FeatureError                   the datasets do not have the same features
     │   └── NotEnoughRowsError             too few rows for what was asked
     ├── RowsNeededError (TypeError)        moments were given where the rows are needed
@@ -30,6 +31,7 @@ __all__ = [
     "MissingExtraError",
     "NonFiniteError",
     "NotEnoughRowsError",
+    "NotNumbersError",
     "OverfitWarning",
     "RowsNeededError",
     "ShrinkageWarning",
@@ -51,6 +53,10 @@ class InputError(StandoutError, ValueError):
 
 class NonFiniteError(InputError):
     """The data hold NaN or infinite values."""
+
+
+class NotNumbersError(InputError, TypeError):
+    """The data hold something other than numbers."""
 
 
 class FeatureError(InputError):

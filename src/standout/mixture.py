@@ -59,11 +59,16 @@ def _freedom(used: Sequence[tuple[float, float]]) -> float:
 def _shares(weights: Array, mix: str | ArrayLike) -> Array:
     if isinstance(mix, str):
         return np.asarray(weights / weights.sum()) if mix == "pooled" else np.full(len(weights), 1 / len(weights))
-    shares = np.asarray(mix, dtype=np.float64)
+    given = np.asarray(mix)
+    if given.dtype.kind not in "fiu":
+        raise InputError(f"mix={mix!r} is not possible. Use 'pooled', 'equal' or one number for each background.")
+    shares = given.astype(np.float64)
     if shares.shape != weights.shape:
         raise InputError(
             f"mix: {shares.size} shares for {len(weights)} backgrounds. Give one share for each background."
         )
     if not np.isfinite(shares).all() or (shares < 0).any() or shares.sum() <= 0:
-        raise InputError(f"mix: shares {shares.tolist()} must be finite, not negative and not all zero.")
+        raise InputError(
+            f"mix: shares {shares.tolist()} are not possible. Give finite shares, none negative and not all zero."
+        )
     return np.asarray(shares / shares.sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,7 +16,8 @@ from standout.errors import InputError, OverfitWarning
 from standout.moments import Counts
 from standout.shrinkage import Regime
 from standout.solve import Note, Wanted, solve
-from standout.sources import Source, block_rows
+from standout.sources import ArraySource, Source, block_rows
+from standout.sources.checks import checked_block
 from standout.sources.locate import explain_non_finite
 from standout.spectrum import debiased, largest_root_p_value, noise_edge
 
@@ -56,6 +57,7 @@ class Model:
     background_units: float
     names: tuple[str, ...] | None
     notes: tuple[Note, ...]
+    used: NDArray[np.intp] | None = None  # the features that take part, where some were left out
 
     @property
     def n_components(self) -> int:
@@ -73,7 +75,7 @@ class Model:
             background_variance=self.background_variance / length**2,
         )
 
-    def widened(self, kept: NDArray[np.intp], names: tuple[str, ...]) -> Model:
+    def widened(self, kept: NDArray[np.intp], names: Sequence[str]) -> Model:
         """Return the model among all features of the target; those not kept have no weight."""
 
         def spread(values: Array, fill: Array) -> Array:
@@ -87,8 +89,15 @@ class Model:
             patterns=spread(self.patterns, np.zeros(wide)),
             mean=spread(self.mean, np.zeros(len(names))),
             scale=spread(self.scale, np.ones(len(names))),
-            names=names,
+            names=tuple(names),
+            used=kept,
         )
+
+    def narrowed(self) -> Model:
+        """Return the model on the features that take part."""
+        if self.used is None:
+            return self
+        return replace(self, components=self.components[:, self.used], mean=self.mean[self.used], used=None)
 
     def noted(self, notes: Sequence[Note]) -> Model:
         """Return the model with more notes for the user."""
@@ -100,7 +109,7 @@ class Model:
         basis = self.components.T
         parts = []
         # Blocks keep what is not in memory, sparse or of another type from being copied as a whole.
-        for block in _projected_blocks(source):
+        for block in _projected_blocks(source, role):
             with np.errstate(all="ignore"):
                 parts.append(block @ basis - offset)
             if not np.isfinite(parts[-1]).all():
@@ -126,11 +135,12 @@ class Model:
         ]
 
 
-def _projected_blocks(source: Source) -> Sequence[Array]:
-    array = getattr(source, "array", None)
-    if isinstance(array, np.ndarray) and array.dtype == np.float64 and not isinstance(array, np.memmap):
-        return [array]
-    return source.blocks(block_rows(source.n_features))  # type: ignore[return-value]
+def _projected_blocks(source: Source, role: str) -> Iterator[Array]:
+    if isinstance(source, ArraySource) and type(source.array) is np.ndarray and source.array.dtype == np.float64:
+        yield source.array
+        return
+    for block in source.blocks(block_rows(source.n_features)):
+        yield checked_block(block, source.n_features, role).astype(np.float64, copy=False)
 
 
 def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) -> Model:

@@ -1,30 +1,25 @@
 """Moments: count, mean and scatter of a dataset, the only thing the solvers need to know of it.
 
 Moments of two halves add up to the moments of the whole, so data in memory, on disk and on many
-machines give the same numbers. The accumulator adds up rows around a pilot shift, so that a large
-mean costs no digits; the shift moves with the data when the data drift.
+machines give the same numbers.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import blas
 
-from standout.blas import Array, add_outer, add_scatter, mirror, threads_for
+from standout.accumulate import Accumulator
+from standout.blas import Array, threads_for
 from standout.errors import FeatureError, InputError, listed
-from standout.sources import Source, block_rows, has_moments, read
-from standout.sources.locate import explain_non_finite
+from standout.sources import has_moments, read
+from standout.sources.locate import explain_non_finite, explain_underflow
+from standout.sources.weighted import distinct_groups, weighted_blocks
 
-# With |mean| / sd below this in every feature the raw sums lose at most one digit: no shift needed.
-_NEAR_ZERO = 3.0
-# The shift is moved when the running mean is further from it than this many sd.
-_DRIFT = 3.0
 _EPS = float(np.finfo(float).eps)
 
 
@@ -105,17 +100,22 @@ class Moments:
         Moments
         """
         source = read(data, role=role)
+        named = source.names if names is None else _check_names(names, source.n_features, role)
         if weights is None and groups is None and has_moments(source):
-            return source.moments()
+            return replace(source.moments(), names=named)
         if groups is None:
             groups = source.groups
-        accumulator = Accumulator(source.n_features)
+        accumulator, seen = Accumulator(source.n_features), 0
         with threads_for((source.n_rows or 10**6) * source.n_features**2):
             for block in weighted_blocks(source, weights, role):
+                seen += block.seen
                 if not accumulator.add(block.rows, block.weights):
-                    raise explain_non_finite(source, block.rows, role)
-        ids = None if groups is None else distinct_groups(groups, weights, accumulator.seen, role)
-        return accumulator.moments(ids, tuple(names) if names is not None else source.names)
+                    raise explain_non_finite(source, block.rows, role, named)
+        if len(tiny := accumulator.underflown()):
+            raise explain_underflow(tiny, named, role)
+        ids = None if groups is None else distinct_groups(groups, weights, seen, role)
+        sums = accumulator.finish()
+        return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, ids, named)
 
     @property
     def n_features(self) -> int:
@@ -144,7 +144,7 @@ class Moments:
     def variance(self) -> Array:
         """Return the variance of each feature; what is only rounding around the mean counts as zero."""
         variance = np.maximum(np.diagonal(self.scatter) / self.weight, 0.0)
-        return np.where(variance <= (10 * _EPS * self.mean) ** 2, 0.0, variance)
+        return np.where(np.sqrt(variance) <= 10 * _EPS * np.abs(self.mean), 0.0, variance)
 
     def project(self, matrix: ArrayLike) -> Moments:
         """Return the moments of ``rows @ matrix``, for a matrix of shape (n_features, k)."""
@@ -196,6 +196,12 @@ class Moments:
             )
 
 
+def _check_names(names: Sequence[str], n_features: int, role: str) -> tuple[str, ...]:
+    if len(names) != n_features:
+        raise FeatureError(f"{role} names: {len(names)} names for {n_features} features. Give one for each feature.")
+    return tuple(names)
+
+
 def _merged(one: Moments, other: Moments) -> frozenset[Hashable] | None:
     # A part of weight zero (nothing added yet) says nothing about groups.
     if one.rows == 0 or other.rows == 0:
@@ -206,154 +212,3 @@ def _merged(one: Moments, other: Moments) -> frozenset[Hashable] | None:
             "Give groups for every part or for none."
         )
     return None if one.groups is None or other.groups is None else one.groups | other.groups
-
-
-class Accumulator:
-    """Adds up rows in place: one triangle, one buffer, float64 whatever comes in."""
-
-    def __init__(self, n_features: int):
-        self.n_features = n_features
-        self.scatter = np.zeros((n_features, n_features), order="F")
-        self.sum = np.zeros(n_features)
-        self.shift: Array | None = None
-        self.shifted = True
-        self.weight = self.weight_squared = 0.0
-        self.rows = 0
-        self.seen = 0
-        self._buffer: Array | None = None
-
-    def add(self, block: NDArray[Any], weights: Array | None = None) -> bool:
-        """Add a block of rows; return False when the sums are no longer finite."""
-        if len(block) == 0:
-            return True
-        if self.shift is None:
-            self.shift, self.shifted = _pilot(block)
-        else:
-            self._follow_drift()
-        # Overflow and NaN are looked for in the sums, once a block: they need no warning of their own.
-        with np.errstate(all="ignore"):
-            self._add(block, weights)
-            # One number tells: NaN and inf survive every sum.
-            told = self.sum.sum() + np.einsum("ii->", self.scatter)
-        self.seen += len(block)
-        return math.isfinite(told)
-
-    def _add(self, block: NDArray[Any], weights: Array | None) -> None:
-        centred = self._centred(block, copy=weights is not None)
-        if weights is None:
-            self.sum += centred.sum(axis=0)
-            self.weight += len(block)
-            self.weight_squared += len(block)
-            self.rows += len(block)
-        else:
-            root = np.sqrt(weights)
-            centred *= root[:, None]
-            self.sum += blas.dgemv(1.0, centred.T, root)
-            self.weight += float(weights.sum())
-            self.weight_squared += float((weights * weights).sum())
-            self.rows += int(np.count_nonzero(weights))
-        add_scatter(self.scatter, centred)
-
-    def _centred(self, block: NDArray[Any], copy: bool) -> Array:
-        """Return the block minus the shift, in the buffer; the block itself where that is free."""
-        if not self.shifted and not copy and block.dtype == np.float64 and block.flags.c_contiguous:
-            return block
-        if self._buffer is None or len(self._buffer) < len(block):
-            self._buffer = np.empty((len(block), self.n_features))
-        out = self._buffer[: len(block)]
-        if self.shifted and self.shift is not None:
-            np.subtract(block, self.shift, out=out, casting="unsafe")
-        else:
-            out[...] = block
-        return out
-
-    def _follow_drift(self) -> None:
-        """Move the shift to the running mean when the mean has left it by many sd."""
-        assert self.shift is not None
-        if self.weight <= 0:
-            return
-        offset = self.sum / self.weight
-        spread = np.diagonal(self.scatter) / self.weight
-        far = offset**2 * (1 + _DRIFT**-2) > spread
-        if (far & (np.abs(offset) > 100 * _EPS * np.abs(self.shift))).any():
-            self._rebase(offset)
-
-    def _rebase(self, offset: Array) -> None:
-        assert self.shift is not None
-        add_outer(self.scatter, self.sum, -1.0 / self.weight)
-        self.shift = self.shift + offset
-        self.shifted = True
-        self.sum = np.zeros(self.n_features)
-
-    def moments(self, groups: frozenset[Hashable] | None = None, names: tuple[str, ...] | None = None) -> Moments:
-        """Finish: remove what the shift left of the mean, fill the other triangle."""
-        shift = np.zeros(self.n_features) if self.shift is None else self.shift
-        if self.weight > 0:
-            shift = shift + self.sum / self.weight
-            add_outer(self.scatter, self.sum, -1.0 / self.weight)
-        mirror(self.scatter)
-        diagonal = np.einsum("ii->i", self.scatter)
-        np.maximum(diagonal, 0.0, out=diagonal)
-        return Moments(shift, self.scatter, self.weight, self.weight_squared, self.rows, groups, names)
-
-
-def _pilot(block: NDArray[Any]) -> tuple[Array, bool]:
-    """Guess the mean from a few rows; tell whether the sums need to be shifted by it at all."""
-    few = block[:: max(1, len(block) // 64)].astype(np.float64)
-    with np.errstate(all="ignore"):
-        mean = few.sum(axis=0) / len(few)
-        square = np.einsum("ij,ij->j", few, few) / len(few)
-        if (mean * mean * (1 + _NEAR_ZERO**-2) <= square).all():
-            return np.zeros(len(mean)), False
-        # A constant must be met exactly: the mean of equal numbers may be off by a rounding error.
-        shift = np.where((few == few[0]).all(axis=0), few[0], mean)
-    return np.where(np.isfinite(shift), shift, 0.0), True
-
-
-@dataclass(frozen=True)
-class WeightedBlock:
-    """Some rows, and their weights where there are any."""
-
-    rows: NDArray[Any]
-    weights: Array | None
-
-
-def weighted_blocks(source: Source, weights: ArrayLike | None, role: str) -> Iterable[WeightedBlock]:
-    """Yield the blocks of a source with their weights."""
-    checked = None if weights is None else check_weights(weights, source.n_rows, role)
-    start = 0
-    for rows in source.blocks(block_rows(source.n_features)):
-        stop = start + len(rows)
-        yield WeightedBlock(rows, None if checked is None else checked[start:stop])
-        start = stop
-    if checked is not None and start != len(checked):
-        raise InputError(f"{role} weights: {len(checked)} weights for {start} rows. Give one for each row.")
-
-
-def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
-    """Return weights as a float array, or say what is wrong with them."""
-    checked = np.asarray(weights, dtype=np.float64)
-    if checked.ndim != 1 or (n_rows is not None and len(checked) != n_rows):
-        raise InputError(f"{role} weights: shape {checked.shape} for {n_rows} rows. Give one weight for each row.")
-    if not np.isfinite(checked).all():
-        raise InputError(f"{role} weights: {np.sum(~np.isfinite(checked))} are NaN or inf. Give finite weights.")
-    if (checked < 0).any():
-        raise InputError(
-            f"{role} weights: {np.sum(checked < 0)} are negative (smallest {checked.min():g}). "
-            "Weights count rows: use 0 to leave a row out."
-        )
-    if not checked.any():
-        raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
-    return checked
-
-
-def distinct_groups(
-    groups: Sequence[Hashable] | NDArray[Any], weights: ArrayLike | None, n_rows: int, role: str
-) -> frozenset[Hashable]:
-    """Return the distinct group ids of the rows with a positive weight."""
-    ids = np.asarray(groups)
-    if ids.ndim != 1 or len(ids) != n_rows:
-        raise InputError(f"{role} groups: shape {ids.shape} for {n_rows} rows. Give one group id for each row.")
-    if weights is not None:
-        ids = ids[np.asarray(weights) > 0]
-    return frozenset(ids.tolist())

@@ -136,8 +136,8 @@ def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
     visible = sample > noise_edge(p, m, n)
     scaled = np.where(visible & np.isfinite(sample), sample, 1.0) * aspect.unbiased
     q = scaled * (1 - aspect.y2) + 1 - aspect.y1
-    with np.errstate(invalid="ignore"):
-        population = (q + np.sqrt(q * q - 4 * scaled)) / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        population = q * (1 + np.sqrt(1 - 4 * (scaled / q) / q)) / 2
     return np.where(visible, np.where(np.isinf(sample), np.inf, population), np.nan)
 
 

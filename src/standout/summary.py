@@ -75,6 +75,10 @@ def _number(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.4g}"
 
 
+def _p_value(value: float) -> str:
+    return f"= {value:.2g}" if value > 0 else "< 1e-300"
+
+
 def _verdict(model: Model) -> str:
     if not model.background_counts:
         return "  No background: nothing is compared, and no noise edge applies."
@@ -84,6 +88,6 @@ def _verdict(model: Model) -> str:
             f"{model.rank} dimensions."
         )
     return (
-        f"  Noise alone reaches {model.noise_edge:.4g}; p = {model.p_value:.2g} for the largest "
+        f"  Noise alone reaches {model.noise_edge:.4g}; p {_p_value(model.p_value)} for the largest "
         f"{'unshrunk ' if model.regime == 'shrunk' else ''}ratio (Gaussian data; too small for heavy tails)."
     )

@@ -44,8 +44,8 @@ class Inputs:
     backgrounds: dict[str, Dataset]
 
 
-def sort_out(given: Given, background_label: Any = None) -> Inputs:
-    """Turn arguments into datasets, by label or by dataset."""
+def sort_out(given: Given, background_label: Any = None, whole: bool = False) -> Inputs:
+    """Turn arguments into datasets, by label or by dataset; ``whole`` wants every label to occur."""
     if background_label is None:
         backgrounds = _backgrounds(given)
         if given.X is None:
@@ -55,7 +55,13 @@ def sort_out(given: Given, background_label: Any = None) -> Inputs:
         raise InputError(
             f"both background= and background_label={background_label!r} say what the background is. Give one of them."
         )
-    return _by_label(given, background_label)
+    wanted = list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+    if not wanted:
+        raise InputError("background_label: an empty list was given. Name at least one label, or use None.")
+    inputs = _by_label(given, wanted)
+    if whole:
+        _check_labels(given.y, wanted)
+    return inputs
 
 
 def _backgrounds(given: Given) -> dict[str, Dataset]:
@@ -117,7 +123,7 @@ def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str
     return chosen
 
 
-def _by_label(given: Given, background_label: Any) -> Inputs:
+def _by_label(given: Given, wanted: list[Any]) -> Inputs:
     """Split X into target and background rows by their label, without copying them."""
     if given.X is None or isinstance(given.X, Moments):
         raise RowsNeededError("background_label splits rows by their label, so X must hold rows. Give rows and y.")
@@ -129,8 +135,7 @@ def _by_label(given: Given, background_label: Any) -> Inputs:
     source = read(given.X, role="X")
     if not has_rows(source):
         raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
-    labels = _labels(given.y, source, background_label)
-    wanted = list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+    labels = _labels(given.y, source, wanted)
     masks = {label: _equal(labels, label) for label in wanted}
     chosen = np.any(list(masks.values()), axis=0)
     parts = {
@@ -141,15 +146,15 @@ def _by_label(given: Given, background_label: Any) -> Inputs:
     return Inputs(target, backgrounds)
 
 
-def check_labels(y: Any, background_label: Any) -> None:
+def _check_labels(y: Any, wanted: list[Any]) -> None:
     """Refuse labels among which a background or the target is missing, with what there is."""
     labels = np.asarray(y)
     found = list(dict.fromkeys(labels.tolist()))
-    wanted = list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+    written = {str(label): label for label in found}
     for label in wanted:
         if not _equal(labels, label).any():
-            close = get_close_matches(str(label), [str(other) for other in found], n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            close = get_close_matches(str(label), list(written), n=1)
+            hint = f" Did you mean {written[close[0]]!r}?" if close else ""
             raise InputError(
                 f"background_label={label!r} does not occur in y, which has {listed(found)}.{hint} "
                 "Name a label that occurs."
@@ -160,11 +165,10 @@ def check_labels(y: Any, background_label: Any) -> None:
         )
 
 
-def _labels(y: Any, source: RowSource, background_label: Any) -> NDArray[Any]:
+def _labels(y: Any, source: RowSource, wanted: list[Any]) -> NDArray[Any]:
     if y is None:
-        raise InputError(
-            f"background_label={background_label!r} needs y, the label of each row. Give y, or use background=."
-        )
+        shown = wanted[0] if len(wanted) == 1 else wanted
+        raise InputError(f"background_label={shown!r} needs y, the label of each row. Give y, or use background=.")
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != source.n_rows:
         raise InputError(f"y: shape {labels.shape} for {source.n_rows} rows. Give one label for each row.")
@@ -203,21 +207,31 @@ class Matched:
     notes: tuple[Note, ...] = ()
 
 
-def match_features(inputs: Inputs, names: tuple[str, ...] | None, n_features: int, features: str) -> Matched:
-    """Bring every background to the target's features: by name where both have names, else by place."""
-    kept: NDArray[np.intp] | None = None
+def match_features(
+    inputs: Inputs,
+    names: tuple[str, ...] | None,
+    n_features: int,
+    features: str,
+    kept: NDArray[np.intp] | None = None,
+) -> Matched:
+    """Bring every dataset to the same features: by name where both have names, else by place.
+
+    ``kept`` are the features to use, where that was settled in an earlier fit.
+    """
     notes: tuple[Note, ...] = ()
-    if features == "common" and names is not None:
+    target = None if inputs.target is None else align(inputs.target, names, n_features, "all")
+    if kept is not None and names is not None:
+        names, n_features = tuple(names[i] for i in kept), len(kept)
+    elif features == "common" and names is not None:
         shared = [set(data.names) for data in inputs.backgrounds.values() if data.names is not None]
         common = set(names).intersection(*shared)
         if len(common) < len(names):
             kept = np.array([i for i, name in enumerate(names) if name in common], dtype=np.intp)
             notes = (_left_out(names, kept),)
             names, n_features = tuple(names[i] for i in kept), len(kept)
-    target = inputs.target
     if target is not None and kept is not None:
         target = target.select(kept)
-    backgrounds = {role: _aligned(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
+    backgrounds = {role: align(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
     return Matched(Inputs(target, backgrounds), kept, notes)
 
 
@@ -232,7 +246,10 @@ def _left_out(names: Sequence[str], kept: NDArray[np.intp]) -> Note:
     )
 
 
-def _aligned(data: Dataset, names: tuple[str, ...] | None, n_features: int, features: str) -> Dataset:
+def align(data: Dataset, names: tuple[str, ...] | None, n_features: int, features: str) -> Dataset:
+    """Bring a dataset to these features, or list those that are missing or too many."""
+    if data.names == names and data.n_features == n_features:
+        return data
     if names is not None and data.names is not None:
         place = {name: i for i, name in enumerate(data.names)}
         missing = [name for name in names if name not in place]

@@ -37,7 +37,7 @@ from standout.solve.task import Task, Wanted, how_many, too_many
 def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tuple[Solution, Mixture | None]:
     """Find the components of target against backgrounds; also say how the backgrounds were mixed."""
     for data in (target, *backgrounds):
-        _check_rows(data)
+        check_rows(data.role, data.counts.rows)
     mixture = Mixture.of([data.counts for data in backgrounds], wanted.mix) if backgrounds else None
     task = Task(target, backgrounds, mixture, wanted)
     if wanted.solver in ("gsvd", "span") and not task.rows_at_hand:
@@ -50,12 +50,11 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tu
     return _by_moments(task), mixture
 
 
-def _check_rows(data: Dataset) -> None:
+def check_rows(role: str, rows: int) -> None:
     """Refuse a dataset that cannot have a variance."""
-    rows = data.counts.rows
     if rows < 2:
         raise NotEnoughRowsError(
-            f"{data.role}: n_samples={rows} row{'s' if rows != 1 else ''} with a positive weight, and a variance "
+            f"{role}: n_samples={rows} row{'s' if rows != 1 else ''} with a positive weight, and a variance "
             "needs at least 2. Give more rows."
         )
 
@@ -81,7 +80,11 @@ def _by_rows(task: Task) -> Solution:
     if rho == 0 or task.has_edge(rows.rank):
         return _by_factors(task, frame, constant, columns.means, rho)
     count = how_many(task, min(rows.rank, task.target.counts.rows - 1), None)
-    found = components(span.solve(rows, rho, count), frame, count)
+    eigen = span.solve(rows, rho, count)
+    if eigen.ratios[-1] <= rank_tolerance(rows.n_rows) * eigen.ratios[0]:
+        # Directions in which the target does not vary are no combinations of its rows.
+        return _by_factors(task, frame, constant, columns.means, rho)
+    found = components(eigen, rows.frame, count)
     notes = shrinkage_notes(task, evidence, rho)
     return _solution(task, found, frame, rows.rank, "span", columns.means, rho=rho, notes=notes)
 

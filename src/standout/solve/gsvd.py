@@ -15,8 +15,8 @@ from scipy import linalg
 
 from standout.blas import Array
 from standout.dataset import Dataset
-from standout.moments import weighted_blocks
 from standout.solve.result import Eigen, Frame
+from standout.sources.weighted import weighted_blocks
 
 _EPS = float(np.finfo(float).eps)
 
@@ -33,9 +33,9 @@ class RowFactor:
 
     def add(self, rows: Array, weights: Array | None) -> None:
         """Add rows: the block about its own mean, and one row for how far that mean is off."""
-        weight = float(len(rows)) if weights is None else float(weights.sum())
-        if weight == 0:
+        if len(rows) == 0:
             return
+        weight = float(len(rows)) if weights is None else float(weights.sum())
         mean = rows.mean(axis=0) if weights is None else (weights @ rows) / weight
         centred = rows - mean
         centred -= centred.mean(axis=0) if weights is None else (weights @ centred) / weight

@@ -22,6 +22,9 @@ from standout.shrinkage import Evidence
 from standout.solve.result import Frame
 from standout.solve.split import WORST_CONDITION, joint_rank
 
+# Ratios above this leave no room for sums of them.
+_LARGEST = 1e300
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -47,6 +50,7 @@ class Pair:
             return cls(_cut(covariance, frame), None, frame, (), None)
         spread = mixture.mixed([part.variance() for part in backgrounds])
         frame, constant = measure(variance, spread)
+        check_comparable(variance, frame)
         return cls(
             _scaled(covariance, frame),
             _scaled(mixture.covariance(backgrounds), frame),
@@ -109,6 +113,19 @@ def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
             "to compare. Check that the right rows were given."
         )
     return varies
+
+
+def check_comparable(target_variance: Array, frame: Frame) -> None:
+    """Refuse a target whose variance is too far from the background's for their ratio to be a number."""
+    with np.errstate(over="ignore"):
+        ratio = target_variance / frame.scale / frame.scale
+    if not (ratio.sum() < _LARGEST):
+        worst = int(np.argmax(ratio))
+        raise InputError(
+            f"target and background are in units so far apart that the ratio of their variances would overflow "
+            f"(feature {worst}: sd {np.sqrt(target_variance[worst]):.3g} against {frame.scale[worst]:.3g}). "
+            "Bring both to the same units."
+        )
 
 
 def _cut(matrix: Array, frame: Frame) -> Array:

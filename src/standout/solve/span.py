@@ -42,7 +42,7 @@ class RowSpan:
     """The rows of target and backgrounds, and their Gram matrix in background-sd units."""
 
     def __init__(self, target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture | None, own: bool):
-        self.datasets = (target, *backgrounds)
+        self.datasets = tuple(data.counted() for data in (target, *backgrounds))
         self.mixture = mixture
         self.own_centre = own
         self.n_features = target.n_features
@@ -86,7 +86,7 @@ class RowSpan:
                 scale[here] = self._scale(variances[:, here])
                 panel /= scale[here]
                 add_gram(self.gram, panel)
-                if not math.isfinite(means[:, here].sum() + np.einsum("ii->", self.gram)):
+                if not math.isfinite(variances[:, here].sum() + np.einsum("ii->", self.gram)):
                     raise self._explained(start, stop)
         mirror(self.gram)
         self.gram *= self.roots[:, None]
@@ -124,7 +124,7 @@ class RowSpan:
             for part, weights in zip(self._parts(panel), self.weights, strict=True)
         ]
         for variance, mean, part in zip(parts, means, self._parts(panel), strict=True):
-            constant = variance <= (10 * _EPS * mean) ** 2
+            constant = np.sqrt(variance) <= 10 * _EPS * np.abs(mean)
             variance[constant] = 0.0
             part[:, constant] = 0.0
         background = self.mixture.mixed(parts[1:]) if self.mixture is not None else np.zeros(panel.shape[1])
@@ -153,9 +153,11 @@ class RowSpan:
         together = self.roots[:, None] * np.hstack(coefficients)
         result = np.empty((self.n_features, together.shape[1]))
         means = np.stack(self.columns.means)
+        alive = self.columns.target_variance + self.columns.background_variance > 0
         for start, stop, panel in self._panels():
             self._centre(panel, means[:, start:stop])
-            result[start:stop] = (panel.T @ together) / self.columns.scale[start:stop, None]
+            factor = alive[start:stop] / self.columns.scale[start:stop]
+            result[start:stop] = (panel.T @ together) * factor[:, None]
         return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 
     def correlation_trace_squared(self) -> float:

@@ -12,14 +12,23 @@ from standout.errors import InputError, NonFiniteError, listed, named_features
 from standout.sources.source import Source, block_rows, has_rows
 
 
-def explain_non_finite(source: Source, seen: NDArray[Any], role: str) -> InputError:
+def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Sequence[str] | None = None) -> InputError:
     """Return the error for a source whose sums are not finite.
 
     ``seen`` is the block in which it showed; a source that can be read again is counted as a whole.
     """
     again = has_rows(source)
     blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
-    return _explain(blocks, source.names, source.n_features, role, whole=again)
+    return _explain(blocks, names or source.names, source.n_features, role, whole=again)
+
+
+def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, role: str) -> InputError:
+    """Return the error for features whose squares are too small to be told from zero."""
+    return InputError(
+        f"{role}: {len(features)} features vary by so little that their squares underflow: "
+        f"{listed(named_features(names, features))}. Multiply these features by a common factor in target and "
+        "background alike."
+    )
 
 
 def _explain(

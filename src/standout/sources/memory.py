@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.errors import InputError, listed
+from standout.sources.checks import is_missing
 from standout.sources.source import InMemory
 
 
@@ -69,7 +70,7 @@ class FrameSource(InMemory):
         self.frame = nw.from_native(frame, eager_only=True)
         self.n_rows, self.n_features = self.frame.shape
         columns = list(self.frame.columns)
-        self.names = tuple(columns) if all(isinstance(name, str) for name in columns) else None
+        self.names = tuple(columns) if columns and isinstance(columns[0], str) else None
         _check_numeric(self.frame, role)
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
@@ -86,6 +87,13 @@ class FrameSource(InMemory):
 
 
 def _check_names(columns: list[Any], role: str) -> None:
+    kinds = {isinstance(name, str) for name in columns}
+    if len(kinds) > 1:
+        odd = [name for name in columns if not isinstance(name, str)]
+        raise InputError(
+            f"{role}: {len(odd)} of {len(columns)} column names are not text: {listed(odd)}. Make all column names "
+            "text, for instance with frame.columns = frame.columns.astype(str)."
+        )
     twice = [name for name, count in Counter(columns).items() if count > 1]
     if twice:
         raise InputError(
@@ -101,9 +109,13 @@ def _check_numeric(frame: Any, role: str) -> None:
     if text:
         raise InputError(
             f"{role}: {len(text)} of {len(schema)} columns do not hold numbers: {listed(text)} "
-            f"(type {schema[text[0]]}). Leave them out, for instance with "
-            f"frame.drop(columns={text[:3]!r}), and give labels as y or groups."
+            f"(type {schema[text[0]]}). Leave them out, for instance with {_how_to_drop(frame, text[:3])}, "
+            "and give labels as y or groups."
         )
+
+
+def _how_to_drop(frame: Any, columns: list[Any]) -> str:
+    return f"frame.drop({'columns=' if frame.implementation.is_pandas_like() else ''}{columns!r})"
 
 
 def _may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
@@ -134,10 +146,6 @@ def _numbers(frame: Any) -> NDArray[Any]:
     for position, name in enumerate(frame.columns):
         values = frame[name].to_numpy()
         if values.dtype == object:
-            values = np.array([np.nan if _is_missing(v) else v for v in values], dtype=np.float64)
+            values = np.array([np.nan if is_missing(v) else v for v in values], dtype=np.float64)
         result[:, position] = values
     return result
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in {"NAType", "NaTType"}

@@ -21,7 +21,11 @@ BLOCK_BYTES = 8 * 2**20
 
 
 class Source(Protocol):
-    """Rows of numbers, in blocks.
+    """Rows of numbers, in blocks. Derive from it to bring data of another kind.
+
+    ``n_features`` and ``blocks`` are all that is needed. A source that can also give any rows and
+    columns (``rows``, ``take``, ``columns``) lets solvers read it again; one with ``moments()`` adds
+    up its own.
 
     Attributes
     ----------
@@ -33,12 +37,25 @@ class Source(Protocol):
         Feature names.
     labels, groups, row_ids : ndarray or None
         What the data says about each row besides the features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout import Moments, Source
+    >>> class Readings(Source):
+    ...     n_features = 2
+    ...
+    ...     def blocks(self, rows):
+    ...         for day in range(3):
+    ...             yield np.arange(8.0).reshape(4, 2) + day
+    >>> Moments.of(Readings()).rows
+    12
     """
 
-    names: tuple[str, ...] | None
-    labels: NDArray[Any] | None
-    groups: NDArray[Any] | None
-    row_ids: NDArray[Any] | None
+    names: tuple[str, ...] | None = None
+    labels: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
+    row_ids: NDArray[Any] | None = None
 
     @property
     def n_features(self) -> int:
@@ -48,7 +65,7 @@ class Source(Protocol):
     @property
     def n_rows(self) -> int | None:
         """Number of rows, where it is known beforehand."""
-        ...
+        return None
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield 2-D numeric arrays of at most ``rows`` rows each, in order."""
@@ -85,17 +102,18 @@ class MomentSource(Source, Protocol):
 
 def is_source(data: Any) -> TypeGuard[Source]:
     """Tell whether data is a source of blocks."""
-    return hasattr(data, "blocks") and hasattr(data, "n_features")
+    # On the type: a data frame answers to the names of its columns.
+    return callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features")
 
 
 def has_rows(source: Any) -> TypeGuard[RowSource]:
     """Tell whether a source can be read again and in any order."""
-    return hasattr(source, "take") and hasattr(source, "columns") and is_source(source)
+    return hasattr(type(source), "take") and hasattr(type(source), "columns") and is_source(source)
 
 
 def has_moments(source: Any) -> TypeGuard[MomentSource]:
     """Tell whether a source adds up its own moments."""
-    return hasattr(source, "moments") and is_source(source)
+    return callable(getattr(type(source), "moments", None)) and is_source(source)
 
 
 def block_rows(n_features: int) -> int:

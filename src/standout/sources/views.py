@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.sources.source import InMemory, RowSource, Source, has_rows
+from standout.sources.source import InMemory, MomentSource, RowSource, Source, has_moments, has_rows
+
+if TYPE_CHECKING:
+    from standout.moments import Moments
 
 Index = NDArray[np.intp]
 
@@ -20,6 +23,9 @@ class RowView(InMemory):
         self.source, self.index = source, index
         self.n_rows, self.n_features = len(index), source.n_features
         self.names = source.names
+        self.labels, self.groups, self.row_ids = (
+            None if values is None else values[index] for values in (source.labels, source.groups, source.row_ids)
+        )
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows ``start`` to ``stop`` of the view."""
@@ -50,6 +56,16 @@ class ColumnView:
             yield block[:, self.index]
 
 
+class MomentColumnView(ColumnView):
+    """The columns at ``index`` of a source that adds up its own moments."""
+
+    source: MomentSource
+
+    def moments(self) -> Moments:
+        """Return the moments of the chosen columns."""
+        return self.source.moments().select(self.index)
+
+
 class RowColumnView(ColumnView):
     """The columns at ``index`` of a source whose rows can be read again."""
 
@@ -76,4 +92,6 @@ def select_columns(source: Source, index: Index) -> Source:
     """Return ``source`` with the columns at ``index``, in that order."""
     if len(index) == source.n_features and np.array_equal(index, np.arange(len(index))):
         return source
+    if has_moments(source):
+        return MomentColumnView(source, index)
     return RowColumnView(source, index) if has_rows(source) else ColumnView(source, index)

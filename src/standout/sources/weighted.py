@@ -1,0 +1,84 @@
+"""Rows with their weights, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from standout.blas import Array
+from standout.errors import InputError
+from standout.sources.checks import checked_block, is_missing
+from standout.sources.source import Source, block_rows
+
+
+@dataclass(frozen=True)
+class WeightedBlock:
+    """Some rows, their weights where there are any, and how many rows it was before those of weight zero left."""
+
+    rows: NDArray[Any]
+    weights: Array | None
+    seen: int
+
+
+def weighted_blocks(source: Source, weights: ArrayLike | None, role: str) -> Iterable[WeightedBlock]:
+    """Yield the blocks of a source with their weights."""
+    checked = None if weights is None else check_weights(weights, source.n_rows, role)
+    start = 0
+    for rows in source.blocks(block_rows(source.n_features)):
+        checked_block(rows, source.n_features, role)
+        stop = start + len(rows)
+        if checked is not None and stop > len(checked):
+            raise InputError(f"{role} weights: {len(checked)} weights for more rows. Give one weight for each row.")
+        yield _counted(rows, None if checked is None else checked[start:stop])
+        start = stop
+    if checked is not None and start != len(checked):
+        raise InputError(f"{role} weights: {len(checked)} weights for {start} rows. Give one weight for each row.")
+
+
+def _counted(rows: NDArray[Any], weights: Array | None) -> WeightedBlock:
+    """Leave out rows of weight zero: whatever they hold, they are not there."""
+    if weights is None or weights.all():
+        return WeightedBlock(rows, weights, len(rows))
+    return WeightedBlock(rows[weights > 0], weights[weights > 0], len(rows))
+
+
+def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
+    """Return weights as a float array, or say what is wrong with them."""
+    given = np.asarray(weights)
+    if given.dtype.kind not in "fiub":
+        raise InputError(f"{role} weights: values of type {given.dtype} are not numbers. Give one number for each row.")
+    checked = given.astype(np.float64, copy=False)
+    if checked.ndim != 1 or (n_rows is not None and len(checked) != n_rows):
+        raise InputError(f"{role} weights: shape {checked.shape} for {n_rows} rows. Give one weight for each row.")
+    if not np.isfinite(checked).all():
+        raise InputError(f"{role} weights: {np.sum(~np.isfinite(checked))} are NaN or inf. Give finite weights.")
+    if (checked < 0).any():
+        raise InputError(
+            f"{role} weights: {np.sum(checked < 0)} are negative (smallest {checked.min():g}). "
+            "Weights count rows: use 0 to leave a row out."
+        )
+    if not checked.any():
+        raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
+    return checked
+
+
+def distinct_groups(
+    groups: Sequence[Hashable] | NDArray[Any], weights: ArrayLike | None, n_rows: int, role: str
+) -> frozenset[Hashable]:
+    """Return the distinct group ids of the rows with a positive weight."""
+    ids = np.asarray(groups)
+    if ids.ndim != 1 or len(ids) != n_rows:
+        raise InputError(f"{role} groups: shape {ids.shape} for {n_rows} rows. Give one group id for each row.")
+    missing = sum(is_missing(item) for item in ids.tolist())
+    if missing:
+        raise InputError(
+            f"{role} groups: {missing} of {n_rows} rows have no group id (None or NaN). Give every row an id, one of "
+            "its own where it stands alone."
+        )
+    if weights is not None:
+        ids = ids[np.asarray(weights) > 0]
+    return frozenset(ids.tolist())

@@ -1,0 +1,179 @@
+"""What several test files share: a small pair of datasets, the look of a good message, the real data."""
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+import standout
+from standout import Moments
+from standout.errors import InputError, StandoutError
+
+NAMES = ("a", "b", "c", "d", "e")
+
+# A message ends with what to do: an instruction at the start of its last sentence or after , : ; or a bracket.
+_INSTRUCTIONS = (
+    "add|ask|bring|call|check|choose|collect|convert|divide|drop|fit|give|install|judge|leave|load|make|multiply|"
+    "name|pass|rename|reshape|start|use"
+)
+_REMEDY = re.compile(rf"(^|[,:;(] )({_INSTRUCTIONS})\b", re.IGNORECASE)
+
+
+class Data(NamedTuple):
+    """A target whose third feature varies more than in the background; both are whole numbers from 0 to 60."""
+
+    target: np.ndarray
+    background: np.ndarray
+
+
+def whole_numbers(m=200, n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    mix = np.eye(5) + 0.3 * rng.normal(size=(5, 5))
+    target = rng.normal(size=(m, 5)) * [1, 1, 3, 1, 1] @ mix
+    background = rng.normal(size=(n, 5)) @ mix
+    return Data(np.clip(np.round(2 * target) + 30, 0, 60), np.clip(np.round(2 * background) + 25, 0, 60))
+
+
+class OneShot:
+    """A home-made source: blocks of its own size, once, and nothing else."""
+
+    labels = groups = row_ids = None
+
+    def __init__(self, rows, names=None, step=7):
+        self._array, self.names, self.step = np.asarray(rows), names, step
+        self.n_features, self.n_rows = self._array.shape[1], None
+        self.read = 0
+
+    def blocks(self, rows):
+        self.read += 1
+        assert self.read == 1, "a source that can be read only once was read twice"
+        step = min(self.step, rows)
+        for start in range(0, len(self._array), step):
+            yield self._array[start : start + step]
+
+
+class OnCluster:
+    """A home-made source that adds up its own moments; nobody may ask it for rows."""
+
+    labels = groups = row_ids = n_rows = None
+
+    def __init__(self, rows, names=None):
+        self._rows, self.names, self.n_features = rows, names, rows.shape[1]
+
+    def blocks(self, _rows):
+        raise AssertionError("rows were fetched from a source that adds up its own moments")
+
+    def moments(self):
+        return Moments.of(self._rows, names=self.names)
+
+
+def memory_map(rows, folder):
+    path = folder / f"{uuid4()}.npy"
+    np.save(path, rows)
+    return np.load(path, mmap_mode="r")
+
+
+def read_only(rows):
+    rows = rows.copy()
+    rows.flags.writeable = False
+    return rows
+
+
+def sliced(rows):
+    roomy = np.full((2 * len(rows), 3 * rows.shape[1]), -99.0)
+    roomy[::2, ::3] = rows
+    return roomy[::2, ::3]
+
+
+def unlike_columns(rows):
+    kinds = ("int64", "float32", "Int64", "Float64", "uint8")
+    return pd.DataFrame({name: pd.array(rows[:, i], dtype=kinds[i]) for i, name in enumerate(NAMES)})
+
+
+DTYPES = ["f2", "f4", "f8", "g", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">f8", ">f4", ">i2", "<i8"]
+KINDS = {
+    **{dtype: (lambda rows, _, dtype=dtype: rows.astype(dtype)) for dtype in DTYPES},
+    "objects": lambda rows, _: rows.astype(object),
+    "F order": lambda rows, _: np.asfortranarray(rows),
+    "negative strides": lambda rows, _: rows[::-1, ::-1].copy()[::-1, ::-1],
+    "sliced": lambda rows, _: sliced(rows),
+    "read-only": lambda rows, _: read_only(rows),
+    "list": lambda rows, _: rows.tolist(),
+    "tuple of arrays": lambda rows, _: tuple(rows),
+    "memory map": memory_map,
+    "memory map of bytes": lambda rows, folder: memory_map(rows.astype("u1"), folder),
+    "pandas": lambda rows, _: pd.DataFrame(rows, columns=NAMES),
+    "pandas, numbered columns": lambda rows, _: pd.DataFrame(rows),
+    "pandas, odd index": lambda rows, _: pd.DataFrame(rows, columns=NAMES, index=["x"] * len(rows)),
+    "pandas, unlike columns": lambda rows, _: unlike_columns(rows),
+    "polars": lambda rows, _: pl.DataFrame(rows, schema=NAMES),
+    "polars, unlike columns": lambda rows, _: pl.DataFrame(rows, schema=NAMES).cast({"a": pl.Int8, "d": pl.Float32}),
+    "csr_matrix": lambda rows, _: sparse.csr_matrix(rows),
+    "csc_matrix": lambda rows, _: sparse.csc_matrix(rows),
+    "csr_array": lambda rows, _: sparse.csr_array(rows),
+    "csc_array": lambda rows, _: sparse.csc_array(rows),
+    "coo_array": lambda rows, _: sparse.coo_array(rows),
+    "csr of bytes": lambda rows, _: sparse.csr_array(rows.astype("u1")),
+    "read": lambda rows, _: standout.read(rows),
+    "one-shot source": lambda rows, _: OneShot(rows),
+    "one row at a time": lambda rows, _: OneShot(rows, step=1),
+}
+
+
+@pytest.fixture
+def data():
+    return whole_numbers()
+
+
+@pytest.fixture
+def wide():
+    """Fewer rows than features."""
+    rng = np.random.default_rng(1)
+    return Data(rng.normal(size=(12, 40)) * np.where(np.arange(40) == 7, 5.0, 1.0), rng.normal(size=(15, 40)))
+
+
+@pytest.fixture
+def remedy():
+    """Return a check that a message (or the error or warning that holds it) ends with what to do."""
+
+    def check(found):
+        text = str(getattr(found, "value", found)).strip()
+        last = re.split(r"(?<=[.?!])\s+(?=[A-Z])", text)[-1]
+        assert _REMEDY.search(last), f"does not end with what to do: {text!r}"
+
+    return check
+
+
+@pytest.fixture
+def refused(remedy):
+    """Return a check that a call raises an error with these words, in this order, and a remedy at the end."""
+
+    def check(call, *words, kind=InputError):
+        with pytest.raises(kind, match="(?s)" + ".*".join(map(re.escape, words))) as error:
+            call()
+        assert isinstance(error.value, StandoutError)
+        remedy(error)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """Return a function that gives the path of a file of the real datasets, or skips the test."""
+    places = [os.environ.get("STANDOUT_DATA"), Path(__file__).parents[1] / ".." / "shared" / "data"]
+
+    def find(name):
+        for place in filter(None, places):
+            path = Path(place) / name
+            if path.is_file():
+                return path
+        return pytest.skip(f"{name} was not found: set STANDOUT_DATA to the directory that holds it")
+
+    return find
