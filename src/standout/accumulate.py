@@ -18,9 +18,10 @@ from standout.blas import Array, add_outer, add_scatter, mirror
 
 # With |mean| / sd below this in every feature the raw sums lose at most one digit: no shift needed.
 _NEAR_ZERO = 3.0
-# The shift is moved when the running mean is further from it than this many sd.
-_DRIFT = 3.0
-_EPS = float(np.finfo(float).eps)
+# The shift is moved when a block lies further from it than this many sd: it costs three digits at most.
+_FAR = 30.0
+# With sd / |mean| above this, rounding of the mean is lost in the last digit of the scatter.
+_STEADY = 1e-4
 # Variances below this have lost digits to underflow.
 _SMALLEST = 1e-305
 
@@ -34,6 +35,7 @@ class Sums:
     weight: float
     weight_squared: float
     rows: int
+    underflown: NDArray[np.intp]  # features that vary, but by so little that the squares are lost
 
 
 class Accumulator:
@@ -43,8 +45,8 @@ class Accumulator:
         self.n_features = n_features
         self.scatter = np.zeros((n_features, n_features), order="F")
         self.sum = np.zeros(n_features)
-        self.shift: Array | None = None
-        self.shifted = True
+        self.shift = np.zeros(n_features)
+        self.shifted = False
         self.weight = self.weight_squared = 0.0
         self.rows = 0
         self._buffer: Array | None = None
@@ -53,10 +55,7 @@ class Accumulator:
         """Add a block of rows; return False when the sums are no longer finite."""
         if len(block) == 0:
             return True
-        if self.shift is None:
-            self.shift, self.shifted = _pilot(block)
-        else:
-            self._follow_drift()
+        self._follow(block)
         # Overflow and NaN are looked for in the sums, once a block: they need no warning of their own.
         with np.errstate(all="ignore"):
             self._add(block, weights)
@@ -87,55 +86,72 @@ class Accumulator:
         if self._buffer is None or len(self._buffer) < len(block):
             self._buffer = np.empty((len(block), self.n_features))
         out = self._buffer[: len(block)]
-        if self.shifted and self.shift is not None:
+        if self.shifted:
             np.subtract(block, self.shift, out=out, casting="unsafe")
         else:
             out[...] = block
         return out
 
-    def _follow_drift(self) -> None:
-        """Move the shift to the running mean when the mean has left it by many sd."""
-        assert self.shift is not None
-        if self.weight <= 0:
-            return
-        offset = self.sum / self.weight
-        spread = np.diagonal(self.scatter) / self.weight
-        far = offset**2 * (1 + _DRIFT**-2) > spread
-        if (far & (np.abs(offset) > 100 * _EPS * np.abs(self.shift))).any():
-            self._rebase(offset)
+    def _follow(self, block: NDArray[Any]) -> None:
+        """Choose the shift from a few rows of the first block; move it when a block lies far from it."""
+        few = block[:: max(1, len(block) // 64)].astype(np.float64, copy=False)
+        with np.errstate(all="ignore"):
+            mean = few.sum(axis=0) / len(few)
+            square = np.einsum("ij,ij->j", few, few) / len(few)
+            apart = (mean - self.shift) ** 2
+            if self.weight > 0:
+                spread = np.maximum(square - mean * mean, np.diagonal(self.scatter) / self.weight)
+                if not (apart > _FAR**2 * spread).any():
+                    return
+            elif (apart * (1 + _NEAR_ZERO**-2) <= square).all():
+                return
+            # A constant must be met exactly: the mean of equal numbers may be off by a rounding error.
+            shift = np.where((few == few[0]).all(axis=0), few[0], mean)
+        self._move(np.where(np.isfinite(shift), shift, 0.0))
 
-    def _rebase(self, offset: Array) -> None:
-        assert self.shift is not None
-        add_outer(self.scatter, self.sum, -1.0 / self.weight)
-        self.shift = self.shift + offset
-        self.shifted = True
-        self.sum = np.zeros(self.n_features)
+    def _move(self, shift: Array) -> None:
+        """Measure what was added so far from another shift: the scatter about its own mean stays."""
+        moved = self.sum - self.weight * (shift - self.shift)
+        if self.weight > 0:
+            add_outer(self.scatter, self.sum, -1.0 / self.weight)
+            add_outer(self.scatter, moved, 1.0 / self.weight)
+        self.sum, self.shift, self.shifted = moved, shift, True
 
-    def underflown(self) -> NDArray[np.intp]:
-        """Return the features that vary, but by so little that the squares are lost."""
+    def _underflown(self) -> NDArray[np.intp]:
         square = np.diagonal(self.scatter)
         return np.flatnonzero((square < _SMALLEST * self.weight) & ((square > 0) | (self.sum != 0)))
 
     def finish(self) -> Sums:
         """Remove what the shift left of the mean, and fill the other triangle; nothing can be added after."""
-        mean = np.zeros(self.n_features) if self.shift is None else self.shift
+        mean = self.shift
         if self.weight > 0:
             mean = mean + self.sum / self.weight
             add_outer(self.scatter, self.sum, -1.0 / self.weight)
+        lost = self._underflown()
         mirror(self.scatter)
         diagonal = np.einsum("ii->i", self.scatter)
         np.maximum(diagonal, 0.0, out=diagonal)
-        return Sums(mean, self.scatter, self.weight, self.weight_squared, self.rows)
+        return Sums(mean, self.scatter, self.weight, self.weight_squared, self.rows, lost)
 
 
-def _pilot(block: NDArray[Any]) -> tuple[Array, bool]:
-    """Guess the mean from a few rows; tell whether the sums need to be shifted by it at all."""
-    few = block[:: max(1, len(block) // 64)].astype(np.float64)
+def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
+    """Add up data that is one block: two passes in the cache, which small data does not notice.
+
+    None where that is not good enough (a mean far from zero, a constant, a value that is not finite):
+    then the accumulator must do it.
+    """
     with np.errstate(all="ignore"):
-        mean = few.sum(axis=0) / len(few)
-        square = np.einsum("ij,ij->j", few, few) / len(few)
-        if (mean * mean * (1 + _NEAR_ZERO**-2) <= square).all():
-            return np.zeros(len(mean)), False
-        # A constant must be met exactly: the mean of equal numbers may be off by a rounding error.
-        shift = np.where((few == few[0]).all(axis=0), few[0], mean)
-    return np.where(np.isfinite(shift), shift, 0.0), True
+        weight = float(len(block)) if weights is None else float(weights.sum())
+        total = block.sum(axis=0, dtype=np.float64) if weights is None else weights @ block
+        mean = np.asarray(total / weight, dtype=np.float64)
+        centred = np.subtract(block, mean, dtype=np.float64, casting="unsafe")
+        squared = weight
+        if weights is not None:
+            centred *= np.sqrt(weights)[:, None]
+            squared = float((weights * weights).sum())
+        scatter = centred.T @ centred
+        square = np.diagonal(scatter)
+        steady = square > (_STEADY * mean) ** 2 * weight + _SMALLEST * weight
+        if not (steady.all() and math.isfinite(square.sum())):
+            return None
+    return Sums(mean, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))

@@ -103,8 +103,7 @@ def cholesky(matrix: Array) -> tuple[Array, float] | None:
     factor, info = lapack.dpotrf(matrix, lower=1)
     if info != 0:
         return None
-    norm = float(np.abs(matrix).sum(axis=0).max())
-    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+    reciprocal, _ = lapack.dpocon(factor, lapack.dlange("1", matrix), uplo="L")
     return factor, float(reciprocal)
 
 

@@ -101,7 +101,7 @@ class Model:
 
     def noted(self, notes: Sequence[Note]) -> Model:
         """Return the model with more notes for the user."""
-        return replace(self, notes=(*notes, *self.notes)) if notes else self
+        return replace(self, notes=(*self.notes, *notes)) if notes else self
 
     def project(self, source: Source, role: str = "X") -> Array:
         """Return the scores of rows: rows minus the mean, times the components."""
@@ -178,7 +178,7 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) 
         names=target.names,
         notes=solution.notes,
     )
-    return replace(model, notes=(*model.notes, *_overfit_notes(model, first), *_empty_notes(model, first)))
+    return model.noted([*_overfit_notes(model, first), *_empty_notes(model, first)])
 
 
 def _padded(values: Array, count: int) -> Array:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from standout.accumulate import Accumulator
+from standout.accumulate import Accumulator, Sums, sums_of_block
 from standout.blas import Array, threads_for
 from standout.errors import FeatureError, InputError, listed
-from standout.sources import has_moments, read
+from standout.sources import Source, has_moments, read
 from standout.sources.locate import explain_non_finite, explain_underflow
 from standout.sources.weighted import distinct_groups, weighted_blocks
 
@@ -105,16 +105,11 @@ class Moments:
             return replace(source.moments(), names=named)
         if groups is None:
             groups = source.groups
-        accumulator, seen = Accumulator(source.n_features), 0
         with threads_for((source.n_rows or 10**6) * source.n_features**2):
-            for block in weighted_blocks(source, weights, role):
-                seen += block.seen
-                if not accumulator.add(block.rows, block.weights):
-                    raise explain_non_finite(source, block.rows, role, named)
-        if len(tiny := accumulator.underflown()):
-            raise explain_underflow(tiny, named, role)
+            sums, seen = _added_up(source, weights, named, role)
+        if len(sums.underflown):
+            raise explain_underflow(sums.underflown, named, role)
         ids = None if groups is None else distinct_groups(groups, weights, seen, role)
-        sums = accumulator.finish()
         return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, ids, named)
 
     @property
@@ -194,6 +189,20 @@ class Moments:
                 f"moments with other feature names cannot be added: {listed(unlike)}. "
                 "Bring the parts to the same features in the same order with select()."
             )
+
+
+def _added_up(source: Source, weights: ArrayLike | None, names: Sequence[str] | None, role: str) -> tuple[Sums, int]:
+    """Add up all blocks of a source; also count its rows, those of weight zero included."""
+    accumulator, seen = Accumulator(source.n_features), 0
+    for block in weighted_blocks(source, weights, role):
+        seen += block.seen
+        if seen == source.n_rows and accumulator.rows == 0 and len(block.rows):
+            sums = sums_of_block(block.rows, block.weights)
+            if sums is not None:
+                return sums, seen
+        if not accumulator.add(block.rows, block.weights):
+            raise explain_non_finite(source, block.rows, role, names)
+    return accumulator.finish(), seen
 
 
 def _check_names(names: Sequence[str], n_features: int, role: str) -> tuple[str, ...]:

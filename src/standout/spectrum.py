@@ -134,6 +134,8 @@ def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
     if aspect is None:
         return np.full(sample.shape, np.nan)
     visible = sample > noise_edge(p, m, n)
+    if not visible.any():
+        return np.full(sample.shape, np.nan)
     scaled = np.where(visible & np.isfinite(sample), sample, 1.0) * aspect.unbiased
     q = scaled * (1 - aspect.y2) + 1 - aspect.y1
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -185,7 +185,7 @@ def _shrunk(task: Task, pair: Pair, evidence: Evidence, rho: float) -> Solution:
     plain = _plain(task, pair) if task.has_edge(pair.rank) else None
     count = how_many(task, min(pair.rank, task.target.counts.rows - 1), plain, pair.rank)
     background = (1 - rho) * pair.background
-    background[np.diag_indices_from(background)] += rho
+    np.einsum("ii->i", background)[...] += rho
     factor = cholesky(background)
     assert factor is not None
     ratios, vectors, solver = _top(task, pair.target, factor[0], max(count, 1))

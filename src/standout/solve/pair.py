@@ -96,6 +96,8 @@ def measure(target_variance: Array, background_variance: Array) -> tuple[Frame, 
     """Return the solver's coordinates, and the features that vary in the target only."""
     check_varies(target_variance, "target")
     check_varies(background_variance, "background")
+    if background_variance.all():
+        return Frame(np.arange(len(background_variance)), np.sqrt(background_variance), len(background_variance)), ()
     variance = np.where(background_variance > 0, background_variance, target_variance)
     alive = np.flatnonzero(variance > 0)
     scale = np.sqrt(np.where(variance > 0, variance, 1.0))
@@ -137,7 +139,7 @@ def _cut(matrix: Array, frame: Frame) -> Array:
 def _scaled(matrix: Array, frame: Frame) -> Array:
     """Return the covariance of the alive features in the solver's units (changes its argument)."""
     matrix = _cut(matrix, frame)
-    inverse = 1 / frame.scale[frame.alive]
+    inverse = 1 / frame.alive_scale
     matrix *= inverse[:, None]
     matrix *= inverse
     return matrix

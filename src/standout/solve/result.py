@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,19 +36,26 @@ class Frame:
     scale: Array  # (n_features,), 1 where a feature does not vary
     n_features: int
 
+    @cached_property
+    def alive_scale(self) -> Array:
+        """The scale of the features that vary."""
+        return self.scale[self.alive]
+
     def spread(self, values: Array) -> Array:
         """Put rows for the alive features back among all features."""
+        if len(self.alive) == self.n_features:
+            return values
         full = np.zeros((self.n_features, values.shape[1]))
         full[self.alive] = values
         return full
 
     def filters(self, vectors: Array) -> Array:
         """Bring vectors back to the units of the data."""
-        return self.spread(vectors / self.scale[self.alive, None])
+        return self.spread(vectors / self.alive_scale[:, None])
 
     def images(self, images: Array) -> Array:
         """Bring covariance images back to the units of the data."""
-        return self.spread(images * self.scale[self.alive, None])
+        return self.spread(images * self.alive_scale[:, None])
 
 
 @dataclass(frozen=True)
@@ -99,9 +107,9 @@ def components(eigen: Eigen, frame: Frame, count: int) -> Components:
     background = frame.images(eigen.background_image[:, :count])
     # A u = λ B u: both give the pattern; take the one that is not nearly zero.
     patterns = np.where(infinite | (ratios >= 1), target, background)
-    patterns = patterns / np.einsum("jk,jk->k", filters, patterns)
-    length = np.sqrt(np.einsum("jk,jk->k", filters, filters))
-    raw_target = np.einsum("jk,jk->k", filters, target)
+    patterns /= (filters * patterns).sum(axis=0)
+    length = np.sqrt((filters * filters).sum(axis=0))
+    raw_target = (filters * target).sum(axis=0)
     sign = signs(patterns / frame.scale[:, None])
     return Components(
         ratios=ratios,
