@@ -14,7 +14,8 @@ from benchmarks.measure import Result
 
 def machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn", "standout"))
-    return f"{os.cpu_count()} cores, Python {platform.python_version()} on {platform.system()} {platform.machine()}; {packages}"
+    system = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    return f"{os.cpu_count()} cores, {system}; {packages}"
 
 
 def row(result: Result) -> str:

@@ -85,9 +85,8 @@ def paper() -> list[Result]:
 
 def solve() -> list[Result]:
     """The top-2 solve at 4000 features against scipy's eigh with a subset."""
-    rows = []
+    rows, size = [], 4000
     for name, limit, spiked in (("separated top ratio", 0.25, True), ("pure noise", 0.5, False)):
-        size = 4000
         target, background = _normal(6000, size, 2, offset=0.0), _normal(9000, size, 3, offset=0.0)
         if spiked:
             _spiked(target)

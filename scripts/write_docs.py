@@ -27,12 +27,12 @@ def put(path: Path, name: str, text: str) -> None:
 
 
 def demo_block() -> str:
-    """The demo's table, as it prints it."""
+    """Return the demo's table, as it prints it."""
     return f"```\n{table(views(digits_over_tiles()))}\n```"
 
 
 def pure_noise(repeats: int = 20, p: int = 50, m: int = 200) -> str:
-    """Ratios of pure noise: in the sample, at the noise edge, and on new rows."""
+    """Return ratios of pure noise: in the sample, at the noise edge, and on new rows."""
     rng = np.random.default_rng(0)
     lines = [
         f"| background rows, for {p} features | in-sample top ratio | noise edge | shrunk, in-sample | on new rows |",

@@ -149,7 +149,7 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
         if weights is not None:
             centred *= np.sqrt(weights)[:, None]
             squared = float((weights * weights).sum())
-        scatter = centred.T @ centred
+        scatter = (centred.T @ centred).T  # symmetric; F-ordered, as LAPACK likes it
         square = np.diagonal(scatter)
         steady = square > (_STEADY * mean) ** 2 * weight + _SMALLEST * weight
         if not (steady.all() and math.isfinite(square.sum())):

@@ -8,10 +8,9 @@ so hot loops call scipy's BLAS only, and small problems run on one thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,28 +27,40 @@ _EPS = float(np.finfo(float).eps)
 def _controller() -> Any:
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
-_limited = threading.local()
+class _OneThread:
+    """A context that keeps BLAS on one thread; the first one in sets the limit, the last one out lifts it.
 
+    The same as threadpoolctl's own limit, without the bookkeeping that a small fit would notice, and
+    safe when several threads fit at once.
+    """
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    _limited.now = True
-    try:
-        with _controller().limit(limits=1):
-            yield
-    finally:
-        _limited.now = False
+    lock = threading.Lock()
+    inside = 0
+    before: ClassVar[list[int]] = []
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if _OneThread.inside == 0:
+                libraries = _controller().lib_controllers
+                _OneThread.before = [library.num_threads for library in libraries]
+                for library in libraries:
+                    library.set_num_threads(1)
+            _OneThread.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            _OneThread.inside -= 1
+            if _OneThread.inside == 0:
+                for library, threads in zip(_controller().lib_controllers, self.before, strict=True):
+                    library.set_num_threads(threads)
 
 
 def threads_for(work: float) -> AbstractContextManager[None]:
     """Give a context that keeps BLAS on one thread while ``work`` (multiply-adds) is small."""
-    # Inside a small problem everything is small: the limit is set once.
-    if work >= SMALL_WORK or getattr(_limited, "now", False):
-        return nullcontext()
-    return _one_thread()
+    return _OneThread() if work < SMALL_WORK else nullcontext()
 
 
 def add_scatter(total: Array, rows: Array) -> Array:
@@ -93,6 +104,15 @@ def mirror(lower: Array, step: int = 256) -> Array:
         np.einsum("ii->i", corner)[...] = diagonal
         lower[start:stop, stop:] = lower[stop:, start:stop].T
     return lower
+
+
+def regular_factor(matrix: Array) -> Array:
+    """Return the lower Cholesky factor of a matrix that is known to be positive definite."""
+    factor: Array
+    factor, info = lapack.dpotrf(matrix, lower=1)
+    if info != 0:  # pragma: no cover - a shrunk covariance is positive definite
+        raise np.linalg.LinAlgError(f"the shrunk covariance is not positive definite (info={info})")
+    return factor
 
 
 def cholesky(matrix: Array) -> tuple[Array, float] | None:

@@ -12,17 +12,14 @@ from numpy.typing import NDArray
 
 from standout.blas import Array, threads_for
 from standout.dataset import Dataset
-from standout.errors import InputError, OverfitWarning
+from standout.errors import InputError
+from standout.judge import judge
 from standout.moments import Counts
 from standout.shrinkage import Regime
 from standout.solve import Note, Wanted, solve
 from standout.sources import ArraySource, Source, block_rows
 from standout.sources.checks import checked_block
 from standout.sources.locate import explain_non_finite
-from standout.spectrum import debiased, largest_root_p_value, noise_edge
-
-# Beyond this share of dimensions to background units ratios are mostly noise.
-_CROWDED = 0.5
 
 
 class TopFeature(NamedTuple):
@@ -150,23 +147,19 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) 
     rows = sum(data.counts.rows for data in (target, *parts))
     with threads_for(size**2 * (rows + 10.0 * size)):
         solution, mixture = solve(target, parts, wanted)
-    units = (target.counts.units, mixture.units if mixture is not None else math.nan)
-    count = len(solution.ratios)
-    plain = _padded(solution.plain_ratios, count)
-    edge = noise_edge(solution.rank, *units)
-    first = float(solution.plain_ratios[0]) if len(solution.plain_ratios) else math.nan
-    model = Model(
+    verdict = judge(solution, target.counts, [data.counts for data in parts], mixture)
+    return Model(
         components=np.ascontiguousarray(solution.filters.T),
         patterns=np.ascontiguousarray(solution.patterns.T),
         ratios=solution.ratios,
-        plain_ratios=plain,
+        plain_ratios=verdict.plain_ratios,
         target_variance=solution.target_variance,
         background_variance=solution.background_variance,
         mean=solution.mean,
         scale=solution.scale,
-        noise_edge=edge,
-        p_value=largest_root_p_value(first, solution.rank, *units),
-        debiased_ratios=debiased(plain, solution.rank, *units),
+        noise_edge=verdict.noise_edge,
+        p_value=verdict.p_value,
+        debiased_ratios=verdict.debiased_ratios,
         shrinkage=solution.shrinkage,
         regime=solution.regime,
         mix=mixture.shares if mixture is not None else np.empty(0),
@@ -174,56 +167,10 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) 
         solver=solution.solver,
         target_counts=target.counts,
         background_counts=tuple((name, data.counts) for name, data in backgrounds.items()),
-        background_units=units[1],
+        background_units=mixture.units if mixture is not None else math.nan,
         names=target.names,
-        notes=solution.notes,
+        notes=(*solution.notes, *verdict.notes),
     )
-    return model.noted([*_overfit_notes(model, first), *_empty_notes(model, first)])
-
-
-def _padded(values: Array, count: int) -> Array:
-    result = np.full(count, np.nan)
-    result[: len(values)] = values[:count]
-    return result
-
-
-def _overfit_notes(model: Model, first: float) -> list[Note]:
-    """Warn when ratios cannot be told from noise, or rest on too few background rows."""
-    if not model.background_counts or model.n_components == 0:
-        return []
-    free = model.background_units - 1
-    told = (
-        f"{model.background_units:.0f} independent background units for {model.rank} dimensions"
-        if any(counts.units < counts.rows for _, counts in model.background_counts)
-        else f"{model.background_units:.0f} background rows for {model.rank} dimensions"
-    )
-    remedy = (
-        "Judge them on rows the fit has not seen, with score(new_target, background=new_background), "
-        "or give more background rows or fewer features."
-    )
-    if free <= model.rank:
-        text = f"the ratios rest on {told}: so few give large ratios on pure noise, and no noise edge can be given."
-    elif model.rank / free > _CROWDED:
-        text = f"the ratios rest on {told}: pure noise would reach a ratio of {model.noise_edge:.3g}."
-    elif first <= model.noise_edge:
-        text = (
-            f"the largest ratio, {first:.3g}, is not above {model.noise_edge:.3g}, which pure noise reaches "
-            f"with {told} (p = {model.p_value:.2g})."
-        )
-    else:
-        return []
-    return [Note(OverfitWarning, f"{text} {remedy}")]
-
-
-def _empty_notes(model: Model, first: float) -> list[Note]:
-    if model.n_components > 0:
-        return []
-    text = (
-        f"n_components='auto' found no component: the largest ratio, {first:.3g}, cannot be told from noise "
-        f"(edge {model.noise_edge:.3g}, p = {model.p_value:.2g}). Scores have no columns; give a number to see "
-        "the components all the same."
-    )
-    return [Note(OverfitWarning, text)]
 
 
 def mean_log_ratio(target: Array, background: Array) -> float:

@@ -193,16 +193,17 @@ class Moments:
 
 def _added_up(source: Source, weights: ArrayLike | None, names: Sequence[str] | None, role: str) -> tuple[Sums, int]:
     """Add up all blocks of a source; also count its rows, those of weight zero included."""
-    accumulator, seen = Accumulator(source.n_features), 0
+    accumulator, seen = None, 0
     for block in weighted_blocks(source, weights, role):
         seen += block.seen
-        if seen == source.n_rows and accumulator.rows == 0 and len(block.rows):
-            sums = sums_of_block(block.rows, block.weights)
-            if sums is not None:
+        if accumulator is None:
+            whole = seen == source.n_rows and len(block.rows) > 0
+            if whole and (sums := sums_of_block(block.rows, block.weights)) is not None:
                 return sums, seen
+            accumulator = Accumulator(source.n_features)
         if not accumulator.add(block.rows, block.weights):
             raise explain_non_finite(source, block.rows, role, names)
-    return accumulator.finish(), seen
+    return (accumulator or Accumulator(source.n_features)).finish(), seen
 
 
 def _check_names(names: Sequence[str], n_features: int, role: str) -> tuple[str, ...]:

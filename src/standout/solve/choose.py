@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from standout.blas import Array, cholesky, rank_tolerance
+from standout.blas import Array, cholesky, rank_tolerance, regular_factor
 from standout.dataset import Dataset
 from standout.errors import NotEnoughRowsError, RowsNeededError
 from standout.mixture import Mixture
@@ -186,9 +186,7 @@ def _shrunk(task: Task, pair: Pair, evidence: Evidence, rho: float) -> Solution:
     count = how_many(task, min(pair.rank, task.target.counts.rows - 1), plain, pair.rank)
     background = (1 - rho) * pair.background
     np.einsum("ii->i", background)[...] += rho
-    factor = cholesky(background)
-    assert factor is not None
-    ratios, vectors, solver = _top(task, pair.target, factor[0], max(count, 1))
+    ratios, vectors, solver = _top(task, pair.target, regular_factor(background), max(count, 1))
     eigen = Eigen(ratios, vectors, pair.target @ vectors, background @ vectors)
     found = components(eigen, pair.frame, count)
     notes = shrinkage_notes(task, evidence, rho)

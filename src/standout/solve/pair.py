@@ -95,9 +95,9 @@ class Pair:
 def measure(target_variance: Array, background_variance: Array) -> tuple[Frame, tuple[int, ...]]:
     """Return the solver's coordinates, and the features that vary in the target only."""
     check_varies(target_variance, "target")
-    check_varies(background_variance, "background")
     if background_variance.all():
         return Frame(np.arange(len(background_variance)), np.sqrt(background_variance), len(background_variance)), ()
+    check_varies(background_variance, "background")
     variance = np.where(background_variance > 0, background_variance, target_variance)
     alive = np.flatnonzero(variance > 0)
     scale = np.sqrt(np.where(variance > 0, variance, 1.0))
