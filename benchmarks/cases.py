@@ -46,7 +46,7 @@ def large() -> list[Result]:
 
     ratio = interleaved(lambda: _fit(target, background), bare)
     small = target.astype(np.float32), background.astype(np.float32)
-    single = interleaved(lambda: _fit(*small), lambda: _fit(target, background), pairs=5)
+    single = interleaved(lambda: _fit(*small), lambda: _fit(target, background), pairs=9)
     memory = extra_megabytes(_large, _fit)
     return [
         at_most("100k + 100k × 784, fit against bare products + eigh", ratio, 1.25),
@@ -77,8 +77,8 @@ def paper() -> list[Result]:
         _fit(target, background)
 
     return [
-        at_least("2000 + 3000 × 784, fit against gcPCA v2", interleaved(ours, by_gcpca, 5), 5),
-        at_least("the same, against contrastive with one alpha", interleaved(ours, by_contrastive, 5), 3),
+        at_least("2000 + 3000 × 784, fit against gcPCA v2", interleaved(ours, by_gcpca, 7), 5),
+        at_least("the same, against contrastive with one alpha", interleaved(ours, by_contrastive, 11), 3),
         at_least("the same, against contrastive's automatic search", interleaved(ours, by_search, 1), 100),
     ]
 

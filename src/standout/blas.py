@@ -93,6 +93,11 @@ def _same(total: Array, result: Array) -> Array:
     return total
 
 
+def times(matrix: Array, vectors: Array) -> Array:
+    """Return ``matrix @ vectors`` for a symmetric matrix, by the BLAS that the solvers use."""
+    return np.asarray(blas.dsymm(1.0, matrix, vectors, lower=1))
+
+
 def mirror(lower: Array, step: int = 256) -> Array:
     """Fill the upper triangle, which must be zero, from the lower one, in place and in small pieces."""
     size = len(lower)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from standout.blas import Array, cholesky, rank_tolerance, regular_factor
+from standout.blas import Array, cholesky, rank_tolerance, regular_factor, times
 from standout.dataset import Dataset
 from standout.errors import NotEnoughRowsError, RowsNeededError
 from standout.mixture import Mixture
@@ -156,7 +156,7 @@ def _exact(task: Task, pair: Pair) -> Solution:
     plain = _plain(task, pair) if task.wanted.n_components == "auto" else None
     count = how_many(task, min(pair.rank, task.target.counts.rows - 1), plain, pair.rank)
     ratios, vectors, solver = _top(task, pair.target, factor, max(count, 1))
-    eigen = Eigen(ratios, vectors, pair.target @ vectors, pair.background @ vectors)
+    eigen = Eigen(ratios, vectors, times(pair.target, vectors), times(pair.background, vectors))
     notes = () if pair.well_conditioned else (condition_note(reciprocal),)
     plain = ratios if plain is None else plain
     found = components(eigen, pair.frame, count)
@@ -187,7 +187,7 @@ def _shrunk(task: Task, pair: Pair, evidence: Evidence, rho: float) -> Solution:
     background = (1 - rho) * pair.background
     np.einsum("ii->i", background)[...] += rho
     ratios, vectors, solver = _top(task, pair.target, regular_factor(background), max(count, 1))
-    eigen = Eigen(ratios, vectors, pair.target @ vectors, background @ vectors)
+    eigen = Eigen(ratios, vectors, times(pair.target, vectors), times(background, vectors))
     found = components(eigen, pair.frame, count)
     notes = shrinkage_notes(task, evidence, rho)
     return _solution(task, found, pair.frame, pair.rank, solver, rho=rho, plain=plain, notes=notes)
