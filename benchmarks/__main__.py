@@ -8,8 +8,10 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.cases import CASES
+from benchmarks import cases, family, kernels
 from benchmarks.measure import Result
+
+CASES = {**cases.CASES, **family.CASES, **kernels.CASES}
 
 
 def machine() -> str:

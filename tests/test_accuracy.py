@@ -198,7 +198,7 @@ def test_a_feature_constant_in_the_background_has_an_infinite_ratio_exactly_on_i
     target, background = sample_pair(np.random.default_rng(12), 200, 5000 if how == "auto" else 300, 6)
     background[:, 3] = constant
     model = DPCA(None, solver=how if how in ("dense", "gsvd") else "auto")
-    with pytest.warns(StructuralWarning, match="features 3 are constant"):
+    with pytest.warns(StructuralWarning, match="feature 3 is constant"):
         fit_by(how, model, target, background)
     assert model.regime_ == "structural"
     assert np.isinf(model.ratios_).tolist() == [True, False, False, False, False, False]

@@ -11,7 +11,7 @@ from standout.errors import InputError, NotEnoughRowsError, RowsNeededError, Sta
 PARAMETERS = [
     *[("n_components", value, "whole number") for value in (0, -1, 2.5, 2.0, "many", True, [2], np.nan)],
     *[("shrinkage", value, "0 to 1") for value in (-1, 2, "lw", True, np.nan, [0.1])],
-    *[("mix", value, "") for value in ("minimax", [1, 2], [-1], [np.nan], [0], ["a"], {"a": 1}, None, 1.0)],
+    *[("mix", value, "") for value in ("maximin", [1, 2], [-1], [np.nan], [0], ["a"], {"a": 1}, None, 1.0)],
     ("solver", "qr", "'gsvd'"),
     ("axes", "pattern", "'ratio'"),
     ("normalize", "target", "'background'"),

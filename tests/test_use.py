@@ -280,7 +280,7 @@ def test_noise_is_told_with_the_edge_and_a_remedy(remedy):
 
 def test_a_constant_background_feature_is_named_and_comes_first(data, remedy):
     frames = [pd.DataFrame(rows, columns=NAMES) for rows in data]
-    with pytest.warns(StructuralWarning, match=r"1 ratios are infinite: the features 'b' are constant") as found:
+    with pytest.warns(StructuralWarning, match=r"1 ratio is infinite: the feature 'b' is constant") as found:
         model = DPCA().fit(frames[0], background=frames[1].assign(b=3.0))
     remedy(found[0].message)
     assert model.regime_ == "structural" and np.isinf(model.ratios_[0]) and np.isfinite(model.ratios_[1])

@@ -13,17 +13,37 @@ from typing import TYPE_CHECKING, Any
 from standout._version import __version__
 
 if TYPE_CHECKING:
+    from standout.estimators.cpca import CPCA
     from standout.estimators.dpca import DPCA
+    from standout.estimators.kernel import KernelDPCA
     from standout.moments import Moments
+    from standout.paths import Path, path
+    from standout.robust import robust_moments
     from standout.sources import Source, read
 
-__all__ = ["DPCA", "Moments", "Source", "__version__", "read"]
+__all__ = [
+    "CPCA",
+    "DPCA",
+    "KernelDPCA",
+    "Moments",
+    "Path",
+    "Source",
+    "__version__",
+    "path",
+    "read",
+    "robust_moments",
+]
 
 _HOME = {
+    "CPCA": "standout.estimators.cpca",
     "DPCA": "standout.estimators.dpca",
+    "KernelDPCA": "standout.estimators.kernel",
     "Moments": "standout.moments",
+    "Path": "standout.paths",
     "Source": "standout.sources",
+    "path": "standout.paths",
     "read": "standout.sources",
+    "robust_moments": "standout.robust",
 }
 
 

@@ -7,6 +7,7 @@ pass for validation.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from standout.blas import Array, add_outer, add_scatter, mirror
+from standout.blas import Array, add_outer, add_scatter, blas_threads, mirror
 
 # With |mean| / sd below this in every feature the raw sums lose at most one digit: no shift needed.
 _NEAR_ZERO = 3.0
@@ -22,6 +23,8 @@ _NEAR_ZERO = 3.0
 _FAR = 30.0
 # With sd / |mean| above this, rounding of the mean is lost in the last digit of the scatter.
 _STEADY = 1e-4
+# From this many values on, two threads convert and shift a block faster than one.
+_SHARED = 2**18
 # Variances below this have lost digits to underflow.
 _SMALLEST = 1e-305
 
@@ -55,7 +58,7 @@ class Accumulator:
         """Add a block of rows; return False when the sums are no longer finite."""
         if len(block) == 0:
             return True
-        self._follow(block)
+        self._follow(block, weights)
         # Overflow and NaN are looked for in the sums, once a block: they need no warning of their own.
         with np.errstate(all="ignore"):
             self._add(block, weights)
@@ -86,18 +89,32 @@ class Accumulator:
         if self._buffer is None or len(self._buffer) < len(block):
             self._buffer = np.empty((len(block), self.n_features))
         out = self._buffer[: len(block)]
+        half = len(block) // 2 if out.size > _SHARED and blas_threads() > 1 else 0
+        other = threading.Thread(target=self._shift_into, args=(out[:half], block[:half]))
+        if half:
+            other.start()
+        self._shift_into(out[half:], block[half:])
+        if half:
+            other.join()
+        return out
+
+    def _shift_into(self, out: Array, block: NDArray[Any]) -> None:
         if self.shifted:
             np.subtract(block, self.shift, out=out, casting="unsafe")
         else:
             out[...] = block
-        return out
 
-    def _follow(self, block: NDArray[Any]) -> None:
+    def _follow(self, block: NDArray[Any], weights: Array | None) -> None:
         """Choose the shift from a few rows of the first block; move it when a block lies far from it."""
         few = block[:: max(1, len(block) // 64)].astype(np.float64, copy=False)
         with np.errstate(all="ignore"):
-            mean = few.sum(axis=0) / len(few)
-            square = np.einsum("ij,ij->j", few, few) / len(few)
+            if weights is None:
+                mean = few.sum(axis=0) / len(few)
+                square = np.einsum("ij,ij->j", few, few) / len(few)
+            else:  # one row may outweigh all others: look at every one
+                share = weights / weights.sum()
+                mean = np.einsum("i,ij->j", share, block)
+                square = np.einsum("i,ij,ij->j", share, block, block)
             apart = (mean - self.shift) ** 2
             if self.weight > 0:
                 spread = np.maximum(square - mean * mean, np.diagonal(self.scatter) / self.weight)

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
+from standout.errors import InputError
+
 Array = NDArray[np.float64]
 
 # Below this many multiply-adds a second thread costs more than it gives.
@@ -28,6 +30,11 @@ def _controller() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
+
+
+def blas_threads() -> int:
+    """Return how many threads BLAS may use now."""
+    return max((library.num_threads for library in _controller().lib_controllers), default=1)
 
 
 class _OneThread:
@@ -112,11 +119,14 @@ def mirror(lower: Array, step: int = 256) -> Array:
 
 
 def regular_factor(matrix: Array) -> Array:
-    """Return the lower Cholesky factor of a matrix that is known to be positive definite."""
+    """Return the lower Cholesky factor of a matrix that is made positive definite."""
     factor: Array
     factor, info = lapack.dpotrf(matrix, lower=1)
-    if info != 0:  # pragma: no cover - a shrunk covariance is positive definite
-        raise np.linalg.LinAlgError(f"the shrunk covariance is not positive definite (info={info})")
+    if info != 0:
+        raise InputError(
+            "the background covariance is singular to working precision, with this little shrinkage. Use "
+            "shrinkage='oas', or more of it."
+        )
     return factor
 
 

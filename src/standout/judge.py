@@ -34,17 +34,21 @@ def judge(solution: Solution, target: Counts, backgrounds: Sequence[Counts], mix
     """Judge the ratios of a solution by the counts they rest on."""
     count = len(solution.ratios)
     plain = np.full(count, np.nan)
-    plain[: len(solution.plain_ratios)] = solution.plain_ratios[:count]
+    if solution.signal is None:  # the signal's axes are mixtures: no ratio of the exact problem is theirs
+        plain[: len(solution.plain_ratios)] = solution.plain_ratios[:count]
     if mixture is None:
         return Verdict(plain, math.nan, math.nan, plain)
     counted = (solution.rank, target.units, mixture.units)
     first = float(solution.plain_ratios[0]) if len(solution.plain_ratios) else math.nan
     edge, p_value = noise_edge(*counted), largest_root_p_value(first, *counted)
-    if count == 0:
+    if solution.signal is not None and math.isnan(edge):
+        text = ""  # the signal's own note has said it
+    elif count == 0:
         text = _nothing_found(first, edge, p_value)
     else:
         grouped = any(counts.units < counts.rows for counts in backgrounds)
-        told = f"{mixture.units:.0f} {'independent background units' if grouped else 'background rows'}"
+        rows = sum(counts.rows for counts in backgrounds)
+        told = f"{mixture.units:.0f} independent background units" if grouped else f"{rows} background rows"
         text = _overfit(first, edge, p_value, solution.rank, mixture.units, f"{told} for {solution.rank} dimensions")
     notes = (Note(OverfitWarning, text),) if text else ()
     return Verdict(plain, edge, p_value, debiased(plain, *counted), notes)
@@ -71,7 +75,7 @@ def _overfit(first: float, edge: float, p_value: float, rank: int, units: float,
 
 def _nothing_found(first: float, edge: float, p_value: float) -> str:
     return (
-        f"n_components='auto' found no component: the largest ratio, {first:.3g}, cannot be told from noise "
-        f"(edge {edge:.3g}, p = {p_value:.2g}). Scores have no columns; give a number to see the components all "
-        "the same."
+        f"found no component above noise: the largest ratio, {first:.3g}, cannot be told from it (edge {edge:.3g}, "
+        f"p = {p_value:.2g}). Scores have no columns; use axes='ratio' with a number for n_components to see the "
+        "components all the same."
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from standout.blas import Array
-from standout.errors import InputError
+from standout.errors import InputError, listed
 from standout.moments import Counts, Moments
+
+Mix = str | ArrayLike | Mapping[Any, float]
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,10 @@ class Mixture:
     units: float  # independent units, as if there were one background
 
     @classmethod
-    def of(cls, counts: Sequence[Counts], mix: str | ArrayLike) -> Mixture:
-        """Work out the shares: "pooled" by weight, "equal", or as given."""
+    def of(cls, counts: Sequence[Counts], mix: Mix, names: Sequence[str] = ()) -> Mixture:
+        """Work out the shares: "pooled" by weight, "equal", or as given (a dict by the backgrounds' names)."""
+        if isinstance(mix, Mapping):
+            mix = _by_name(mix, names)
         shares = _shares(np.array([count.weight for count in counts]), mix)
         used = [(share, count) for share, count in zip(shares, counts, strict=True) if share > 0]
         return cls(
@@ -48,6 +53,17 @@ class Mixture:
     def mixed(self, rows: Sequence[Array]) -> Array:
         """Return the shares' mean of one vector for each background (means, variances)."""
         return np.asarray(sum(share * row for share, row in zip(self.shares, rows, strict=True)))
+
+
+def _by_name(mix: Mapping[Any, float], names: Sequence[str]) -> list[float]:
+    """Return the shares in the order of the backgrounds' names, which end with the key they were given under."""
+    known = {f"background {key!r}": share for key, share in mix.items()}
+    if set(known) != set(names):
+        raise InputError(
+            f"mix: shares for {listed(list(known))}, and the backgrounds are {listed(list(names))}. Give one share for "
+            "each background, under its name."
+        )
+    return [known[name] for name in names]
 
 
 def _freedom(used: Sequence[tuple[float, float]]) -> float:

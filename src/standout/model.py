@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from standout.blas import Array, threads_for
 from standout.dataset import Dataset
-from standout.errors import InputError
+from standout.errors import InputError, listed
 from standout.judge import judge
 from standout.moments import Counts
 from standout.shrinkage import Regime
 from standout.solve import Note, Wanted, solve
+from standout.solve.signal import Signal, gains
 from standout.sources import ArraySource, Source, block_rows
 from standout.sources.checks import checked_block
 from standout.sources.locate import explain_non_finite
@@ -55,11 +56,24 @@ class Model:
     names: tuple[str, ...] | None
     notes: tuple[Note, ...]
     used: NDArray[np.intp] | None = None  # the features that take part, where some were left out
+    signal: Signal | None = None  # what denoising needs, where it was asked for
 
     @property
     def n_components(self) -> int:
         """Number of components."""
         return len(self.ratios)
+
+    def shares_of(self, backgrounds: Sequence[str]) -> Array | str:
+        """Return the shares that backgrounds of these names had in the fit."""
+        shares = dict(zip((name for name, _ in self.background_counts), self.mix, strict=True))
+        if len(shares) <= 1:
+            return "pooled"
+        if set(backgrounds) != set(shares):
+            raise InputError(
+                f"the model was fitted to {listed(list(shares))}, and {listed(list(backgrounds))} was given. "
+                "Give the same backgrounds under the same names."
+            )
+        return np.array([shares[name] for name in backgrounds])
 
     def with_unit_background(self) -> Model:
         """Return the model with components along which the background has variance one."""
@@ -80,6 +94,12 @@ class Model:
             return fill
 
         wide = (self.n_components, len(names))
+        signal = self.signal
+        if signal is not None:
+            tall = (len(names), len(signal.gains))
+            filters, patterns = np.zeros(tall), np.zeros(tall)
+            filters[kept], patterns[kept] = signal.filters, signal.patterns
+            signal = replace(signal, filters=filters, patterns=patterns)
         return replace(
             self,
             components=spread(self.components, np.zeros(wide)),
@@ -88,6 +108,7 @@ class Model:
             scale=spread(self.scale, np.ones(len(names))),
             names=tuple(names),
             used=kept,
+            signal=signal,
         )
 
     def narrowed(self) -> Model:
@@ -117,6 +138,24 @@ class Model:
             return np.empty((0, self.n_components))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    @property
+    def contrast(self) -> Array:
+        """The bounded index (λ − 1)/(λ + 1) of each ratio: −1 background only, 1 target only."""
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isinf(self.ratios), 1.0, (self.ratios - 1) / (self.ratios + 1))
+
+    def denoise(self, source: Source, role: str = "X") -> Array:
+        """Return the target-specific part of rows; without a background, all that is not the mean."""
+        parts = [np.empty((0, len(self.mean)))]
+        for block in _projected_blocks(source, role):
+            with np.errstate(all="ignore"):
+                centred = block - self.mean
+                part = centred if not self.background_counts else _signal_of(self).of_rows(centred)
+            if not np.isfinite(centred.sum()):
+                raise explain_non_finite(source, block, role)
+            parts.append(part)
+        return np.concatenate(parts)
+
     def restore(self, scores: Array) -> Array:
         """Return rows from scores: the mean plus scores times the patterns."""
         return self.mean + scores @ self.patterns
@@ -138,6 +177,13 @@ def _projected_blocks(source: Source, role: str) -> Iterator[Array]:
         return
     for block in source.blocks(block_rows(source.n_features)):
         yield checked_block(block, source.n_features, role).astype(np.float64, copy=False)
+
+
+def _signal_of(model: Model) -> Signal:
+    """Return what denoising needs; a model that kept no more than its components makes do with these."""
+    if model.signal is not None:
+        return model.signal
+    return Signal(model.components.T, model.patterns.T, gains(model.ratios))
 
 
 def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) -> Model:
@@ -170,6 +216,7 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) 
         background_units=mixture.units if mixture is not None else math.nan,
         names=target.names,
         notes=(*solution.notes, *verdict.notes),
+        signal=solution.signal,
     )
 
 
@@ -179,5 +226,7 @@ def mean_log_ratio(target: Array, background: Array) -> float:
         raise InputError(
             "the model has no components, so there is nothing to score. Fit it with n_components=1 or more."
         )
+    if ((target == 0) & (background == 0)).any():
+        raise InputError("neither target nor background rows vary along some component. Give rows that vary.")
     with np.errstate(divide="ignore"):
         return float(np.mean(np.log(target) - np.log(background)))

@@ -99,6 +99,8 @@ class Moments:
         -------
         Moments
         """
+        if isinstance(data, Moments):
+            raise InputError(f"{role}: these are moments already. Use them as they are.")
         source = read(data, role=role)
         named = source.names if names is None else _check_names(names, source.n_features, role)
         if weights is None and groups is None and has_moments(source):
@@ -155,6 +157,10 @@ class Moments:
         """Return the moments of the features at ``index``, in that order."""
         names = None if self.names is None else tuple(self.names[i] for i in index)
         return replace(self, mean=self.mean[index], scatter=self.scatter[np.ix_(index, index)], names=names)
+
+    def __radd__(self, other: object) -> Moments:
+        """Let ``sum`` add up a list of moments, which starts with zero."""
+        return self if other == 0 else NotImplemented
 
     def __add__(self, other: Moments) -> Moments:
         """Merge with the moments of other rows on the same features."""

@@ -43,7 +43,7 @@ def oas(evidence: Evidence) -> float:
     """
     p, trace = evidence.n_varying, float(evidence.n_varying)
     spread = evidence.trace_squared - trace * trace / p
-    if spread <= 0:  # already the identity: shrinking changes nothing
+    if p < 2 or spread <= 1e-12 * trace * trace:  # already the identity: shrinking changes nothing
         return 1.0
     top = (1 - 2 / p) * evidence.trace_squared + trace * trace
     return min(1.0, top / ((evidence.effective + 1 - 2 / p) * spread))
@@ -51,7 +51,8 @@ def oas(evidence: Evidence) -> float:
 
 def needs_rows(evidence: Evidence) -> bool:
     """Tell whether the background has too few rows for the exact problem to be trusted."""
-    return evidence.rows < ROWS_PER_DIMENSION * evidence.rank
+    # Rows that hardly weigh, or hardly have a share, are no evidence.
+    return min(evidence.rows, evidence.effective) < ROWS_PER_DIMENSION * evidence.rank
 
 
 def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:

@@ -53,7 +53,7 @@ def _problem(model: Model) -> str:
 def _table(model: Model, labels: list[str]) -> list[str]:
     shrunk = model.regime == "shrunk"
     header = ["component", "ratio", *(["unshrunk"] if shrunk else []), "noise edge", "de-biased"]
-    header += ["target sd", "background sd"]
+    header += ["target sd", "background sd, shrunk" if shrunk else "background sd"]
     rows = []
     for k, label in enumerate(labels):
         rows.append(
@@ -84,8 +84,8 @@ def _verdict(model: Model) -> str:
         return "  No background: nothing is compared, and no noise edge applies."
     if math.isnan(model.p_value):
         return (
-            f"  No noise edge or p-value: {model.background_units:.0f} background units are not more than "
-            f"{model.rank} dimensions."
+            f"  No noise edge or p-value: {model.background_units:.0f} independent background units leave "
+            f"{model.background_units - 1:.0f} degrees of freedom for {model.rank} dimensions."
         )
     return (
         f"  Noise alone reaches {model.noise_edge:.4g}; p {_p_value(model.p_value)} for the largest "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,14 +19,23 @@ from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import FeatureError, InputError, RowsNeededError
 from standout.estimators.fitted import Fitted
-from standout.estimators.inputs import Given, Inputs, Matched, align, match_features, sort_out
-from standout.estimators.parameters import check_count
 from standout.estimators.sums import Sums
+from standout.inputs import (
+    Given,
+    Inputs,
+    Matched,
+    align,
+    background_name,
+    label_list,
+    match_features,
+    sort_out,
+)
 from standout.mixture import Mixture
 from standout.model import Model, TopFeature, mean_log_ratio
 from standout.moments import Moments
+from standout.parameters import check_count
 from standout.solve import check_rows
-from standout.sources import has_moments, is_source, read
+from standout.sources import Source, has_moments, is_source, read, select_columns
 from standout.summary import Summary, summarize
 
 
@@ -48,6 +59,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     regime_ = Fitted("regime", "exact, structural or shrunk.")
     mix_ = Fitted("mix", "Shares of the backgrounds.")
     n_components_ = Fitted("n_components", "Number of components.")
+    contrast_ = Fitted("contrast", "The bounded index (λ − 1)/(λ + 1) of each ratio.")
     solver_ = Fitted("solver", "The solver used.")
 
     _model: Model | None = None
@@ -147,8 +159,8 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 data = next(iter(inputs.backgrounds.values()))
                 self._note_features(data.source or data.given, data, reset=True)
             matched = match_features(inputs, self._names(), self.n_features_in_, "all")
-            self._sums = Sums.of(matched) if self._sums is None else self._sums.plus(matched)
-            self._model = None
+            sums = Sums.of(matched) if self._sums is None else self._sums.plus(matched)
+            self._sums, self._model = self._ordered(sums), None
         return self
 
     def transform(self, X: Any) -> Array:
@@ -164,13 +176,10 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         ndarray of shape (n_rows, n_components)
         """
         model = self._solved()
-        if isinstance(X, Moments):
-            raise RowsNeededError("transform works on rows, and moments were given. Give the rows.")
-        data = Dataset("X", read(X, role="X"))
-        self._note_features(X, data, reset=False)
-        source = align(data, self._names(), self.n_features_in_, "all").source
-        assert source is not None
-        return model.project(source)
+        source = self._source(X, "transform")
+        if model.used is not None:  # what takes no part is not looked at
+            source = select_columns(source, model.used)
+        return model.narrowed().project(source)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return rows from scores: ``mean_ + X @ patterns_``.
@@ -231,13 +240,16 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 "Give background= (or y, with background_label)."
             )
         self._note_features(X, _needed(inputs.target), reset=False)
-        matched = match_features(inputs, self._names(), self.n_features_in_, self.features, model.used)
+        used = model.used
+        if used is None and self.features == "common":
+            used = np.arange(self.n_features_in_)
+        matched = match_features(inputs, self._names(), self.n_features_in_, self.features, used)
         model = model.narrowed()
         target = _projected(_needed(matched.inputs.target), model)
         parts = [_projected(data, model) for data in matched.inputs.backgrounds.values()]
         if not parts:
             return mean_log_ratio(target.variance(), np.ones(model.n_components))
-        mixture = Mixture.of([part.counts for part in parts], self.mix if len(parts) > 1 else "pooled")
+        mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
         shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed([part.mean for part in parts])
         variance = np.diagonal(target.covariance()) + shift**2
         return mean_log_ratio(variance, mixture.mixed([np.diagonal(part.covariance()) for part in parts]))
@@ -254,7 +266,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         -------
         list of lists of TopFeature
             Feature (name or position) and weight: by how many background sd the feature moves when
-            the score moves by one target sd.
+            the score moves by one target sd (in the feature's own units where there is no background).
         """
         return self._solved().top_features(check_count("count", count))
 
@@ -280,6 +292,11 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             if self._sums is None or self._sums.target is None:
                 what = "has seen no target rows yet" if self._sums is not None else "is not fitted yet"
                 raise NotFittedError(f"this {type(self).__name__} {what}. Call fit, or partial_fit with X, first.")
+            if self.background_label is not None and not self._sums.backgrounds:
+                raise InputError(
+                    f"no row with background_label={self.background_label!r} has come in yet. Check the label, or give "
+                    "partial_fit a batch that has it."
+                )
             self._model = self._fit(self._sums.matched())
             _warn(self._model)
         return self._model
@@ -301,6 +318,32 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         except BaseException:
             self.__dict__ = before
             raise
+
+    def _source(self, X: Any, method: str) -> Source:
+        """Return rows on the features of the fit."""
+        self._solved()
+        if isinstance(X, Moments):
+            raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
+        data = Dataset("X", read(X, role="X"))
+        self._note_features(X, data, reset=False)
+        source = align(data, self._names(), self.n_features_in_, "all").source
+        assert source is not None
+        return source
+
+    def _ordered(self, sums: Sums) -> Sums:
+        """Put backgrounds that came in batches in the order of their labels or numbers, whichever came first."""
+        if self.background_label is not None:
+            order = [background_name(label) for label in label_list(self.background_label)]
+        else:
+            order = [background_name(number) for number in range(len(sums.backgrounds))]
+        known = [name for name in order if name in sums.backgrounds]
+        rest = [name for name in sums.backgrounds if name not in known]
+        if len(rest) > 1 and not isinstance(self.mix, str | Mapping):
+            raise InputError(
+                "mix: an array of shares does not say which is whose when backgrounds come under names and in batches. "
+                "Give mix as a dict, name to share."
+            )
+        return replace(sums, backgrounds={name: sums.backgrounds[name] for name in [*known, *rest]})
 
     def _names(self) -> tuple[str, ...] | None:
         return tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
@@ -353,5 +396,9 @@ def _has_moments(inputs: Inputs) -> bool:
 
 
 def _warn(model: Model) -> None:
+    """Warn at the line of the user's code, however many layers lie between."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
+        level, frame = level + 1, frame.f_back
     for note in model.notes:
-        warnings.warn(note.text, note.category, stacklevel=3)
+        warnings.warn(note.text, note.category, stacklevel=level)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from standout.blas import Array
 from standout.estimators.base import Contrast
-from standout.estimators.inputs import Matched
-from standout.estimators.parameters import wanted_from
+from standout.inputs import Matched
 from standout.model import Model, fit_model
+from standout.parameters import wanted_from
+from standout.solve import Wanted
+from standout.solve.graph import laplacian
 
 
 class DPCA(Contrast):
@@ -27,10 +31,13 @@ class DPCA(Contrast):
         How much the background covariance is shrunk toward its diagonal. "auto" solves the exact
         problem while there are ten background rows for each dimension, and shrinks by the OAS
         formula below; None is always the exact problem.
-    axes : "ratio", default="ratio"
-        Largest ratio first.
-    mix : "pooled", "equal" or array-like of shape (n_backgrounds,), default="pooled"
-        Shares of several backgrounds in the whole; each keeps its own mean.
+    axes : "ratio" or "signal", default="ratio"
+        "ratio": largest ratio first, as in the paper. "signal": the principal axes of the denoised
+        target, made of all components above the noise edge, so that ``transform(X)`` are the scores of
+        a PCA of ``denoise(X)``; there may be fewer of them than asked for.
+    mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
+        Shares of several backgrounds in the whole; each keeps its own mean. "minimax" takes the
+        shares that make the largest ratio as small as possible: what stands out against each of them.
     normalize : None or "background", default=None
         Length of the components: one, or such that the background has variance one on each.
     centering : "own" or "background", default="own"
@@ -38,6 +45,11 @@ class DPCA(Contrast):
         the two as something specific to the target.
     solver : "auto", "dense", "lanczos", "gsvd" or "span", default="auto"
         See :mod:`standout.solve.choose`.
+    graph : sparse matrix or array-like of shape (n_features, n_features), default=None
+        A graph of features (pixels, channels, genes), as adjacency or Laplacian: components whose
+        weights jump between neighbours pay.
+    smoothness : float, default=1.0
+        How much they pay, in units of background variance; without a graph it does nothing.
     features : "all" or "common", default="all"
         What to do when target and background have other feature names: refuse, or use the features
         in common and give the others no weight.
@@ -70,6 +82,8 @@ class DPCA(Contrast):
         What became of the background covariance.
     mix_ : ndarray of shape (n_backgrounds,)
         The shares used.
+    contrast_ : ndarray of shape (n_components,)
+        The bounded index (λ − 1)/(λ + 1) of each ratio.
     n_components_ : int
         Number of components.
     solver_ : str
@@ -93,6 +107,8 @@ class DPCA(Contrast):
     True
     """
 
+    _signal_model: Model | None = None
+
     def __init__(
         self,
         n_components: int | str | None = 2,
@@ -103,6 +119,8 @@ class DPCA(Contrast):
         normalize: str | None = None,
         centering: str = "own",
         solver: str = "auto",
+        graph: Any = None,
+        smoothness: float = 1.0,
         features: str = "all",
         background_label: Any = None,
         random_state: Any = None,
@@ -114,17 +132,78 @@ class DPCA(Contrast):
         self.normalize = normalize
         self.centering = centering
         self.solver = solver
+        self.graph = graph
+        self.smoothness = smoothness
         self.features = features
         self.background_label = background_label
         self.random_state = random_state
 
+    def denoise(self, X: Any) -> Array:
+        """Return the target-specific part of each row, in the units of the data.
+
+        A Wiener estimate made of all components above the noise edge, however many are shown, with
+        de-biased ratios. Without a background it is the row minus ``mean_``.
+
+        Parameters
+        ----------
+        X : array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
+            Any rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from standout import DPCA
+        >>> rng = np.random.default_rng(0)
+        >>> background = rng.normal(size=(2000, 5)) * [9, 3, 1, 1, 1]
+        >>> target = rng.normal(size=(1000, 5)) * [9, 3, 1, 4, 1]
+        >>> DPCA().fit(target, background=background).denoise(target).std(axis=0).round(1)
+        array([0. , 0.1, 0.1, 3.7, 0.1])
+        """
+        source = self._source(X, "denoise")
+        return self._denoiser().denoise(source)
+
+    def _denoiser(self) -> Model:
+        """Return a model that keeps every component above the edge; solved when first needed."""
+        model = self._solved()
+        if model.signal is not None or not model.background_counts:
+            return model
+        if self._signal_model is None:
+            if self._sums is None:
+                return model
+            matched = self._sums.matched()
+            assert matched.inputs.target is not None
+            found = fit_model(matched.inputs.target, matched.inputs.backgrounds, self._wanted(matched, "signal"))
+            if matched.kept is not None:
+                found = found.widened(matched.kept, list(self.feature_names_in_))
+            self._signal_model = found
+        return self._signal_model
+
+    def _wanted(self, matched: Matched, axes: str) -> Wanted:
+        """Return what to solve for, with the graph of the features that take part."""
+        wanted = wanted_from(self)
+        if axes != wanted.axes:
+            wanted = replace(wanted, axes=axes)
+        if self.graph is None:
+            return wanted
+        graph = laplacian(self.graph, self.n_features_in_)
+        if matched.kept is not None:
+            adjacency = -graph[matched.kept][:, matched.kept]
+            adjacency.setdiag(0)
+            graph = laplacian(adjacency, len(matched.kept))
+        return replace(wanted, graph=graph)
+
     def _check_parameters(self) -> None:
+        self._signal_model = None
         wanted_from(self)
 
     def _fit(self, matched: Matched) -> Model:
         target = matched.inputs.target
         assert target is not None
-        model = fit_model(target, matched.inputs.backgrounds, wanted_from(self))
+        model = fit_model(target, matched.inputs.backgrounds, self._wanted(matched, self.axes))
         if self.normalize == "background":
             model = model.with_unit_background()
         if matched.kept is not None:

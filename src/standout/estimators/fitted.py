@@ -16,3 +16,6 @@ class Fitted:
         if estimator is None:
             return self
         return getattr(estimator._solved(), self.field)
+
+    def __set__(self, estimator: Any, value: Any) -> None:
+        raise AttributeError(f"the fitted {self.field} cannot be set: it belongs to the model. Fit again instead.")

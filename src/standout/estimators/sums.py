@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.dataset import Dataset
-from standout.estimators.inputs import Inputs, Matched
+from standout.inputs import Inputs, Matched
 from standout.moments import Moments
 from standout.solve import Note
 

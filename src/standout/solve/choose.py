@@ -12,8 +12,8 @@ ill-conditioned or singular, rows at hand              ``gsvd``
 ill-conditioned or singular, moments alone             ``dense`` (null space split off), with a warning
 ====================================================  =================================================
 
-"Well-conditioned" means a condition number of at most 1e12 after equilibration. A shrunk background
-always is.
+"Well-conditioned" means a condition number of at most 1e12 after equilibration. A background shrunk
+by more than 1e-6 always is.
 """
 
 from __future__ import annotations
@@ -27,26 +27,37 @@ from standout.dataset import Dataset
 from standout.errors import NotEnoughRowsError, RowsNeededError
 from standout.mixture import Mixture
 from standout.shrinkage import Evidence, intensity
-from standout.solve import dense, gsvd, lanczos, span, split
+from standout.solve import dense, lanczos, split
+from standout.solve.by_rows import by_factors, by_rows
+from standout.solve.finish import solution
+from standout.solve.hardest import hardest_shares
 from standout.solve.notes import condition_note, shrinkage_notes, structural_notes
-from standout.solve.pair import Pair, check_varies, measure
-from standout.solve.result import Components, Eigen, Frame, Note, Solution, components
-from standout.solve.task import Task, Wanted, how_many, too_many
+from standout.solve.pair import Pair
+from standout.solve.result import Eigen, Solution, components
+from standout.solve.task import Count, Task, Wanted, how_many, too_many
+
+# Less shrinkage than this leaves the condition of the background as it was.
+_FAINT = 1e-6
 
 
 def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tuple[Solution, Mixture | None]:
     """Find the components of target against backgrounds; also say how the backgrounds were mixed."""
     for data in (target, *backgrounds):
         check_rows(data.role, data.counts.rows)
-    mixture = Mixture.of([data.counts for data in backgrounds], wanted.mix) if backgrounds else None
+    mixture = None
+    if backgrounds:
+        minimax = isinstance(wanted.mix, str) and wanted.mix == "minimax"
+        shares = hardest_shares(target, backgrounds, wanted) if minimax else wanted.mix
+        mixture = Mixture.of([data.counts for data in backgrounds], shares, [data.role for data in backgrounds])
     task = Task(target, backgrounds, mixture, wanted)
     if wanted.solver in ("gsvd", "span") and not task.rows_at_hand:
         raise RowsNeededError(
             f"solver={wanted.solver!r} works on the rows, and moments (or rows that can be read only once) "
             "were given. Give the rows, or use solver='auto'."
         )
-    if wanted.solver == "span" or (wanted.solver == "auto" and task.rows_at_hand and target.n_features > task.n_rows):
-        return _by_rows(task), mixture
+    wide = task.rows_at_hand and target.n_features > task.n_rows
+    if wanted.solver == "span" or (wanted.solver == "auto" and wide and not task.smooths):
+        return by_rows(task), mixture
     return _by_moments(task), mixture
 
 
@@ -59,36 +70,6 @@ def check_rows(role: str, rows: int) -> None:
         )
 
 
-def _by_rows(task: Task) -> Solution:
-    """More features than rows: never form anything features × features."""
-    rows = span.RowSpan(task.target, task.backgrounds, task.mixture, task.wanted.own_centre)
-    columns = rows.columns
-    if task.mixture is None:
-        check_varies(columns.target_variance, "target")
-        count = how_many(task, min(rows.rank, task.target.counts.rows - 1), None)
-        eigen = span.solve(rows, 0.0, count)
-        return _solution(task, components(eigen, rows.frame, count), rows.frame, rows.rank, "span", columns.means)
-    frame, constant = measure(columns.target_variance, columns.background_variance)
-    evidence = Evidence(
-        rows=task.mixture.rows,
-        rank=rows.rank,
-        effective=task.mixture.effective,
-        n_varying=int((columns.background_variance > 0).sum()),
-        trace_squared=rows.correlation_trace_squared(),
-    )
-    rho = intensity(task.wanted.shrinkage, evidence)
-    if rho == 0 or task.has_edge(rows.rank):
-        return _by_factors(task, frame, constant, columns.means, rho)
-    count = how_many(task, min(rows.rank, task.target.counts.rows - 1), None)
-    eigen = span.solve(rows, rho, count)
-    if eigen.ratios[-1] <= rank_tolerance(rows.n_rows) * eigen.ratios[0]:
-        # Directions in which the target does not vary are no combinations of its rows.
-        return _by_factors(task, frame, constant, columns.means, rho)
-    found = components(eigen, rows.frame, count)
-    notes = shrinkage_notes(task, evidence, rho)
-    return _solution(task, found, frame, rows.rank, "span", columns.means, rho=rho, notes=notes)
-
-
 def _by_moments(task: Task) -> Solution:
     """Take the main road: covariances, then a dense or Lanczos eigenproblem."""
     parts = [data.moments for data in task.backgrounds]
@@ -97,11 +78,11 @@ def _by_moments(task: Task) -> Solution:
         return _principal(task, pair)
     evidence = pair.evidence()
     rho = intensity(task.wanted.shrinkage, evidence)
-    if task.wanted.solver == "gsvd" or (rho == 0 and _wants_rows(task, pair)):
+    if task.wanted.solver == "gsvd" or (rho < _FAINT and not task.smooths and _wants_rows(task, pair)):
         means = [task.target.moments.mean, *(part.mean for part in parts)]
-        return _by_factors(task, pair.frame, pair.constant, means, rho)
-    if rho > 0:
-        return _shrunk(task, pair, evidence, rho)
+        return by_factors(task, pair.frame, pair.constant, means, rho)
+    if rho > 0 or task.smooths:
+        return _regular(task, pair, evidence, rho)
     if pair.factor is not None:
         return _exact(task, pair)
     return _singular(task, pair)
@@ -138,29 +119,32 @@ def _top(task: Task, target: Array, factor: Array | None, count: int, vectors: b
 def _principal(task: Task, pair: Pair) -> Solution:
     """Without a background: PCA, the identity in the background's place."""
     size = len(pair.target)
-    limit = min(size, task.target.counts.rows - 1)
+    limit = min(size, task.target_dimensions)
     asked = how_many(task, limit, None)
-    ratios, vectors, solver = _top(task, pair.target, None, asked)
+    ratios, vectors, solver = _top(task, pair.target, None, asked.kept)
     rank = int((ratios > rank_tolerance(size) * ratios[0]).sum())
-    count = asked if task.wanted.n_components is not None else rank
-    if rank < count:
-        raise too_many(count, rank, task)
-    eigen = Eigen(ratios, vectors, vectors * ratios, vectors)
-    return _solution(task, components(eigen, pair.frame, count), pair.frame, rank, solver)
+    if task.wanted.n_components is None:
+        asked = Count(rank, rank)
+    elif rank == asked.kept:
+        rank = limit  # no fewer than were looked at; the others may be zero
+    if rank < asked.kept:
+        raise too_many(asked.kept, rank, task)
+    found = components(Eigen(ratios, vectors, vectors * ratios, vectors), pair.frame, asked.kept)
+    return solution(task, found, pair.frame, rank, solver, asked)
 
 
 def _exact(task: Task, pair: Pair) -> Solution:
     """Solve the paper's problem as it is, with enough rows and a regular background."""
     assert pair.factor is not None and pair.background is not None
     factor, reciprocal = pair.factor
-    plain = _plain(task, pair) if task.wanted.n_components == "auto" else None
-    count = how_many(task, min(pair.rank, task.target.counts.rows - 1), plain, pair.rank)
-    ratios, vectors, solver = _top(task, pair.target, factor, max(count, 1))
+    plain = _plain(task, pair) if task.judges_all else None
+    count = how_many(task, min(pair.rank, task.target_dimensions), plain, pair.rank)
+    ratios, vectors, solver = _top(task, pair.target, factor, max(count.kept, 1))
     eigen = Eigen(ratios, vectors, times(pair.target, vectors), times(pair.background, vectors))
     notes = () if pair.well_conditioned else (condition_note(reciprocal),)
     plain = ratios if plain is None else plain
-    found = components(eigen, pair.frame, count)
-    return _solution(task, found, pair.frame, pair.rank, solver, plain=plain, notes=notes)
+    found = components(eigen, pair.frame, count.kept)
+    return solution(task, found, pair.frame, pair.rank, solver, count, plain=plain, notes=notes)
 
 
 def _singular(task: Task, pair: Pair) -> Solution:
@@ -171,110 +155,39 @@ def _singular(task: Task, pair: Pair) -> Solution:
     notes = [] if parts.clear else [condition_note(0.0)]
     notes += structural_notes(task, eigen, pair.frame, pair.constant)
     plain = eigen.ratios
-    count = how_many(task, min(parts.rank, task.target.counts.rows - 1), plain, parts.rank)
-    found = components(eigen, pair.frame, count)
-    return _solution(
-        task, found, pair.frame, parts.rank, "dense",
+    count = how_many(task, min(parts.rank, task.target_dimensions), plain, parts.rank)
+    found = components(eigen, pair.frame, count.kept)
+    return solution(
+        task, found, pair.frame, parts.rank, "dense", count,
         plain=plain, notes=notes, n_infinite=eigen.n_infinite,
     )  # fmt: skip
 
 
-def _shrunk(task: Task, pair: Pair, evidence: Evidence, rho: float) -> Solution:
-    """Solve against the shrunk background, which is always regular."""
+def _regular(task: Task, pair: Pair, evidence: Evidence, rho: float) -> Solution:
+    """Solve against the background made regular: shrunk, with a price on rough components, or both."""
     assert pair.background is not None
     plain = _plain(task, pair) if task.has_edge(pair.rank) else None
-    count = how_many(task, min(pair.rank, task.target.counts.rows - 1), plain, pair.rank)
+    count = how_many(task, min(pair.rank, task.target_dimensions), plain, pair.rank)
     background = (1 - rho) * pair.background
     np.einsum("ii->i", background)[...] += rho
-    ratios, vectors, solver = _top(task, pair.target, regular_factor(background), max(count, 1))
+    if task.smooths:
+        alive = pair.frame.alive
+        background += task.wanted.smoothness * task.wanted.graph[alive][:, alive].toarray()
+    ratios, vectors, solver = _top(task, pair.target, regular_factor(background), max(count.kept, 1))
     eigen = Eigen(ratios, vectors, times(pair.target, vectors), times(background, vectors))
-    found = components(eigen, pair.frame, count)
-    notes = shrinkage_notes(task, evidence, rho)
-    return _solution(task, found, pair.frame, pair.rank, solver, rho=rho, plain=plain, notes=notes)
-
-
-def _by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Sequence[Array], rho: float) -> Solution:
-    """Solve from the rows themselves, by the generalized SVD."""
-    assert task.mixture is not None
-    data = (task.target, *task.backgrounds)
-    factors = [gsvd.row_factor(part, frame, mean) for part, mean in zip(data, means, strict=True)]
-    target = [factors[0]]
-    if not task.wanted.own_centre:
-        shift = means[0] - task.mixture.mixed(means[1:])
-        target.append((shift / frame.scale)[None, frame.alive])
-    shares = np.sqrt(task.mixture.shares)
-    backgrounds = [share * factor for share, factor in zip(shares, factors[1:], strict=True)]
-    pair = gsvd.Factored.stack(target, backgrounds, task.n_rows)
-    joint = gsvd.joint_range(pair)
-    inner = pair.background @ pair.background.T if len(pair.background) < pair.background.shape[1] else (
-        pair.background.T @ pair.background
-    )  # fmt: skip
-    evidence = Evidence(
-        rows=task.mixture.rows,
-        rank=joint.rank,
-        effective=task.mixture.effective,
-        n_varying=len(frame.alive) - len(constant),
-        trace_squared=float(np.einsum("ij,ij->", inner, inner)),
-    )
-    # The rows may know another rank than the covariances did: ask the rule again.
-    rho = intensity(task.wanted.shrinkage, evidence)
-    eigen = plain_eigen = gsvd.solve(pair, joint) if rho == 0 or task.has_edge(joint.rank) else None
-    if rho > 0:
-        pair = gsvd.shrunk(pair, joint, rho)
-        eigen = gsvd.solve(pair, gsvd.joint_range(pair))
-        notes: Sequence[Note] = shrinkage_notes(task, evidence, rho)
-    else:
-        assert eigen is not None
-        notes = structural_notes(task, eigen, frame, constant)
-    assert eigen is not None
-    plain = None if plain_eigen is None else plain_eigen.ratios
-    count = how_many(task, min(joint.rank, task.target.counts.rows - 1), plain, joint.rank)
-    return _solution(
-        task, components(eigen, frame, count), frame, joint.rank, "gsvd", means,
-        rho=rho, plain=plain, notes=notes, n_infinite=eigen.n_infinite,
-    )  # fmt: skip
+    found = components(eigen, pair.frame, count.kept)
+    notes = shrinkage_notes(task, evidence, rho) if rho > 0 else ()
+    if rho < _FAINT and not task.smooths and not pair.well_conditioned:
+        notes = (*notes, condition_note(pair.factor[1] if pair.factor is not None else 0.0))
+    return solution(task, found, pair.frame, pair.rank, solver, count, rho=rho, plain=plain, notes=notes)
 
 
 def _plain(task: Task, pair: Pair) -> Array:
     """Return ratios of the unshrunk problem: as many as are needed to judge them."""
     assert pair.background is not None
-    wanted = task.wanted.n_components
     if pair.factor is None:
         return split.solve(pair.target, pair.background).eigen.ratios
-    count = min(wanted, len(pair.target)) if isinstance(wanted, int) else len(pair.target)
+    wanted = task.wanted.n_components
+    some = isinstance(wanted, int) and not task.judges_all
+    count = min(int(wanted or 0), len(pair.target)) if some else len(pair.target)
     return _top(task, pair.target, pair.factor[0], count, vectors=False)[0]
-
-
-def _solution(
-    task: Task,
-    found: Components,
-    frame: Frame,
-    rank: int,
-    solver: str,
-    means: Sequence[Array] | None = None,
-    *,
-    rho: float = 0.0,
-    plain: Array | None = None,
-    notes: Sequence[Note] = (),
-    n_infinite: int = 0,
-) -> Solution:
-    empty = np.empty(0)
-    if means is None:
-        means = [data.moments.mean for data in (task.target, *task.backgrounds)]
-    own = task.mixture is None or task.wanted.own_centre
-    return Solution(
-        ratios=found.ratios,
-        filters=found.filters,
-        patterns=found.patterns,
-        target_variance=found.target_variance,
-        background_variance=found.background_variance,
-        plain_ratios=plain if plain is not None and task.has_edge(rank) else empty,
-        mean=means[0] if own or task.mixture is None else task.mixture.mixed(means[1:]),
-        scale=frame.scale,
-        rank=rank,
-        n_infinite=min(n_infinite, len(found.ratios)),
-        shrinkage=rho,
-        regime="shrunk" if rho > 0 else "structural" if n_infinite > 0 else "exact",
-        solver=solver,
-        notes=tuple(notes),
-    )

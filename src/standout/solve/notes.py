@@ -19,11 +19,19 @@ def shrinkage_notes(task: Task, evidence: Evidence, rho: float) -> tuple[Note, .
         Note(
             ShrinkageWarning,
             f"the background covariance was shrunk toward its diagonal by {rho:.3g}, because "
-            f"{evidence.rows + 1:.0f} background rows are few for {evidence.rank} dimensions (fewer than "
+            f"{_counted(task)} are few for {evidence.rank} dimensions (fewer than "
             f"{ROWS_PER_DIMENSION} for each). More background rows or fewer features would make the ratios exact; "
             "shrinkage=None gives the exact problem as it is.",
         ),
     )
+
+
+def _counted(task: Task) -> str:
+    """Return how many background rows there are, and what they are worth where that is less."""
+    assert task.mixture is not None
+    rows = sum(data.counts.rows for data in task.backgrounds)
+    worth = task.mixture.effective + len(task.backgrounds)
+    return f"{rows} background rows" + (f" (worth {worth:.0f})" if worth < 0.95 * rows else "")
 
 
 def condition_note(reciprocal: float) -> Note:
@@ -38,21 +46,23 @@ def condition_note(reciprocal: float) -> Note:
 
 def structural_notes(task: Task, eigen: Eigen, frame: Frame, constant: tuple[int, ...]) -> list[Note]:
     """Say where the infinite ratios come from."""
-    if eigen.n_infinite == 0:
+    count = eigen.n_infinite
+    if count == 0:
         return []
-    if eigen.n_infinite <= len(constant):
-        where = f"the features {listed(named_features(task.names, constant))} are constant in the background"
+    if count <= len(constant):
+        named = listed(named_features(task.names, constant))
+        one = len(constant) == 1
+        where = f"the feature{'' if one else 's'} {named} {'is' if one else 'are'} constant in the background"
     else:
-        weight = np.abs(eigen.vectors[:, : eigen.n_infinite]).max(axis=1)
-        heavy = frame.alive[np.argsort(-weight, kind="stable")[:5]]
-        where = (
-            "the background satisfies an exact linear relation, in which "
-            f"{listed(named_features(task.names, heavy))} have the largest weights"
-        )
+        weight = np.abs(eigen.vectors[:, :count]).max(axis=1)
+        order = np.argsort(-weight, kind="stable")
+        heavy = frame.alive[order[weight[order] > 0.1 * weight.max()]]
+        where = f"the background satisfies an exact linear relation between {listed(named_features(task.names, heavy))}"
+    ratios = "1 ratio is" if count == 1 else f"{count} ratios are"
     return [
         Note(
             StructuralWarning,
-            f"{eigen.n_infinite} ratios are infinite: {where}, while the target varies there. If that is an "
-            "artefact of how the background was recorded, leave these features out or use shrinkage='oas'.",
+            f"{ratios} infinite: {where}, while the target varies there. If that is an artefact of how the background "
+            "was recorded, leave these features out or use shrinkage='oas'.",
         )
     ]

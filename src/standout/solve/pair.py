@@ -52,8 +52,8 @@ class Pair:
         frame, constant = measure(variance, spread)
         check_comparable(variance, frame)
         return cls(
-            _scaled(covariance, frame),
-            _scaled(mixture.covariance(backgrounds), frame),
+            scaled(covariance, frame),
+            scaled(mixture.covariance(backgrounds), frame),
             frame,
             constant,
             mixture,
@@ -136,7 +136,7 @@ def _cut(matrix: Array, frame: Frame) -> Array:
     return matrix[np.ix_(frame.alive, frame.alive)]
 
 
-def _scaled(matrix: Array, frame: Frame) -> Array:
+def scaled(matrix: Array, frame: Frame) -> Array:
     """Return the covariance of the alive features in the solver's units (changes its argument)."""
     matrix = _cut(matrix, frame)
     inverse = 1 / frame.alive_scale

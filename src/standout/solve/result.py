@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from standout.blas import Array
 from standout.errors import StandoutWarning
 from standout.shrinkage import Regime
+
+if TYPE_CHECKING:
+    from standout.solve.signal import Signal
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Solution:
     regime: Regime
     solver: str
     notes: tuple[Note, ...] = field(default=())
+    signal: Signal | None = None
 
 
 @dataclass(frozen=True)

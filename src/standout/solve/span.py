@@ -79,9 +79,15 @@ class RowSpan:
             for start, stop, panel in self._panels():
                 here = slice(start, stop)
                 for number, part in enumerate(self._parts(panel)):
-                    # scipy's BLAS, not numpy's: two thread pools in one loop would fight.
-                    means[number, here] = blas.dgemv(1.0, part.T, self.weights[number])
-                self._centre(panel, means[:, here])
+                    # From the first row on, so that a constant is met exactly. scipy's BLAS, not
+                    # numpy's: two thread pools in one loop would fight.
+                    first = part[0].copy()
+                    part -= first
+                    mean = blas.dgemv(1.0, part.T, self.weights[number])
+                    part -= mean
+                    means[number, here] = first + mean
+                if not self.own_centre and self.mixture is not None:
+                    panel[: self.n_target] += means[0, here] - self.mixture.mixed(list(means[1:, here]))
                 variances[:, here] = self._variances(panel, means[:, here])
                 scale[here] = self._scale(variances[:, here])
                 panel /= scale[here]

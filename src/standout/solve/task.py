@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import InputError, NotEnoughRowsError
-from standout.mixture import Mixture
-from standout.spectrum import count_components
+from standout.mixture import Mix, Mixture
+from standout.spectrum import count_components, noise_edge
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,12 @@ class Wanted:
 
     n_components: int | str | None = 2
     shrinkage: str | float | None = "auto"
-    mix: str | ArrayLike = "pooled"
+    mix: Mix = "pooled"
     own_centre: bool = True
     solver: str = "auto"
+    axes: str = "ratio"
+    graph: Any = None  # Laplacian of a graph of features
+    smoothness: float = 0.0
     seed: int = 0
 
 
@@ -42,6 +45,17 @@ class Task:
         return all(data.rows is not None for data in (self.target, *self.backgrounds))
 
     @property
+    def target_dimensions(self) -> int:
+        """How many dimensions the target's rows can have about their centre."""
+        own = self.mixture is None or self.wanted.own_centre
+        return self.target.counts.rows - (1 if own else 0)
+
+    @property
+    def smooths(self) -> bool:
+        """Whether rough components pay."""
+        return self.wanted.graph is not None and self.wanted.smoothness > 0 and self.mixture is not None
+
+    @property
     def names(self) -> tuple[str, ...] | None:
         """Feature names, where there are any."""
         return self.target.names
@@ -50,6 +64,11 @@ class Task:
     def n_rows(self) -> int:
         """Rows of target and backgrounds together."""
         return sum(data.counts.rows for data in (self.target, *self.backgrounds))
+
+    @property
+    def judges_all(self) -> bool:
+        """Whether every ratio must be known, not only those asked for."""
+        return self.wanted.n_components == "auto" or self.wanted.axes == "signal"
 
     def units(self) -> tuple[float, float]:
         """Independent units of target and background."""
@@ -61,8 +80,25 @@ class Task:
         return self.mixture is not None and self.mixture.units - 1 > rank
 
 
-def how_many(task: Task, limit: int, plain: Array | None, rank: int | None = None) -> int:
-    """Return how many components to give: the number asked, all, or as many as pass the test."""
+@dataclass(frozen=True)
+class Count:
+    """How many components are shown, and how many are kept to make them of."""
+
+    shown: int
+    kept: int
+
+
+def how_many(task: Task, limit: int, plain: Array | None, rank: int | None = None) -> Count:
+    """Return how many components to give, and for the signal's axes how many are above the noise edge."""
+    shown = _asked(task, limit, plain, rank)
+    if task.wanted.axes != "signal" or plain is None or rank is None or not task.has_edge(rank):
+        return Count(shown, shown)
+    kept = min(int((plain > noise_edge(rank, *task.units())).sum()), limit)
+    return Count(min(shown, kept), kept)
+
+
+def _asked(task: Task, limit: int, plain: Array | None, rank: int | None) -> int:
+    """Return the number asked for, all, or as many as pass the test."""
     wanted = task.wanted.n_components
     if wanted is None:
         return limit
@@ -82,9 +118,9 @@ def _no_auto(task: Task, rank: int | None) -> str:
         return "n_components='auto' compares target with background, and there is none. Give a background or a number."
     dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
     return (
-        f"n_components='auto' needs more independent background units than {dimensions}, and there are "
-        f"{task.mixture.units:.0f}: no ratio can be told from noise by a formula. Give a number of components, "
-        "more background rows or fewer features."
+        f"n_components='auto' needs more degrees of freedom in the background than {dimensions}, and "
+        f"{task.mixture.units:.0f} independent units leave {task.mixture.units - 1:.0f}: no ratio can be told from "
+        "noise by a formula. Give a number of components, more background rows or fewer features."
     )
 
 

@@ -57,6 +57,12 @@ def read(data: Any, *, role: str = "data") -> Source:
     if isinstance(data, np.ndarray):
         return ArraySource(checked_table(data, role))
     if is_source(data):
+        lacking = [name for name in ("names", "n_rows", "labels", "groups", "row_ids") if not hasattr(data, name)]
+        if lacking:
+            raise InputError(
+                f"{role}: the source {type(data).__name__} has no {', '.join(lacking)}. Derive it from "
+                "standout.Source, which has them."
+            )
         return data
     if _is_lazy(data):
         raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")

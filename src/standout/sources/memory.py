@@ -71,6 +71,8 @@ class FrameSource(InMemory):
         self.n_rows, self.n_features = self.frame.shape
         columns = list(self.frame.columns)
         self.names = tuple(columns) if columns and isinstance(columns[0], str) else None
+        # Labels that are no names (numbers, dates): they must at least agree.
+        self.unnamed = None if self.names is not None else tuple(columns)
         _check_numeric(self.frame, role)
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
@@ -123,7 +125,7 @@ def _may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
 
     if kind.is_numeric() or kind == nw.Boolean:
         return True
-    if kind != nw.Object:
+    if kind not in (nw.Object, nw.Unknown):
         return False
     try:
         _as_float(frame[name].to_numpy())
@@ -133,6 +135,8 @@ def _may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
 
 
 def _as_float(values: NDArray[Any]) -> NDArray[np.float64]:
+    if values.dtype.kind == "c":
+        raise TypeError("complex numbers")
     return np.asarray(values, dtype=np.float64)
 
 

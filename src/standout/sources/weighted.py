@@ -61,6 +61,11 @@ def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
             f"{role} weights: {np.sum(checked < 0)} are negative (smallest {checked.min():g}). "
             "Weights count rows: use 0 to leave a row out."
         )
+    if checked.max() > 1e100 or ((checked > 0).any() and checked[checked > 0].min() < 1e-100):
+        raise InputError(
+            f"{role} weights: they go from {checked[checked > 0].min():.3g} to {checked.max():.3g}, too far for sums. "
+            "Divide all weights by a common factor, or use 0 to leave a row out."
+        )
     if not checked.any():
         raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
     return checked

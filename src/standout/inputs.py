@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from standout.dataset import Dataset
 from standout.errors import FeatureError, FeatureWarning, InputError, RowsNeededError, listed, named_features
 from standout.moments import Moments
 from standout.solve import Note
 from standout.sources import RowSource, RowView, has_rows, is_frame, is_source, read
+from standout.sources.checks import is_missing
 
 _SINGLE = "background"
 
@@ -55,13 +57,22 @@ def sort_out(given: Given, background_label: Any = None, whole: bool = False) ->
         raise InputError(
             f"both background= and background_label={background_label!r} say what the background is. Give one of them."
         )
-    wanted = list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+    wanted = label_list(background_label)
     if not wanted:
         raise InputError("background_label: an empty list was given. Name at least one label, or use None.")
-    inputs = _by_label(given, wanted)
-    if whole:
-        _check_labels(given.y, wanted)
-    return inputs
+    return _by_label(given, wanted, whole)
+
+
+def label_list(background_label: Any) -> list[Any]:
+    """Return the labels that mean background, in order."""
+    if isinstance(background_label, np.ndarray):
+        return background_label.tolist() if background_label.ndim else [background_label.item()]
+    return list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+
+
+def background_name(key: Any) -> str:
+    """Return the name a background of several has in messages and in the model."""
+    return f"{_SINGLE} {key!r}"
 
 
 def _backgrounds(given: Given) -> dict[str, Dataset]:
@@ -84,7 +95,7 @@ def _backgrounds(given: Given) -> dict[str, Dataset]:
 
 def _several(background: Any) -> bool:
     """Tell several datasets from one that is written as a list of rows."""
-    if isinstance(background, Mapping):
+    if isinstance(background, Mapping) and not sparse.issparse(background):
         return True
     if not isinstance(background, list | tuple):
         return False
@@ -101,8 +112,8 @@ def _is_table(item: Any) -> bool:
 
 def _named(several: Any) -> dict[str, Any]:
     if isinstance(several, Mapping):
-        return {f"{_SINGLE} {key!r}": data for key, data in several.items()}
-    return {f"{_SINGLE} {number}": data for number, data in enumerate(several)}
+        return {background_name(key): data for key, data in several.items()}
+    return {background_name(number): data for number, data in enumerate(several)}
 
 
 def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +134,7 @@ def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str
     return chosen
 
 
-def _by_label(given: Given, wanted: list[Any]) -> Inputs:
+def _by_label(given: Given, wanted: list[Any], whole: bool) -> Inputs:
     """Split X into target and background rows by their label, without copying them."""
     if given.X is None or isinstance(given.X, Moments):
         raise RowsNeededError("background_label splits rows by their label, so X must hold rows. Give rows and y.")
@@ -136,19 +147,20 @@ def _by_label(given: Given, wanted: list[Any]) -> Inputs:
     if not has_rows(source):
         raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
     labels = _labels(given.y, source, wanted)
+    if whole:
+        _check_labels(labels, wanted)
     masks = {label: _equal(labels, label) for label in wanted}
     chosen = np.any(list(masks.values()), axis=0)
     parts = {
-        (_SINGLE if len(wanted) == 1 else f"{_SINGLE} {label!r}"): mask for label, mask in masks.items() if mask.any()
+        (_SINGLE if len(wanted) == 1 else background_name(label)): mask for label, mask in masks.items() if mask.any()
     }
     backgrounds = {role: _part(role, given, source, mask) for role, mask in parts.items()}
     target = None if chosen.all() else _part("target", given, source, ~chosen)
     return Inputs(target, backgrounds)
 
 
-def _check_labels(y: Any, wanted: list[Any]) -> None:
+def _check_labels(labels: NDArray[Any], wanted: list[Any]) -> None:
     """Refuse labels among which a background or the target is missing, with what there is."""
-    labels = np.asarray(y)
     found = list(dict.fromkeys(labels.tolist()))
     written = {str(label): label for label in found}
     for label in wanted:
@@ -167,11 +179,19 @@ def _check_labels(y: Any, wanted: list[Any]) -> None:
 
 def _labels(y: Any, source: RowSource, wanted: list[Any]) -> NDArray[Any]:
     if y is None:
+        y = source.labels
+    if y is None:
         shown = wanted[0] if len(wanted) == 1 else wanted
         raise InputError(f"background_label={shown!r} needs y, the label of each row. Give y, or use background=.")
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != source.n_rows:
         raise InputError(f"y: shape {labels.shape} for {source.n_rows} rows. Give one label for each row.")
+    missing = sum(is_missing(label) for label in labels.tolist()) if labels.dtype.kind in "Of" else 0
+    if missing:
+        raise InputError(
+            f"y: {missing} of {len(labels)} rows have no label (None or NaN), so it is not known what they are. "
+            "Drop these rows, or give them a label."
+        )
     return labels
 
 
@@ -231,8 +251,22 @@ def match_features(
             names, n_features = tuple(names[i] for i in kept), len(kept)
     if target is not None and kept is not None:
         target = target.select(kept)
+    if target is not None:
+        for data in inputs.backgrounds.values():
+            _check_unnamed(target, data)
     backgrounds = {role: align(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
     return Matched(Inputs(target, backgrounds), kept, notes)
+
+
+def _check_unnamed(target: Dataset, background: Dataset) -> None:
+    """Refuse frames whose columns are labelled by something other than names, and differently."""
+    one, other = (getattr(data.source, "unnamed", None) for data in (target, background))
+    if one is not None and other is not None and one != other:
+        raise FeatureError(
+            f"{background.role}: its columns are labelled {listed(other)}, those of the target {listed(one)}, and "
+            "labels that are not text are not matched. Give both the same columns in the same order, or make the "
+            "labels text."
+        )
 
 
 def _left_out(names: Sequence[str], kept: NDArray[np.intp]) -> Note:

@@ -22,7 +22,7 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 def wanted_from(estimator: Any) -> Wanted:
     """Return what a DPCA estimator's parameters ask for, checked."""
-    check_choice("axes", estimator.axes, ("ratio",))
+    check_choice("axes", estimator.axes, ("ratio", "signal"))
     check_choice("normalize", estimator.normalize, (None, "background"))
     check_choice("centering", estimator.centering, ("own", "background"))
     check_choice("solver", estimator.solver, SOLVERS)
@@ -30,10 +30,13 @@ def wanted_from(estimator: Any) -> Wanted:
     return Wanted(
         n_components=_n_components(estimator.n_components),
         shrinkage=_shrinkage(estimator.shrinkage),
-        mix=_mix(estimator.mix),
+        mix=check_mix(estimator.mix),
         own_centre=estimator.centering == "own",
         solver=estimator.solver,
-        seed=_seed(estimator.random_state),
+        axes=estimator.axes,
+        graph=estimator.graph,
+        smoothness=_smoothness(estimator),
+        seed=seed_from(estimator.random_state),
     )
 
 
@@ -53,13 +56,23 @@ def _shrinkage(value: Any) -> str | float | None:
     raise InputError(f"shrinkage={value!r} is not possible. Use 'auto', 'oas', None or a number from 0 to 1.")
 
 
-def _mix(value: Any) -> Any:
+def _smoothness(estimator: Any) -> float:
+    value = estimator.smoothness
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
+        raise InputError(f"smoothness={value!r} is not possible. Use a number from 0 on.")
+    if estimator.graph is not None and estimator.solver in ("gsvd", "span"):
+        raise InputError(f"solver={estimator.solver!r} cannot use a graph. Use solver='auto', 'dense' or 'lanczos'.")
+    return float(value)
+
+
+def check_mix(value: Any) -> Any:
+    """Return the shares as given; what is in them is checked against the backgrounds."""
     if isinstance(value, str):
-        check_choice("mix", value, ("pooled", "equal"))
+        check_choice("mix", value, ("pooled", "equal", "minimax"))
     return value
 
 
-def _seed(random_state: Any) -> int:
+def seed_from(random_state: Any) -> int:
     """Return a seed; None is 0, so that the same data always give the same bits."""
     if random_state is None:
         return 0

@@ -1,0 +1,280 @@
+"""Kernels, landmarks, and the features that make kernel dPCA a linear one.
+
+With landmarks z and K = k(z, z) = G Gᵀ, the features φ(x) = G⁻¹ k(z, x) have the kernel as their inner
+product (exactly on the span of the landmarks). Means, covariances and ratios of φ are those of the
+kernel's own feature space, so everything written for moments works on them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+from scipy.spatial.distance import pdist
+
+from standout.blas import Array, cholesky, threads_for, top_eigen
+from standout.errors import InputError
+from standout.sources import Source
+from standout.sources.checks import NUMBERS, checked_block
+from standout.sources.locate import explain_non_finite
+
+KERNELS = ("rbf", "poly", "linear", "cosine")
+
+# Directions of the landmarks' kernel matrix below this share of the largest are rounding noise.
+_NEGLIGIBLE = 1e-12
+# A kernel matrix with eigenvalues below minus this share is not the rounding of a positive one.
+_NEGATIVE = 1e-8
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel function with its numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[0.0, 0.0], [3.0, 4.0]])
+    >>> Kernel("poly", gamma=1.0, degree=2, coef0=1.0).between(rows, rows)
+    array([[  1.,   1.],
+           [  1., 676.]])
+    """
+
+    kind: str | Callable[[Array, Array], Any]
+    gamma: float = 1.0
+    degree: int = 2
+    coef0: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The kernel with its numbers, as a summary has it."""
+        if self.kind == "rbf":
+            return f"rbf, gamma {self.gamma:.3g}"
+        if self.kind == "poly":
+            return f"poly, degree {self.degree}, gamma {self.gamma:.3g}, coef0 {self.coef0:g}"
+        return self.kind if isinstance(self.kind, str) else getattr(self.kind, "__name__", "callable")
+
+    def between(self, rows: Array, others: Array) -> Array:
+        """Return k(x, z) for rows x and others z, of shape (n_rows, n_others), in a new array."""
+        if self.kind == "rbf":
+            return _rbf(rows, others, self.gamma)
+        if self.kind == "linear":
+            return _products(rows, others)
+        if self.kind == "cosine":
+            return _products(_unit(rows), _unit(others))
+        if self.kind == "poly":
+            base = _products(rows, others, self.gamma)
+            base += self.coef0
+            return _power(base, self.degree)
+        assert callable(self.kind)
+        return _checked(self.kind(rows, others), (len(rows), len(others)))
+
+
+def _products(rows: Array, others: Array, factor: float = 1.0) -> Array:
+    """Return factor·x·z for all pairs; scipy's BLAS, because numpy's has a thread pool of its own."""
+    product: Array = blas.dgemm(factor, others.T, rows.T, trans_a=1)
+    return product.T
+
+
+def _rbf(rows: Array, others: Array, gamma: float) -> Array:
+    """exp(−γ|x − z|²): the whole exponent is one product of rows with two columns more."""
+    # The kernel does not see a shift, and the squares lose fewer digits about the centre.
+    centre = others.mean(axis=0)
+    size = rows.shape[1]
+    left, right = np.empty((len(rows), size + 2)), np.empty((len(others), size + 2))
+    np.subtract(rows, centre, out=left[:, :size])
+    left[:, size] = np.einsum("ij,ij->i", left[:, :size], left[:, :size])
+    left[:, size + 1] = 1.0
+    np.subtract(others, centre, out=right[:, :size])
+    right[:, size + 1] = -gamma * np.einsum("ij,ij->i", right[:, :size], right[:, :size])
+    right[:, size] = -gamma
+    right[:, :size] *= 2 * gamma
+    exponent = _products(left, right)
+    return np.exp(exponent, out=exponent)
+
+
+def _unit(rows: Array) -> Array:
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return np.asarray(rows / np.where(length > 0, length, 1.0)[:, None])
+
+
+def _power(base: Array, degree: int) -> Array:
+    """Return base**degree by squaring: numpy's own power is twenty times slower."""
+    if degree == 1:
+        return base
+    half = _power(base, degree // 2)
+    return half * half if degree % 2 == 0 else half * half * base
+
+
+def _checked(values: Any, shape: tuple[int, int]) -> Array:
+    array = np.asarray(values)
+    if array.shape != shape or array.dtype.kind not in NUMBERS:
+        raise InputError(
+            f"kernel: the callable returned values of type {array.dtype} and shape {array.shape} for {shape[0]} and "
+            f"{shape[1]} rows. Make it return one number for each pair, an array of shape {shape}."
+        )
+    # A copy, since what follows works in place and the callable may keep its result.
+    return np.array(array, dtype=np.float64, order="C")
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """Some rows and a kernel; maps rows to their kernel columns k(x, z)."""
+
+    kernel: Kernel
+    rows: Array  # (n_landmarks, n_features)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of landmarks."""
+        return len(self.rows)
+
+    def columns(self, block: Array) -> Array:
+        """Return k(block, landmarks), of shape (n_rows, n_landmarks)."""
+        return self.kernel.between(block, self.rows)
+
+
+@dataclass(frozen=True)
+class Features:
+    """The map φ(x) = G⁻¹ k(z, x): a triangle G where the kernel matrix has full rank, else a basis of its range."""
+
+    landmarks: Landmarks
+    at_landmarks: Array  # G, (n_landmarks, rank): row i is φ of landmark i
+    inverse: Array | None  # (n_landmarks, rank) such that φ = k @ inverse; None where G is triangular
+
+    @classmethod
+    def of(cls, landmarks: Landmarks) -> Features:
+        """Factor the landmarks' kernel matrix; directions that are only rounding are left out."""
+        with threads_for(10.0 * landmarks.n_columns**3), np.errstate(all="ignore"):
+            gram = landmarks.columns(landmarks.rows)
+            check_finite(gram, "the rows")
+            gram = np.asfortranarray((gram + gram.T) / 2)
+            found = cholesky(gram)
+            # In the 1-norm the condition is never better than in eigenvalues, so this keeps to the same rule.
+            if found is not None and found[1] > _NEGLIGIBLE:
+                return cls(landmarks, np.asfortranarray(np.tril(found[0])), None)
+            values, vectors = top_eigen(gram, len(gram))
+        if values[-1] < -_NEGATIVE * abs(values[0]):
+            raise InputError(
+                f"kernel: its matrix has a negative eigenvalue ({values[-1]:.3g}, the largest is {values[0]:.3g}), so "
+                "it is not an inner product of any features. Use a positive semi-definite kernel."
+            )
+        kept = values > max(_NEGLIGIBLE * values[0], 0.0)
+        root = np.sqrt(values[kept])
+        return cls(landmarks, vectors[:, kept] * root, np.asfortranarray(vectors[:, kept] / root))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of features φ."""
+        return int(self.at_landmarks.shape[1])
+
+    def columns(self, block: Array) -> Array:
+        """Return φ of the rows of a block, of shape (n_rows, rank)."""
+        kernel = self.landmarks.columns(block)
+        result: Array
+        if self.inverse is None:
+            result = blas.dtrsm(1.0, self.at_landmarks, kernel.T, lower=1, overwrite_b=1)
+        else:
+            result = blas.dgemm(1.0, self.inverse, kernel.T, trans_a=1)
+        return result.T
+
+    def coefficients(self, vectors: Array) -> Array:
+        """Return the coefficients over the landmarks, (n_landmarks, k), of directions among the features."""
+        if self.inverse is not None:
+            return self.inverse @ vectors
+        solved: Array
+        solved, _ = lapack.dtrtrs(self.at_landmarks, vectors, lower=1, trans=1)
+        return solved
+
+    @property
+    def full_rank(self) -> bool:
+        """Whether all landmarks are independent: then the kernel has as many dimensions as there are rows."""
+        return self.n_columns >= self.landmarks.n_columns
+
+
+class KernelSource:
+    """The rows of a source as kernel columns or features, block by block."""
+
+    names: tuple[str, ...] | None = None
+    labels: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
+    row_ids: NDArray[Any] | None = None
+
+    def __init__(self, source: Source, onto: Landmarks | Features, role: str):
+        self.source, self.onto, self.role = source, onto, role
+        self.n_features, self.n_rows = onto.n_columns, source.n_rows
+
+    def blocks(self, rows: int) -> Iterator[Array]:
+        """Yield the columns of at most ``rows`` rows at a time."""
+        for block in self.source.blocks(rows):
+            checked_block(block, self.source.n_features, self.role)
+            values = np.ascontiguousarray(block, dtype=np.float64)
+            with np.errstate(all="ignore"):
+                # exp(−∞) is a good number: what is not finite must be seen before the kernel hides it.
+                if not math.isfinite(np.einsum("ij,ij->", values, values)):
+                    raise explain_non_finite(self.source, block, self.role)
+                columns = self.onto.columns(values)
+            check_finite(columns, self.role)
+            yield columns
+
+
+def check_finite(columns: Array, role: str) -> None:
+    """Refuse kernel values that are NaN or infinite."""
+    with np.errstate(all="ignore"):
+        if not math.isfinite(columns.sum()):
+            raise InputError(
+                f"{role}: the kernel gives values that are not finite. Divide the features by a common factor, or use "
+                "a smaller gamma or degree."
+            )
+
+
+def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Generator) -> list[NDArray[np.intp]]:
+    """Return which rows of target and backgrounds are landmarks: all, or ``count`` chosen at random.
+
+    Half of them are target rows, the other half background rows in proportion to the backgrounds' sizes;
+    a set that is too small leaves its share to the other.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> [len(rows) for rows in choose_landmarks([50, 300, 100], 20, rng)]
+    [10, 8, 2]
+    >>> [len(rows) for rows in choose_landmarks([5, 300, 100], 20, rng)]
+    [5, 11, 4]
+    """
+    total, others = sum(sizes), sum(sizes[1:])
+    if count is None or count >= total:
+        return [np.arange(size) for size in sizes]
+    of_target = min(sizes[0], max((count + 1) // 2, count - others))
+    bounds = np.round(np.cumsum([0, *sizes[1:]]) * ((count - of_target) / max(others, 1))).astype(int)
+    counts = [of_target, *np.diff(bounds)]
+    return [np.sort(rng.choice(size, number, replace=False)) for size, number in zip(sizes, counts, strict=True)]
+
+
+def median_gamma(rows: Array, weights: Array) -> float:
+    """Return 1 / the median squared distance between rows that are not the same (the median heuristic).
+
+    A row of weight two counts as two rows.
+
+    Examples
+    --------
+    >>> median_gamma(np.array([[0.0], [2.0], [2.0]]), np.ones(3))
+    0.25
+    """
+    distances = pdist(rows, "sqeuclidean")
+    first, second = np.triu_indices(len(rows), 1)
+    pairs = weights[first] * weights[second] * (distances > 0)
+    if not pairs.any():
+        raise InputError(
+            "every feature is constant: all rows are the same, so there is no distance for gamma='median'. Check "
+            "that the right rows were given."
+        )
+    order = np.argsort(distances, kind="stable")
+    below = np.cumsum(pairs[order])
+    # The lower median, found through the counts, so that repeating every row changes nothing.
+    middle = np.searchsorted(below, below[-1] / 2 * (1 - 1e-12))
+    return float(1 / distances[order[middle]])

@@ -1,0 +1,88 @@
+"""Solving from the rows themselves: more features than rows, or too ill-conditioned for covariances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from standout.blas import Array, rank_tolerance
+from standout.shrinkage import Evidence, intensity
+from standout.solve import gsvd, span
+from standout.solve.finish import solution
+from standout.solve.notes import shrinkage_notes, structural_notes
+from standout.solve.pair import check_varies, measure
+from standout.solve.result import Frame, Note, Solution, components
+from standout.solve.task import Task, how_many
+
+
+def by_rows(task: Task) -> Solution:
+    """More features than rows: never form anything features × features."""
+    rows = span.RowSpan(task.target, task.backgrounds, task.mixture, task.wanted.own_centre)
+    columns = rows.columns
+    if task.mixture is None:
+        check_varies(columns.target_variance, "target")
+        count = how_many(task, min(rows.rank, task.target_dimensions), None)
+        found = components(span.solve(rows, 0.0, count.kept), rows.frame, count.kept)
+        return solution(task, found, rows.frame, rows.rank, "span", count, columns.means)
+    frame, constant = measure(columns.target_variance, columns.background_variance)
+    evidence = Evidence(
+        rows=task.mixture.rows,
+        rank=rows.rank,
+        effective=task.mixture.effective,
+        n_varying=int((columns.background_variance > 0).sum()),
+        trace_squared=rows.correlation_trace_squared(),
+    )
+    rho = intensity(task.wanted.shrinkage, evidence)
+    if rho == 0 or task.has_edge(rows.rank):
+        return by_factors(task, frame, constant, columns.means, rho)
+    count = how_many(task, min(rows.rank, task.target_dimensions), None)
+    eigen = span.solve(rows, rho, count.kept)
+    if eigen.ratios[-1] <= rank_tolerance(rows.n_rows) * eigen.ratios[0]:
+        # Directions in which the target does not vary are no combinations of its rows.
+        return by_factors(task, frame, constant, columns.means, rho)
+    found = components(eigen, rows.frame, count.kept)
+    notes = shrinkage_notes(task, evidence, rho)
+    return solution(task, found, frame, rows.rank, "span", count, columns.means, rho=rho, notes=notes)
+
+
+def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Sequence[Array], rho: float) -> Solution:
+    """Solve from the rows themselves, by the generalized SVD."""
+    assert task.mixture is not None
+    data = (task.target, *task.backgrounds)
+    factors = [gsvd.row_factor(part, frame, mean) for part, mean in zip(data, means, strict=True)]
+    target = [factors[0]]
+    if not task.wanted.own_centre:
+        shift = means[0] - task.mixture.mixed(means[1:])
+        target.append((shift / frame.scale)[None, frame.alive])
+    shares = np.sqrt(task.mixture.shares)
+    backgrounds = [share * factor for share, factor in zip(shares, factors[1:], strict=True)]
+    pair = gsvd.Factored.stack(target, backgrounds, task.n_rows)
+    joint = gsvd.joint_range(pair)
+    inner = pair.background @ pair.background.T if len(pair.background) < pair.background.shape[1] else (
+        pair.background.T @ pair.background
+    )  # fmt: skip
+    evidence = Evidence(
+        rows=task.mixture.rows,
+        rank=joint.rank,
+        effective=task.mixture.effective,
+        n_varying=len(frame.alive) - len(constant),
+        trace_squared=float(np.einsum("ij,ij->", inner, inner)),
+    )
+    # The rows may know another rank than the covariances did: ask the rule again.
+    rho = intensity(task.wanted.shrinkage, evidence)
+    eigen = plain_eigen = gsvd.solve(pair, joint) if rho == 0 or task.has_edge(joint.rank) else None
+    if rho > 0:
+        pair = gsvd.shrunk(pair, joint, rho)
+        eigen = gsvd.solve(pair, gsvd.joint_range(pair))
+        notes: Sequence[Note] = shrinkage_notes(task, evidence, rho)
+    else:
+        assert eigen is not None
+        notes = structural_notes(task, eigen, frame, constant)
+    assert eigen is not None
+    plain = None if plain_eigen is None else plain_eigen.ratios
+    count = how_many(task, min(joint.rank, task.target_dimensions), plain, joint.rank)
+    return solution(
+        task, components(eigen, frame, count.kept), frame, joint.rank, "gsvd", count, means,
+        rho=rho, plain=plain, notes=notes, n_infinite=eigen.n_infinite,
+    )  # fmt: skip

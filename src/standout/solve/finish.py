@@ -1,0 +1,89 @@
+"""From components to a solution: the signal's own axes where asked, the centre, and what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from standout.blas import Array
+from standout.errors import OverfitWarning
+from standout.solve.result import Components, Frame, Note, Solution
+from standout.solve.signal import Signal, gains, signal_axes
+from standout.solve.task import Count, Task
+from standout.spectrum import debiased
+
+
+def solution(
+    task: Task,
+    found: Components,
+    frame: Frame,
+    rank: int,
+    solver: str,
+    count: Count,
+    means: Sequence[Array] | None = None,
+    *,
+    rho: float = 0.0,
+    plain: Array | None = None,
+    notes: Sequence[Note] = (),
+    n_infinite: int = 0,
+) -> Solution:
+    """Put a solution together."""
+    if means is None:
+        means = [data.moments.mean for data in (task.target, *task.backgrounds)]
+    own = task.mixture is None or task.wanted.own_centre
+    judged = plain if plain is not None and task.has_edge(rank) else np.empty(0)
+    signal = None
+    if task.wanted.axes == "signal" and task.mixture is not None:
+        signal = _signal(task, found, judged, rank)
+        found = signal_axes(found, signal, frame.scale, count.shown)
+        if len(judged) == 0:
+            notes = [*notes, _unjudged(task, rank)]
+        elif 0 < count.shown < _number(task.wanted.n_components):
+            notes = [*notes, _fewer(count.shown, task)]
+    return Solution(
+        ratios=found.ratios,
+        filters=found.filters,
+        patterns=found.patterns,
+        target_variance=found.target_variance,
+        background_variance=found.background_variance,
+        plain_ratios=judged,
+        mean=means[0] if own or task.mixture is None else task.mixture.mixed(means[1:]),
+        scale=frame.scale,
+        rank=rank,
+        n_infinite=min(n_infinite, len(found.ratios)),
+        shrinkage=rho,
+        regime="shrunk" if rho > 0 else "structural" if n_infinite > 0 else "exact",
+        solver=solver,
+        notes=tuple(notes),
+        signal=signal,
+    )
+
+
+def _signal(task: Task, found: Components, judged: Array, rank: int) -> Signal:
+    """Return what denoising needs: gains by the de-biased ratios, by the ratios themselves without an edge."""
+    count = len(found.ratios)
+    ratios = debiased(judged[:count], rank, *task.units()) if len(judged) else found.ratios
+    return Signal(found.filters, found.patterns, gains(ratios))
+
+
+def _number(n_components: int | str | None) -> int:
+    return n_components if isinstance(n_components, int) else 0
+
+
+def _fewer(shown: int, task: Task) -> Note:
+    return Note(
+        OverfitWarning,
+        f"n_components={task.wanted.n_components}, and only {shown} above the noise edge: the signal has no more "
+        "axes. Ask for as many, or use axes='ratio' to see components below the edge.",
+    )
+
+
+def _unjudged(task: Task, rank: int) -> Note:
+    assert task.mixture is not None
+    return Note(
+        OverfitWarning,
+        f"the signal rests on the {task.wanted.n_components} largest ratios as they are: with "
+        f"{task.mixture.units:.0f} independent background units for {rank} dimensions no noise edge can tell which "
+        "components are real. Give more background rows or fewer features to have them chosen and de-biased.",
+    )

@@ -1,0 +1,80 @@
+"""Several backgrounds, the hardest mixture: what stands out against each of them."""
+
+import numpy as np
+import pytest
+from scipy import linalg, optimize
+
+from standout import DPCA, Moments
+from standout.solve.minimax import minimax_shares
+
+IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+
+
+def moments(covariance, rows=100_000):
+    size = len(covariance)
+    return Moments(np.zeros(size), np.asarray(covariance, dtype=float) * rows, float(rows), float(rows), rows)
+
+
+def test_the_example_with_a_closed_answer():
+    first, second = np.diag([10.0, 1, 1, 1, 1]), np.diag([1.0, 10, 1, 1, 1])
+    target = np.diag([8.0, 8, 3, 1, 1])
+    alone = DPCA(1, shrinkage=None, mix=[0, 1]).fit(moments(target), background=[moments(first), moments(second)])
+    assert alone.ratios_[0] == pytest.approx(8)  # one background alone: the wrong axis
+    model = DPCA(1, shrinkage=None, mix="minimax").fit(moments(target), background=[moments(first), moments(second)])
+    assert model.ratios_[0] == pytest.approx(3, rel=1e-8)
+    np.testing.assert_allclose(np.abs(model.components_[0]), [0, 0, 1, 0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize(("size", "count"), [(4, 2), (6, 3), (10, 4)])
+def test_no_other_shares_leave_a_smaller_ratio(size, count):
+    rng = np.random.default_rng(size)
+
+    def random():
+        rows = rng.normal(size=(4 * size, size)) * rng.uniform(0.3, 3, size=size)
+        return rows.T @ rows / len(rows)
+
+    target, backgrounds = random(), [random() for _ in range(count)]
+
+    def largest(shares):
+        return linalg.eigvalsh(target, np.einsum("k,kij->ij", shares, backgrounds))[-1]
+
+    found = minimax_shares(target, backgrounds)
+    assert found.ratio == pytest.approx(largest(found.shares), rel=1e-10)
+    assert found.gap < 1e-8
+    assert all(largest(shares) >= found.ratio * (1 - 1e-8) for shares in rng.dirichlet(np.ones(count), size=300))
+    # An optimiser that knows nothing of eigenvectors does not get below it either.
+    start = np.full(count, 1 / count)
+    other = optimize.minimize(
+        lambda v: largest(np.abs(v) / np.abs(v).sum()),
+        start,
+        method="Nelder-Mead",
+        options={"maxiter": 4000, "fatol": 1e-12},
+    )
+    assert found.ratio <= other.fun * (1 + 1e-8)
+    # Where the top ratio is simple it is the largest ratio that holds against every background.
+    u = linalg.eigh(target, np.einsum("k,kij->ij", found.shares, backgrounds))[1][:, -1]
+    assert (u @ target @ u) / max(u @ part @ u for part in backgrounds) <= found.ratio * (1 + 1e-8)
+
+
+@IGNORE
+def test_one_background_needs_no_mixing_and_shares_are_kept():
+    rng = np.random.default_rng(0)
+    target, background = rng.normal(size=(90, 5)), rng.normal(size=(200, 5))
+    plain = DPCA().fit(target, background=background)
+    hardest = DPCA(mix="minimax").fit(target, background=[background])
+    np.testing.assert_allclose(hardest.ratios_, plain.ratios_, rtol=1e-12)
+    several = DPCA(mix="minimax").fit(target, background={"a": background, "b": background * 3})
+    assert several.mix_ == pytest.approx([0, 1], abs=1e-6)
+    assert several.score(target, background={"b": background * 3, "a": background}) == pytest.approx(
+        np.log(several.transform(target).var(0) / several.transform(background * 3).var(0)).mean(), rel=1e-5
+    )
+
+
+@IGNORE
+def test_more_features_than_rows_give_the_shares_of_the_moments():
+    rng = np.random.default_rng(1)
+    target = rng.normal(size=(20, 70))
+    backgrounds = [rng.normal(size=(15, 70)) * rng.uniform(0.5, 2, size=70) for _ in range(3)]
+    by_rows = DPCA(mix="minimax").fit(target, background=backgrounds)
+    by_moments = DPCA(mix="minimax").fit(Moments.of(target), background=[Moments.of(part) for part in backgrounds])
+    assert by_rows.ratios_[0] == pytest.approx(by_moments.ratios_[0], rel=1e-6)
