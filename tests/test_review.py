@@ -206,3 +206,81 @@ def test_warnings_point_at_the_users_line():
     with pytest.warns(UserWarning, match="background rows") as caught:
         DPCA().fit_transform(T, background=A[:20])
     assert {warning.filename for warning in caught} == {__file__}
+
+
+def _largest(target, backgrounds, shares, rho):
+    """The largest ratio against a mixture shrunk toward its own diagonal, by definition."""
+    from scipy import linalg
+
+    cyy = sum(share * np.cov(part.T, ddof=0) for share, part in zip(shares, backgrounds, strict=True))
+    return linalg.eigvalsh(np.cov(target.T, ddof=0), (1 - rho) * cyy + rho * np.diag(np.diag(cyy)))[-1]
+
+
+@IGNORE
+@pytest.mark.parametrize("shrinkage", [None, 0.5, 0.9, "auto", "oas"])
+def test_minimax_is_minimax_for_the_problem_that_is_solved(shrinkage):
+    rng = np.random.default_rng(8)
+    target = rng.normal(size=(300, 6))
+    backgrounds = [rng.normal(size=(60, 6)) * rng.uniform(0.3, 10, size=6) for _ in range(2)]
+    model = DPCA(1, mix="minimax", shrinkage=shrinkage).fit(target, background=backgrounds)
+    grid = [(share, 1 - share) for share in np.linspace(0, 1, 401)]
+    best = min(_largest(target, backgrounds, shares, model.shrinkage_) for shares in grid)
+    assert model.ratios_[0] <= best * (1 + 1e-9)
+    assert model.ratios_[0] == pytest.approx(_largest(target, backgrounds, model.mix_, model.shrinkage_), rel=1e-8)
+
+
+@IGNORE
+def test_minimax_takes_features_that_stand_twice_and_refuses_what_is_not_linear():
+    rng = np.random.default_rng(9)
+    target, parts = rng.normal(size=(400, 3)), [rng.normal(size=(400, 3)) * s for s in ([1, 2, 3], [3, 2, 1])]
+    plain = DPCA(1, mix="minimax").fit(target, background=parts)
+    twice = [0, 1, 2, 0]
+    doubled = DPCA(1, mix="minimax").fit(target[:, twice], background=[part[:, twice] for part in parts])
+    assert doubled.ratios_[0] == pytest.approx(plain.ratios_[0], rel=1e-6)
+    with pytest.raises(InputError, match="cannot be combined"):
+        DPCA(mix="minimax", centering="background").fit(target, background=parts)
+    constant = [np.c_[part[:, :2], np.ones(400)] for part in parts]
+    with pytest.raises(InputError, match="infinite whatever the shares"):
+        DPCA(mix="minimax").fit(target, background=constant)
+
+
+@IGNORE
+def test_a_target_with_less_variance_than_its_background_has_no_signal():
+    rng = np.random.default_rng(3)
+    target, background = rng.normal(size=(20, 60)) * 0.1, rng.normal(size=(25, 60))
+    model = DPCA(2, axes="signal").fit(target, background=background)
+    assert model.n_components_ == 0 and (model.denoise(target) == 0).all()
+    target[:, 0] *= 100
+    one = DPCA(2, axes="signal").fit(target, background=background)
+    assert np.isfinite(one.patterns_).all() and np.isfinite(one.ratios_).all()
+    np.testing.assert_allclose(one.components_ @ one.patterns_.T, np.eye(one.n_components_), atol=1e-8)
+
+
+@IGNORE
+def test_denoising_does_not_depend_on_how_the_fit_was_made():
+    rng = np.random.default_rng(10)
+    target, background = rng.normal(size=(300, 8)) * [5, 4, 1, 1, 1, 1, 1, 1], rng.normal(size=(500, 8))
+    expected = DPCA(1, axes="signal").fit(target, background=background).denoise(target)
+    by_rows = DPCA(1, solver="gsvd").fit(target, background=background)
+    np.testing.assert_allclose(by_rows.denoise(target), expected, atol=1e-8)
+    changed = DPCA(1).fit(target, background=background).set_params(shrinkage=0.9)
+    np.testing.assert_allclose(changed.denoise(target), expected, atol=1e-8)
+    basis = rng.normal(size=(5, 150))
+    wide = (rng.normal(size=(30, 5)) * [1, 1, 1, 4, 6]) @ basis, rng.normal(size=(80, 5)) @ basis
+    shown = DPCA(1).fit(wide[0], background=wide[1]).denoise(wide[0])
+    np.testing.assert_allclose(
+        shown, DPCA(1, axes="signal").fit(wide[0], background=wide[1]).denoise(wide[0]), atol=1e-8
+    )
+
+
+@IGNORE
+def test_a_component_that_shrinkage_or_a_graph_chose_is_worth_no_more_than_its_own_ratio():
+    rng = np.random.default_rng(11)
+    size = 20
+    rough, smooth = np.tile([1.0, -1.0], size // 2) / np.sqrt(size), np.ones(size) / np.sqrt(size)
+    shared = np.outer(rng.normal(size=3000) * 8, smooth)
+    background = rng.normal(size=(3000, size)) + shared
+    target = rng.normal(size=(3000, size)) + shared + np.outer(rng.normal(size=3000) * 12, rough)
+    chain = sparse.diags_array([np.ones(size - 1)] * 2, offsets=[-1, 1]).tocsr()
+    model = DPCA(1, axes="signal", graph=chain, smoothness=1e4).fit(target, background=background)
+    assert np.var(model.denoise(background)) < 0.1 * np.var(shared)

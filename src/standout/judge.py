@@ -34,14 +34,14 @@ def judge(solution: Solution, target: Counts, backgrounds: Sequence[Counts], mix
     """Judge the ratios of a solution by the counts they rest on."""
     count = len(solution.ratios)
     plain = np.full(count, np.nan)
-    if solution.signal is None:  # the signal's axes are mixtures: no ratio of the exact problem is theirs
+    if solution.axes == "ratio":  # the signal's axes are mixtures: no ratio of the exact problem is theirs
         plain[: len(solution.plain_ratios)] = solution.plain_ratios[:count]
     if mixture is None:
         return Verdict(plain, math.nan, math.nan, plain)
     counted = (solution.rank, target.units, mixture.units)
     first = float(solution.plain_ratios[0]) if len(solution.plain_ratios) else math.nan
     edge, p_value = noise_edge(*counted), largest_root_p_value(first, *counted)
-    if solution.signal is not None and math.isnan(edge):
+    if solution.axes == "signal" and math.isnan(edge):
         text = ""  # the signal's own note has said it
     elif count == 0:
         text = _nothing_found(first, edge, p_value)

@@ -224,7 +224,7 @@ class Problem:
 
     def count(self, rank: int) -> int:
         """Return the number of components asked for; None is all that exist."""
-        limit = min(rank, self.task.target.counts.rows - 1)
+        limit = min(rank, self.task.target_dimensions)
         wanted = self.task.wanted.n_components
         if wanted is None:
             return limit

@@ -216,10 +216,12 @@ def _weighted_median(values: Array, share: Array) -> float:
 
 
 def _check_enough(plain: Moments, role: str) -> None:
-    if plain.rows <= plain.n_features:
+    # With fewer the fixed point is not settled, or not the same after a linear map.
+    least = 2 * plain.n_features + 2
+    if plain.rows < least:
         raise NotEnoughRowsError(
-            f"{role}: {plain.rows} rows for {plain.n_features} features, and a robust scatter needs more rows than "
-            "features. Give more rows or fewer features, or use Moments.of."
+            f"{role}: {plain.rows} rows for {plain.n_features} features, and a robust scatter needs at least {least}, "
+            "more than twice as many rows as features. Give more rows or fewer features, or use Moments.of."
         )
 
 

@@ -34,7 +34,8 @@ class DPCA(Contrast):
     axes : "ratio" or "signal", default="ratio"
         "ratio": largest ratio first, as in the paper. "signal": the principal axes of the denoised
         target, made of all components above the noise edge, so that ``transform(X)`` are the scores of
-        a PCA of ``denoise(X)``; there may be fewer of them than asked for.
+        a PCA of ``denoise(X)`` (with ``normalize=None`` and the target's own centre); there may be
+        fewer of them than asked for, and ``debiased_ratios_`` are NaN.
     mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
         Shares of several backgrounds in the whole; each keeps its own mean. "minimax" takes the
         shares that make the largest ratio as small as possible: what stands out against each of them.
@@ -108,6 +109,7 @@ class DPCA(Contrast):
     """
 
     _signal_model: Model | None = None
+    _asked: Wanted | None = None
 
     def __init__(
         self,
@@ -176,17 +178,18 @@ class DPCA(Contrast):
                 return model
             matched = self._sums.matched()
             assert matched.inputs.target is not None
-            found = fit_model(matched.inputs.target, matched.inputs.backgrounds, self._wanted(matched, "signal"))
+            assert self._asked is not None
+            # From the moments that were kept, whichever solver saw the rows; with the parameters of the fit.
+            wanted = replace(self._asked, axes="signal", solver="auto")
+            found = fit_model(matched.inputs.target, matched.inputs.backgrounds, wanted)
             if matched.kept is not None:
                 found = found.widened(matched.kept, list(self.feature_names_in_))
             self._signal_model = found
         return self._signal_model
 
-    def _wanted(self, matched: Matched, axes: str) -> Wanted:
+    def _wanted(self, matched: Matched) -> Wanted:
         """Return what to solve for, with the graph of the features that take part."""
         wanted = wanted_from(self)
-        if axes != wanted.axes:
-            wanted = replace(wanted, axes=axes)
         if self.graph is None:
             return wanted
         graph = laplacian(self.graph, self.n_features_in_)
@@ -203,7 +206,8 @@ class DPCA(Contrast):
     def _fit(self, matched: Matched) -> Model:
         target = matched.inputs.target
         assert target is not None
-        model = fit_model(target, matched.inputs.backgrounds, self._wanted(matched, self.axes))
+        self._asked = self._wanted(matched)
+        model = fit_model(target, matched.inputs.backgrounds, self._asked)
         if self.normalize == "background":
             model = model.with_unit_background()
         if matched.kept is not None:

@@ -85,7 +85,7 @@ def _among_features(target: Dataset, backgrounds: dict[str, Dataset], features: 
     if not backgrounds:
         return fit_model(target, {}, exact)
     parts = [data.moments for data in backgrounds.values()]
-    mixture = Mixture.of([part.counts for part in parts], wanted.mix)
+    mixture = Mixture.of([part.counts for part in parts], wanted.mix, list(backgrounds))
     pair = _Pair.of(target.moments, parts, mixture)
     if wanted.shrinkage in (None, 0.0):
         if features.full_rank:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from standout.blas import Array, rank_tolerance
-from standout.shrinkage import Evidence, intensity
+from standout.shrinkage import Evidence
 from standout.solve import gsvd, span
 from standout.solve.finish import solution
 from standout.solve.notes import shrinkage_notes, structural_notes
 from standout.solve.pair import check_varies, measure
 from standout.solve.result import Frame, Note, Solution, components
 from standout.solve.task import Task, how_many
+from standout.spectrum import noise_edge
 
 
 def by_rows(task: Task) -> Solution:
@@ -33,7 +34,7 @@ def by_rows(task: Task) -> Solution:
         n_varying=int((columns.background_variance > 0).sum()),
         trace_squared=rows.correlation_trace_squared(),
     )
-    rho = intensity(task.wanted.shrinkage, evidence)
+    rho = task.intensity(evidence)
     if rho == 0 or task.has_edge(rows.rank):
         return by_factors(task, frame, constant, columns.means, rho)
     count = how_many(task, min(rows.rank, task.target_dimensions), None)
@@ -70,7 +71,7 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
         trace_squared=float(np.einsum("ij,ij->", inner, inner)),
     )
     # The rows may know another rank than the covariances did: ask the rule again.
-    rho = intensity(task.wanted.shrinkage, evidence)
+    rho = task.intensity(evidence)
     eigen = plain_eigen = gsvd.solve(pair, joint) if rho == 0 or task.has_edge(joint.rank) else None
     if rho > 0:
         pair = gsvd.shrunk(pair, joint, rho)
@@ -82,7 +83,25 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
     assert eigen is not None
     plain = None if plain_eigen is None else plain_eigen.ratios
     count = how_many(task, min(joint.rank, task.target_dimensions), plain, joint.rank)
+    own = None
+    if 0 < rho < 1:
+        seen = pair.background[: -joint.rank] @ eigen.vectors / np.sqrt(1 - rho)
+        own = _own_ratios(eigen.ratios, seen)
+    more = components(eigen, frame, _above(task, plain, joint.rank))
     return solution(
         task, components(eigen, frame, count.kept), frame, joint.rank, "gsvd", count, means,
-        rho=rho, plain=plain, notes=notes, n_infinite=eigen.n_infinite,
+        rho=rho, plain=plain, notes=notes, n_infinite=eigen.n_infinite, own=own, more=more,
     )  # fmt: skip
+
+
+def _own_ratios(ratios: Array, seen: Array) -> Array:
+    """Return the ratios of components against the background as it is, whose rows they see like this."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(ratios / np.einsum("ik,ik->k", seen, seen))
+
+
+def _above(task: Task, plain: Array | None, rank: int) -> int:
+    """Return how many components are above the noise edge; none where there is no edge."""
+    if plain is None or not task.has_edge(rank):
+        return 0
+    return min(int((plain > noise_edge(rank, *task.units())).sum()), task.target_dimensions)

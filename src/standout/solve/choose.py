@@ -26,7 +26,7 @@ from standout.blas import Array, cholesky, rank_tolerance, regular_factor, times
 from standout.dataset import Dataset
 from standout.errors import NotEnoughRowsError, RowsNeededError
 from standout.mixture import Mixture
-from standout.shrinkage import Evidence, intensity
+from standout.shrinkage import Evidence
 from standout.solve import dense, lanczos, split
 from standout.solve.by_rows import by_factors, by_rows
 from standout.solve.finish import solution
@@ -44,12 +44,14 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tu
     """Find the components of target against backgrounds; also say how the backgrounds were mixed."""
     for data in (target, *backgrounds):
         check_rows(data.role, data.counts.rows)
-    mixture = None
+    mixture, settled = None, None
     if backgrounds:
-        minimax = isinstance(wanted.mix, str) and wanted.mix == "minimax"
-        shares = hardest_shares(target, backgrounds, wanted) if minimax else wanted.mix
+        shares = wanted.mix
+        if isinstance(shares, str) and shares == "minimax":
+            hardest = hardest_shares(target, backgrounds, wanted)
+            shares, settled = hardest.shares, hardest.rho
         mixture = Mixture.of([data.counts for data in backgrounds], shares, [data.role for data in backgrounds])
-    task = Task(target, backgrounds, mixture, wanted)
+    task = Task(target, backgrounds, mixture, wanted, settled)
     if wanted.solver in ("gsvd", "span") and not task.rows_at_hand:
         raise RowsNeededError(
             f"solver={wanted.solver!r} works on the rows, and moments (or rows that can be read only once) "
@@ -77,7 +79,7 @@ def _by_moments(task: Task) -> Solution:
     if pair.background is None:
         return _principal(task, pair)
     evidence = pair.evidence()
-    rho = intensity(task.wanted.shrinkage, evidence)
+    rho = task.intensity(evidence)
     if task.wanted.solver == "gsvd" or (rho < _FAINT and not task.smooths and _wants_rows(task, pair)):
         means = [task.target.moments.mean, *(part.mean for part in parts)]
         return by_factors(task, pair.frame, pair.constant, means, rho)
@@ -176,10 +178,12 @@ def _regular(task: Task, pair: Pair, evidence: Evidence, rho: float) -> Solution
     ratios, vectors, solver = _top(task, pair.target, regular_factor(background), max(count.kept, 1))
     eigen = Eigen(ratios, vectors, times(pair.target, vectors), times(background, vectors))
     found = components(eigen, pair.frame, count.kept)
+    with np.errstate(divide="ignore"):
+        own = ratios / np.einsum("jk,jk->k", vectors, times(pair.background, vectors))
     notes = shrinkage_notes(task, evidence, rho) if rho > 0 else ()
     if rho < _FAINT and not task.smooths and not pair.well_conditioned:
         notes = (*notes, condition_note(pair.factor[1] if pair.factor is not None else 0.0))
-    return solution(task, found, pair.frame, pair.rank, solver, count, rho=rho, plain=plain, notes=notes)
+    return solution(task, found, pair.frame, pair.rank, solver, count, rho=rho, plain=plain, notes=notes, own=own)
 
 
 def _plain(task: Task, pair: Pair) -> Array:

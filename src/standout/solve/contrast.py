@@ -353,6 +353,7 @@ def subspace_similarity(bases: Array, metric: Array | None = None) -> Array:
     roots = turn * np.where(flat_away, 0.0, 1 / np.sqrt(np.where(flat_away, 1.0, values)))[:, None, :]
     cosines = np.abs(np.linalg.det(roots.transpose(0, 2, 1)[:, None] @ blocks @ roots[None]))
     similarity = np.minimum((cosines + cosines.T) / 2, 1.0)
+    similarity[similarity > 1 - 1e-9] = 1.0  # the same subspace: rounding must not decide a clustering
     np.einsum("ii->i", similarity)[...] = 1.0
     return np.asarray(similarity)
 

@@ -34,7 +34,14 @@ def laplacian(graph: Any, n_features: int) -> Any:
     >>> laplacian([[0, 1, 0], [1, 0, 1], [0, 1, 0]], 3).toarray().tolist()
     [[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]]
     """
-    matrix = sparse.csr_array(graph, dtype=np.float64)
+    try:
+        given = sparse.csr_array(graph)
+        kind = given.dtype.kind
+    except (TypeError, ValueError):
+        kind = "O"
+    if kind not in "fiub":
+        raise InputError("graph: not a matrix of real numbers. Give an adjacency or a Laplacian, dense or sparse.")
+    matrix = sparse.csr_array(given, dtype=np.float64)
     if matrix.shape != (n_features, n_features):
         raise InputError(
             f"graph: shape {matrix.shape} for {n_features} features. Give one row and one column for each feature."

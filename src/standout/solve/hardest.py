@@ -1,4 +1,9 @@
-"""``mix="minimax"``: the shares of several backgrounds, from moments or from rows."""
+"""``mix="minimax"``: the shares of several backgrounds, from their moments.
+
+Shrinking the mixture toward its own diagonal by a fixed ρ is shrinking every background toward its own,
+so the shrunk problem is linear in the shares too and the answer is minimax for what is solved. ρ itself
+is that of the pooled backgrounds.
+"""
 
 from __future__ import annotations
 
@@ -7,60 +12,86 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from standout.blas import Array
+from standout.blas import Array, rank_tolerance, top_eigen
 from standout.dataset import Dataset
+from standout.errors import InputError
 from standout.mixture import Mixture
-from standout.shrinkage import Evidence, intensity
-from standout.solve import gsvd
+from standout.shrinkage import intensity
 from standout.solve.minimax import minimax_shares
-from standout.solve.pair import Pair, measure, scaled
-from standout.solve.span import RowSpan
+from standout.solve.pair import Pair, scaled
 from standout.solve.task import Task, Wanted
+
+
+# Beyond this many features the covariances of several backgrounds are too large to hold.
+_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Hardest:
+    """The shares, and the shrinkage they were found at."""
+
+    shares: Array
+    rho: float
 
 
 @dataclass(frozen=True)
 class _Covariances:
-    """Target and each background in the pooled background's sd, and how much to shrink."""
+    """Target and each background, shrunk toward its own diagonal, in some common coordinates."""
 
     target: Array
     backgrounds: list[Array]
     rho: float
 
 
-def hardest_shares(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> Array:
+def hardest_shares(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> Hardest:
     """Return the shares that make the largest ratio as small as possible, in the regime of the pooled problem."""
-    if len(backgrounds) == 1:
-        return np.ones(1)
+    for name, clash in (("centering='background'", not wanted.own_centre), ("a graph", wanted.graph is not None)):
+        if clash:
+            raise InputError(
+                f"mix='minimax' cannot be combined with {name}: the problem is no longer linear in the shares. Give "
+                "the shares as mix=[...]."
+            )
     pooled = Mixture.of([data.counts for data in backgrounds], "pooled")
     task = Task(target, backgrounds, pooled, wanted)
-    wide = task.rows_at_hand and target.n_features > task.n_rows
-    found = _by_rows(task) if wide else _by_moments(task)
-    eye = found.rho * np.eye(len(found.target))
-    return minimax_shares(found.target, [(1 - found.rho) * part + eye for part in found.backgrounds]).shares
+    if target.n_features > _MOST:
+        raise InputError(
+            f"mix='minimax' works on matrices of features × features, and {target.n_features} are more than {_MOST}. "
+            "Choose fewer features, or give the shares as mix=[...]."
+        )
+    found = _by_moments(task)
+    if len(backgrounds) == 1:
+        return Hardest(np.ones(1), found.rho)
+    inside = _joint_range(found)
+    return Hardest(minimax_shares(inside.target, inside.backgrounds).shares, found.rho)
 
 
 def _by_moments(task: Task) -> _Covariances:
     parts = [data.moments for data in task.backgrounds]
     pair = Pair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
     rho = intensity(task.wanted.shrinkage, pair.evidence())
-    return _Covariances(pair.target, [scaled(part.covariance(), pair.frame) for part in parts], rho)
+    constant = np.isin(pair.frame.alive, pair.constant)
+    covariances = [scaled(part.covariance(), pair.frame) for part in parts]
+    shrunk = []
+    for covariance in covariances:
+        # A feature constant in every background is measured by the target's sd, which is one here.
+        diagonal = np.where(constant, 1.0, np.diagonal(covariance))
+        shrunk.append((1 - rho) * covariance + rho * np.diag(diagonal))
+    return _Covariances(pair.target, shrunk, rho)
 
 
-def _by_rows(task: Task) -> _Covariances:
-    """More features than rows: covariances in a basis of the rows' span."""
-    assert task.mixture is not None
-    rows = RowSpan(task.target, task.backgrounds, task.mixture, task.wanted.own_centre)
-    frame, _ = measure(rows.columns.target_variance, rows.columns.background_variance)
-    data = (task.target, *task.backgrounds)
-    factors = [gsvd.row_factor(part, frame, mean) for part, mean in zip(data, rows.columns.means, strict=True)]
-    joint = gsvd.joint_range(gsvd.Factored.stack(factors[:1], factors[1:], task.n_rows))
-    inside = [factor @ joint.basis for factor in factors]
-    evidence = Evidence(
-        rows=task.mixture.rows,
-        rank=joint.rank,
-        effective=task.mixture.effective,
-        n_varying=int((rows.columns.background_variance > 0).sum()),
-        trace_squared=rows.correlation_trace_squared(),
-    )
-    covariances = [part.T @ part for part in inside]
-    return _Covariances(covariances[0], covariances[1:], intensity(task.wanted.shrinkage, evidence))
+def _joint_range(found: _Covariances) -> _Covariances:
+    """Leave out directions in which nothing varies (a feature that stands twice); refuse infinite ratios."""
+    size = len(found.target)
+    total = np.asarray(sum(found.backgrounds)) / len(found.backgrounds)
+    values, basis = top_eigen(total, size)
+    varies = values > rank_tolerance(size) * values[0]
+    if varies.all():
+        return found
+    left = basis[:, ~varies]
+    if np.trace(left.T @ found.target @ left) > 1e-9 * np.trace(found.target):
+        raise InputError(
+            "mix='minimax': in some direction the target varies and no background does, so the largest ratio is "
+            "infinite whatever the shares. Leave such features out, or use shrinkage='oas'."
+        )
+    kept = basis[:, varies]
+    return _Covariances(kept.T @ found.target @ kept, [kept.T @ part @ kept for part in found.backgrounds], found.rho)

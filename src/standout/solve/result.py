@@ -89,6 +89,7 @@ class Solution:
     solver: str
     notes: tuple[Note, ...] = field(default=())
     signal: Signal | None = None
+    axes: str = "ratio"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import InputError, NotEnoughRowsError
 from standout.mixture import Mix, Mixture
+from standout.shrinkage import Evidence, intensity
 from standout.spectrum import count_components, noise_edge
 
 
@@ -38,6 +39,11 @@ class Task:
     backgrounds: Sequence[Dataset]
     mixture: Mixture | None
     wanted: Wanted
+    settled: float | None = None  # the shrinkage, where it was settled before
+
+    def intensity(self, evidence: Evidence) -> float:
+        """Return how much to shrink."""
+        return intensity(self.wanted.shrinkage, evidence) if self.settled is None else self.settled
 
     @property
     def rows_at_hand(self) -> bool:
