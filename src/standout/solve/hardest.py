@@ -21,7 +21,6 @@ from standout.solve.minimax import minimax_shares
 from standout.solve.pair import Pair, scaled
 from standout.solve.task import Task, Wanted
 
-
 # Beyond this many features the covariances of several backgrounds are too large to hold.
 _MOST = 10_000
 
