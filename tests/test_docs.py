@@ -23,12 +23,30 @@ def test_the_code_on_a_page_runs(page, capsys):
     capsys.readouterr()
 
 
-def test_the_table_in_the_readme_is_what_the_demo_prints():
+@pytest.fixture(scope="module")
+def writer():
     spec = importlib.util.spec_from_file_location("write_docs", ROOT / "scripts" / "write_docs.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    written = re.search(r"<!-- demo -->\n(.*?)<!-- /demo -->", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-    assert written.strip() == module.demo_block().strip(), "run: make docs"
+    return module
+
+
+def written(page, name):
+    return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", page.read_text(encoding="utf-8"), re.DOTALL)[1]
+
+
+def test_the_table_in_the_readme_is_what_the_demo_prints(writer):
+    assert written(ROOT / "README.md", "demo").strip() == writer.demo_block().strip(), "run: make docs"
+
+
+def test_the_table_of_pure_noise_is_what_the_command_writes(writer):
+    def numbers(text):
+        return [float(cell) for cell in re.findall(r"(?<=\| )[-+.e\d]+(?= \|)", text)]
+
+    expected = numbers(writer.pure_noise())
+    found = numbers(written(ROOT / "docs" / "method.md", "pure-noise"))
+    assert len(expected) == 40
+    assert found == pytest.approx(expected, rel=0.01), "run: make docs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -7,7 +7,6 @@ pass for validation.
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from standout.blas import Array, add_outer, add_scatter, blas_threads, mirror
+from standout.blas import Array, add_outer, add_scatter, mirror
 
 # With |mean| / sd below this in every feature the raw sums lose at most one digit: no shift needed.
 _NEAR_ZERO = 3.0
@@ -23,8 +22,6 @@ _NEAR_ZERO = 3.0
 _FAR = 30.0
 # With sd / |mean| above this, rounding of the mean is lost in the last digit of the scatter.
 _STEADY = 1e-4
-# From this many values on, two threads convert and shift a block faster than one.
-_SHARED = 2**18
 # Variances below this have lost digits to underflow.
 _SMALLEST = 1e-305
 
@@ -89,20 +86,11 @@ class Accumulator:
         if self._buffer is None or len(self._buffer) < len(block):
             self._buffer = np.empty((len(block), self.n_features))
         out = self._buffer[: len(block)]
-        half = len(block) // 2 if out.size > _SHARED and blas_threads() > 1 else 0
-        other = threading.Thread(target=self._shift_into, args=(out[:half], block[:half]))
-        if half:
-            other.start()
-        self._shift_into(out[half:], block[half:])
-        if half:
-            other.join()
-        return out
-
-    def _shift_into(self, out: Array, block: NDArray[Any]) -> None:
         if self.shifted:
             np.subtract(block, self.shift, out=out, casting="unsafe")
         else:
             out[...] = block
+        return out
 
     def _follow(self, block: NDArray[Any], weights: Array | None) -> None:
         """Choose the shift from a few rows of the first block; move it when a block lies far from it."""

@@ -32,11 +32,6 @@ def _controller() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def blas_threads() -> int:
-    """Return how many threads BLAS may use now."""
-    return max((library.num_threads for library in _controller().lib_controllers), default=1)
-
-
 class _OneThread:
     """A context that keeps BLAS on one thread; the first one in sets the limit, the last one out lifts it.
 

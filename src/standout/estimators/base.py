@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import FeatureError, InputError, RowsNeededError
-from standout.estimators.fitted import Fitted
+from standout.estimators.fitted import Fitted, warn_of
 from standout.estimators.sums import Sums
 from standout.inputs import (
     Given,
@@ -106,7 +104,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             model = self._fit(matched)
             self._sums = Sums.of(matched) if _has_moments(matched.inputs) else None
             self._model = model
-        _warn(model)
+        warn_of(model)
         return self
 
     def partial_fit(
@@ -298,7 +296,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     "partial_fit a batch that has it."
                 )
             self._model = self._fit(self._sums.matched())
-            _warn(self._model)
+            warn_of(self._model)
         return self._model
 
     def _check_parameters(self) -> None:
@@ -393,12 +391,3 @@ def _projected(data: Dataset, model: Model) -> Moments:
 def _has_moments(inputs: Inputs) -> bool:
     parts = (inputs.target, *inputs.backgrounds.values())
     return all(data is not None and ("moments" in data.__dict__ or data.given is not None) for data in parts)
-
-
-def _warn(model: Model) -> None:
-    """Warn at the line of the user's code, however many layers lie between."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
-        level, frame = level + 1, frame.f_back
-    for note in model.notes:
-        warnings.warn(note.text, note.category, stacklevel=level)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
+
+from standout.model import Model
 
 
 class Fitted:
@@ -19,3 +23,12 @@ class Fitted:
 
     def __set__(self, estimator: Any, value: Any) -> None:
         raise AttributeError(f"the fitted {self.field} cannot be set: it belongs to the model. Fit again instead.")
+
+
+def warn_of(model: Model) -> None:
+    """Warn at the line of the user's code, however many layers lie between."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    for note in model.notes:
+        warnings.warn(note.text, note.category, stacklevel=level)
