@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from standout.blas import Array, rank_tolerance
-from standout.shrinkage import Evidence
 from standout.solve import gsvd, span
 from standout.solve.finish import solution
 from standout.solve.notes import shrinkage_notes, structural_notes
 from standout.solve.pair import check_varies, measure
 from standout.solve.result import Frame, Note, Solution, components
-from standout.solve.task import Task, how_many
-from standout.spectrum import noise_edge
+from standout.solve.task import Task, above_edge, how_many
 
 
 def by_rows(task: Task) -> Solution:
@@ -27,27 +25,22 @@ def by_rows(task: Task) -> Solution:
         found = components(span.solve(rows, 0.0, count.kept), rows.frame, count.kept)
         return solution(task, found, rows.frame, rows.rank, "span", count, columns.means)
     frame, constant = measure(columns.target_variance, columns.background_variance)
-    evidence = Evidence(
-        rows=task.mixture.rows,
-        rank=rows.rank,
-        effective=task.mixture.effective,
-        n_varying=int((columns.background_variance > 0).sum()),
-        trace_squared=rows.correlation_trace_squared(),
-    )
+    varying = int((columns.background_variance > 0).sum())
+    evidence = task.evidence(rows.rank, varying, rows.correlation_trace_squared())
     rho = task.intensity(evidence)
     if rho == 0 or task.has_edge(rows.rank):
-        return by_factors(task, frame, constant, columns.means, rho)
+        return by_factors(task, frame, constant, columns.means)
     count = how_many(task, min(rows.rank, task.target_dimensions), None)
     eigen = span.solve(rows, rho, count.kept)
     if eigen.ratios[-1] <= rank_tolerance(rows.n_rows) * eigen.ratios[0]:
         # Directions in which the target does not vary are no combinations of its rows.
-        return by_factors(task, frame, constant, columns.means, rho)
+        return by_factors(task, frame, constant, columns.means)
     found = components(eigen, rows.frame, count.kept)
     notes = shrinkage_notes(task, evidence, rho)
     return solution(task, found, frame, rows.rank, "span", count, columns.means, rho=rho, notes=notes)
 
 
-def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Sequence[Array], rho: float) -> Solution:
+def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Sequence[Array]) -> Solution:
     """Solve from the rows themselves, by the generalized SVD."""
     assert task.mixture is not None
     data = (task.target, *task.backgrounds)
@@ -63,14 +56,8 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
     inner = pair.background @ pair.background.T if len(pair.background) < pair.background.shape[1] else (
         pair.background.T @ pair.background
     )  # fmt: skip
-    evidence = Evidence(
-        rows=task.mixture.rows,
-        rank=joint.rank,
-        effective=task.mixture.effective,
-        n_varying=len(frame.alive) - len(constant),
-        trace_squared=float(np.einsum("ij,ij->", inner, inner)),
-    )
-    # The rows may know another rank than the covariances did: ask the rule again.
+    evidence = task.evidence(joint.rank, len(frame.alive) - len(constant), float(np.einsum("ij,ij->", inner, inner)))
+    # The rows may know another rank than the covariances did: the rule is asked here, not by the caller.
     rho = task.intensity(evidence)
     eigen = plain_eigen = gsvd.solve(pair, joint) if rho == 0 or task.has_edge(joint.rank) else None
     if rho > 0:
@@ -82,12 +69,13 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
         notes = structural_notes(task, eigen, frame, constant)
     assert eigen is not None
     plain = None if plain_eigen is None else plain_eigen.ratios
-    count = how_many(task, min(joint.rank, task.target_dimensions), plain, joint.rank)
+    limit = min(joint.rank, task.target_dimensions)
+    count = how_many(task, limit, plain, joint.rank)
     own = None
     if 0 < rho < 1:
         seen = pair.background[: -joint.rank] @ eigen.vectors / np.sqrt(1 - rho)
         own = _own_ratios(eigen.ratios, seen)
-    more = components(eigen, frame, _above(task, plain, joint.rank))
+    more = components(eigen, frame, above_edge(task, limit, plain, joint.rank) or 0)
     return solution(
         task, components(eigen, frame, count.kept), frame, joint.rank, "gsvd", count, means,
         rho=rho, plain=plain, notes=notes, n_infinite=eigen.n_infinite, own=own, more=more,
@@ -98,10 +86,3 @@ def _own_ratios(ratios: Array, seen: Array) -> Array:
     """Return the ratios of components against the background as it is, whose rows they see like this."""
     with np.errstate(divide="ignore"):
         return np.asarray(ratios / np.einsum("ik,ik->k", seen, seen))
-
-
-def _above(task: Task, plain: Array | None, rank: int) -> int:
-    """Return how many components are above the noise edge; none where there is no edge."""
-    if plain is None or not task.has_edge(rank):
-        return 0
-    return min(int((plain > noise_edge(rank, *task.units())).sum()), task.target_dimensions)

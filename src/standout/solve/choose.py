@@ -82,7 +82,7 @@ def _by_moments(task: Task) -> Solution:
     rho = task.intensity(evidence)
     if task.wanted.solver == "gsvd" or (rho < _FAINT and not task.smooths and _wants_rows(task, pair)):
         means = [task.target.moments.mean, *(part.mean for part in parts)]
-        return by_factors(task, pair.frame, pair.constant, means, rho)
+        return by_factors(task, pair.frame, pair.constant, means)
     if rho > 0 or task.smooths:
         return _regular(task, pair, evidence, rho)
     if pair.factor is not None:
@@ -92,7 +92,7 @@ def _by_moments(task: Task) -> Solution:
 
 def _wants_rows(task: Task, pair: Pair) -> bool:
     """Tell whether the rows know more than the covariances, and are there to be asked."""
-    if pair.well_conditioned or not task.rows_at_hand or task.wanted.solver not in ("auto", "gsvd"):
+    if pair.well_conditioned or not task.rows_at_hand or task.wanted.solver != "auto":
         return False
     return not (pair.constant and _only_constant(pair))
 

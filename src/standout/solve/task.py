@@ -41,6 +41,11 @@ class Task:
     wanted: Wanted
     settled: float | None = None  # the shrinkage, where it was settled before
 
+    def evidence(self, rank: int, n_varying: int, trace_squared: float) -> Evidence:
+        """Return what the shrinkage rule looks at."""
+        assert self.mixture is not None
+        return Evidence(self.mixture.rows, rank, self.mixture.effective, n_varying, trace_squared)
+
     def intensity(self, evidence: Evidence) -> float:
         """Return how much to shrink."""
         return intensity(self.wanted.shrinkage, evidence) if self.settled is None else self.settled
@@ -97,10 +102,15 @@ class Count:
 def how_many(task: Task, limit: int, plain: Array | None, rank: int | None = None) -> Count:
     """Return how many components to give, and for the signal's axes how many are above the noise edge."""
     shown = _asked(task, limit, plain, rank)
-    if task.wanted.axes != "signal" or plain is None or rank is None or not task.has_edge(rank):
-        return Count(shown, shown)
-    kept = min(int((plain > noise_edge(rank, *task.units())).sum()), limit)
-    return Count(min(shown, kept), kept)
+    kept = above_edge(task, limit, plain, rank) if task.wanted.axes == "signal" else None
+    return Count(shown, shown) if kept is None else Count(min(shown, kept), kept)
+
+
+def above_edge(task: Task, limit: int, plain: Array | None, rank: int | None) -> int | None:
+    """Return how many components are above the noise edge; None where there is no edge."""
+    if plain is None or rank is None or not task.has_edge(rank):
+        return None
+    return min(int((plain > noise_edge(rank, *task.units())).sum()), limit)
 
 
 def _asked(task: Task, limit: int, plain: Array | None, rank: int | None) -> int:
