@@ -284,3 +284,14 @@ def test_a_component_that_shrinkage_or_a_graph_chose_is_worth_no_more_than_its_o
     chain = sparse.diags_array([np.ones(size - 1)] * 2, offsets=[-1, 1]).tocsr()
     model = DPCA(1, axes="signal", graph=chain, smoothness=1e4).fit(target, background=background)
     assert np.var(model.denoise(background)) < 0.1 * np.var(shared)
+
+
+@IGNORE
+def test_wide_noise_with_an_edge_has_nothing_to_denoise_whatever_is_shown():
+    rng = np.random.default_rng(12)
+    basis = rng.normal(size=(5, 400))
+    target, background = rng.normal(size=(80, 5)) @ basis, rng.normal(size=(200, 5)) @ basis
+    shown = DPCA(1).fit(target, background=background)
+    assert shown.ratios_[0] <= shown.noise_edge_
+    np.testing.assert_array_equal(shown.denoise(target), 0)
+    np.testing.assert_array_equal(DPCA(1, axes="signal").fit(target, background=background).denoise(target), 0)

@@ -48,7 +48,7 @@ def solution(
         elif 0 < shown < _number(task.wanted.n_components):
             notes = [*notes, _fewer(shown, task)]
         found = signal_axes(found, signal, frame.scale, shown)
-    elif more is not None and len(more.ratios):
+    elif more is not None and len(judged):
         signal, _ = _specific(*_signal(task, more, judged, rank, own))
     return Solution(
         ratios=found.ratios,
