@@ -241,7 +241,7 @@ def test_repeated_and_mixed_column_names_are_refused(data, refused):
 
 
 @pytest.mark.parametrize("path", ["rows.csv", Path("rows.npy"), b"rows.csv"])
-def test_a_path_is_told_apart(data, path, refused):
-    refused(lambda: fit(data, path), "target: ", "rows.", "is a path")
-    refused(lambda: fit(data, background=path), "background: ", "rows.", "is a path")
-    refused(lambda: fit(data).transform(path), "X: ", "rows.", "is a path")
+def test_a_path_that_is_not_there_is_told(data, path, refused):
+    refused(lambda: fit(data, path), "target: ", "rows.", "no such file")
+    refused(lambda: fit(data, background=path), "background: ", "rows.", "no such file")
+    refused(lambda: fit(data).transform(path), "X: ", "rows.", "no such file")

@@ -7,6 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
+from helpers import mixing
 from standout import DPCA, Moments
 from standout.datasets import FactorModel, digits_over_tiles
 from standout.errors import OverfitWarning
@@ -161,3 +162,15 @@ def test_digits_over_photographs_are_shown_by_signal_axes_and_not_by_ratios(real
             ari[axes] = adjusted_rand_score(digits["labels"][chosen], found)
         assert 0.68 < ari["signal"] < 0.82
         assert ari["ratio"] < 0.25
+
+
+@IGNORE
+def test_denoising_makes_do_with_the_components_where_the_moments_know_fewer_dimensions_than_the_rows():
+    rng = np.random.default_rng(0)
+    mix = mixing(rng, 6, 1e9)
+    target, background = rng.normal(size=(40, 6)) @ mix, rng.normal(size=(7, 6)) @ mix
+    model = DPCA(6, shrinkage=None).fit(target, background=background)
+    assert model.solver_ == "gsvd"
+    gain = np.maximum(1 - 1 / model.ratios_, 0)
+    expected = (target - model.mean_) @ model.components_.T * gain @ model.patterns_
+    np.testing.assert_allclose(model.denoise(target), expected, rtol=1e-6, atol=1e-9 * np.abs(target).max())

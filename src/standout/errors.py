@@ -7,9 +7,12 @@
     │   ├── NonFiniteError                 NaN or infinite values
     │   ├── NotNumbersError (TypeError)    text, dates or objects where numbers are expected
     │   ├── FeatureError                   the datasets do not have the same features
-    │   └── NotEnoughRowsError             too few rows for what was asked
+    │   ├── ColumnError                    a file has no column of this name
+    │   ├── NotEnoughRowsError             too few rows for what was asked
+    │   └── ModelFileError                 a file is not a model that can be loaded
     ├── RowsNeededError (TypeError)        moments were given where the rows are needed
-    └── MissingExtraError (ImportError)    an optional package is not installed
+    ├── MissingExtraError (ImportError)    an optional package is not installed
+    └── OutputError (OSError)              a file cannot be written
 
     StandoutWarning (UserWarning)
     ├── OverfitWarning                     ratios that cannot be told from noise, or rest on too few rows
@@ -24,14 +27,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "ColumnError",
     "ConditionWarning",
     "FeatureError",
     "FeatureWarning",
     "InputError",
     "MissingExtraError",
+    "ModelFileError",
     "NonFiniteError",
     "NotEnoughRowsError",
     "NotNumbersError",
+    "OutputError",
     "OverfitWarning",
     "RowsNeededError",
     "ShrinkageWarning",
@@ -63,8 +69,20 @@ class FeatureError(InputError):
     """The datasets do not have the same features."""
 
 
+class ColumnError(InputError):
+    """A file has no column of this name."""
+
+    def __init__(self, message: str, argument: str = ""):
+        super().__init__(message)
+        self.argument = argument
+
+
 class NotEnoughRowsError(InputError):
     """There are too few rows for what was asked."""
+
+
+class ModelFileError(InputError):
+    """A file is not a model that can be loaded: foreign, damaged, or of a newer version."""
 
 
 class RowsNeededError(StandoutError, TypeError):
@@ -73,6 +91,10 @@ class RowsNeededError(StandoutError, TypeError):
 
 class MissingExtraError(StandoutError, ImportError):
     """An optional package is not installed."""
+
+
+class OutputError(StandoutError, OSError):
+    """A file cannot be written."""
 
 
 class StandoutWarning(UserWarning):

@@ -6,6 +6,7 @@ that have a certain label in y.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -103,7 +104,7 @@ def _several(background: Any) -> bool:
 
 
 def _is_table(item: Any) -> bool:
-    if isinstance(item, Moments) or is_source(item) or is_frame(item):
+    if isinstance(item, Moments | str | bytes | os.PathLike) or is_source(item) or is_frame(item):
         return True
     if hasattr(item, "shape"):
         return len(item.shape) == 2

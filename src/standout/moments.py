@@ -105,10 +105,10 @@ class Moments:
         named = source.names if names is None else _check_names(names, source.n_features, role)
         if weights is None and groups is None and has_moments(source):
             return replace(source.moments(), names=named)
-        if groups is None:
-            groups = source.groups
         with threads_for((source.n_rows or 10**6) * source.n_features**2):
             sums, seen = _added_up(source, weights, named, role)
+        if groups is None:  # after the rows: a file tells both in one pass
+            groups = source.groups
         if len(sums.underflown):
             raise explain_underflow(sums.underflown, named, role)
         ids = None if groups is None else distinct_groups(groups, weights, seen, role)

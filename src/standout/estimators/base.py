@@ -33,7 +33,7 @@ from standout.model import Model, TopFeature, mean_log_ratio
 from standout.moments import Moments
 from standout.parameters import check_count
 from standout.solve import check_rows
-from standout.sources import Source, has_moments, is_source, read, select_columns
+from standout.sources import Source, has_moments, is_source, opened, read, select_columns
 from standout.summary import Summary, summarize
 
 
@@ -78,8 +78,9 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
         Parameters
         ----------
-        X : array-like, frame, sparse matrix, Source or Moments, of shape (n_rows, n_features)
-            The target; with ``background_label``, target and background rows together.
+        X : path, array-like, frame, sparse matrix, Source or Moments, of shape (n_rows, n_features)
+            The target (files: see :func:`standout.read`); with ``background_label``, target and background
+            rows together.
         y : array-like of shape (n_rows,), optional
             Label of each row of X; used with ``background_label`` only.
         background : dataset, or list or dict of datasets, optional
@@ -94,6 +95,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         -------
         self
         """
+        X = opened(X, "X" if self.background_label is not None else "target")
         given = Given(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         self._check_parameters()
         inputs = sort_out(given, self.background_label, whole=True)
@@ -134,12 +136,13 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         -------
         self
         """
+        X = opened(X, "X" if self.background_label is not None else "target")
         given = Given(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         self._check_parameters()
         if self._model is not None and self._sums is None:
             raise InputError(
-                "this model was fitted to more features than rows, without moments, so rows cannot be added. "
-                "Start a new one and give all rows to partial_fit."
+                "this model keeps no moments (it was loaded from a file, or fitted to more features than rows), so rows "
+                "cannot be added. Start a new one and give all rows to partial_fit."
             )
         if self.features == "common":
             raise FeatureError(
@@ -230,6 +233,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         float
         """
         model = self._solved()
+        X = opened(X, "X")
         given = Given(X, y, background, sample_weight, background_sample_weight)
         inputs = sort_out(given, self.background_label, whole=True)
         if not inputs.backgrounds and model.background_counts:
@@ -322,6 +326,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._solved()
         if isinstance(X, Moments):
             raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
+        X = opened(X, "X")
         data = Dataset("X", read(X, role="X"))
         self._note_features(X, data, reset=False)
         source = align(data, self._names(), self.n_features_in_, "all").source

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from standout.blas import Array
+from standout.errors import InputError
 from standout.estimators.base import Contrast
 from standout.inputs import Matched
 from standout.model import Model, fit_model
@@ -181,10 +182,14 @@ class DPCA(Contrast):
             assert self._asked is not None
             # From the moments that were kept, whichever solver saw the rows; with the parameters of the fit.
             wanted = replace(self._asked, axes="signal", solver="auto")
-            found = fit_model(matched.inputs.target, matched.inputs.backgrounds, wanted)
+            try:
+                found = fit_model(matched.inputs.target, matched.inputs.backgrounds, wanted)
+            except InputError:  # the rows knew more dimensions than the moments do: the components must do
+                return model
             if matched.kept is not None:
                 found = found.widened(matched.kept, list(self.feature_names_in_))
-            self._signal_model = found
+            # The rows' own mean, which the sums know to rounding only: what is subtracted is mean_.
+            self._signal_model = replace(found, mean=model.mean)
         return self._signal_model
 
     def _wanted(self, matched: Matched) -> Wanted:

@@ -23,7 +23,7 @@ from standout.model import Model
 from standout.moments import Moments
 from standout.parameters import check_choice, check_count, wanted_from
 from standout.solve import Wanted, check_rows
-from standout.sources import has_moments
+from standout.sources import has_moments, opened
 from standout.sources.locate import explain_non_finite
 from standout.summary import Summary
 
@@ -210,6 +210,7 @@ class KernelDPCA(Contrast):
         -------
         float
         """
+        X = opened(X, "X")
         given = Given(X, y, background, sample_weight, background_sample_weight)
         inputs = sort_out(given, self.background_label)
         for data in (inputs.target, *inputs.backgrounds.values()):

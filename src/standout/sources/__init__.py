@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +13,10 @@ from scipy import sparse
 
 from standout.errors import InputError
 from standout.sources.checks import checked_table
+from standout.sources.files.missing import handle_missing
+from standout.sources.files.open import open_path
+from standout.sources.files.options import Options
+from standout.sources.files.source import Layout, TableInMemory
 from standout.sources.memory import ArraySource, FrameSource, SparseSource
 from standout.sources.source import MomentSource, RowSource, Source, block_rows, has_moments, has_rows, is_source
 from standout.sources.views import RowView, select_columns
@@ -24,26 +32,57 @@ __all__ = [
     "has_rows",
     "is_frame",
     "is_source",
+    "opened",
     "read",
     "select_columns",
 ]
 
 
-def read(data: Any, *, role: str = "data") -> Source:
+def read(
+    data: Any,
+    *,
+    role: str = "data",
+    missing: str | None = None,
+    columns: str | Iterable[str] | None = None,
+    drop: str | Iterable[str] | None = None,
+    label: str | None = None,
+    groups: str | None = None,
+    ids: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    memory: str | float = "256MB",
+) -> Source:
     """Turn data into a source of row blocks.
 
     Parameters
     ----------
-    data : array-like, data frame, sparse matrix, memory map or Source, of shape (n_rows, n_features)
-        The rows. Frames (pandas, polars) keep their column names; sparse matrices are never made
-        dense as a whole; memory maps are read in blocks.
+    data : path, array-like, data frame, AnnData, sparse matrix, memory map or Source, of shape (n_rows, n_features)
+        The rows. A path is a file (npy, npz, csv, tsv, parquet, feather, arrow, h5, zarr, h5ad, mtx; tables may be
+        packed with gz), a directory of tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices and
+        memory maps are read in blocks and never made dense as a whole. In files, columns that are not numbers are
+        set aside.
     role : str
         What the data is called in messages.
+    missing : "drop_rows", "drop_features" or "mean", optional
+        What to do about missing values: leave out rows or features that have any, or fill in the dataset's own
+        mean. By default they are an error.
+    columns, drop : str or list of str, optional
+        Columns that are features, and columns that take no part; names or shell patterns such as ``"*_N"``. By
+        default every column of numbers is a feature.
+    label, groups, ids : str, optional
+        Columns that describe rows: what to colour by, the independent unit (subject), the row's name.
+    where : dict, optional
+        Rows to keep: column to one value or several, for instance ``{"class": ["t-SC-m", "t-SC-s"]}``.
+    key : str, optional
+        The array inside a file that holds several (npz, h5, zarr), or a layer of h5ad.
+    memory : str or int, default="256MB"
+        Files whose numbers take no more than this are kept in memory, which lets every solver read them again;
+        larger ones are read in blocks.
 
     Returns
     -------
     Source
-        The same rows, in blocks.
+        The same rows, in blocks, with ``names``, ``labels``, ``groups`` and ``row_ids`` where there are any.
 
     Examples
     --------
@@ -54,6 +93,40 @@ def read(data: Any, *, role: str = "data") -> Source:
     >>> [block.shape for block in source.blocks(2)]
     [(2, 2), (1, 2)]
     """
+    options = Options.of(
+        missing=missing, columns=columns, drop=drop, label=label, groups=groups, ids=ids, where=where, key=key,
+        memory=memory,
+    )  # fmt: skip
+    if isinstance(data, str | bytes | os.PathLike):
+        source = open_path(data, options, role)
+    else:
+        source = _of_object(data, role) if options.is_default else _with_options(data, options, role)
+    return source if missing is None else handle_missing(source, missing, role)
+
+
+def _with_options(data: Any, options: Options, role: str) -> Source:
+    """Read what is in memory as if it were a file: columns that describe rows, rows to keep."""
+    if is_frame(data):
+        from standout.sources.files.frame import open_frame
+
+        return open_frame(data, options, role)
+    if _is_anndata(data):
+        from standout.sources.files.h5ad import from_anndata
+
+        return from_anndata(data, options, role)
+    if not replace(options, missing=None).is_default:
+        raise InputError(
+            f"{role}: columns are chosen by name, and {type(data).__name__} has no column names. Give a data frame or "
+            "a file, or choose the columns first."
+        )
+    table = checked_table(data, role)
+    if sparse.issparse(table):
+        raise InputError(f"{role}: missing= is not done to a sparse matrix. Give it as an array, or fill in its data.")
+    return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
+
+
+def _of_object(data: Any, role: str) -> Source:
+    """Read what is in memory as it is."""
     if isinstance(data, np.ndarray):
         return ArraySource(checked_table(data, role))
     if is_source(data):
@@ -73,12 +146,16 @@ def read(data: Any, *, role: str = "data") -> Source:
         if 0 in (source.n_rows, source.n_features):
             checked_table(np.empty((source.n_rows, source.n_features)), role)
         return source
-    if isinstance(data, str | bytes) or hasattr(data, "__fspath__"):
-        raise InputError(
-            f"{role}: {data!r} is a path, and files are not read yet in this version. Load it first, "
-            "for instance with numpy.load(path, mmap_mode='r') or pandas.read_csv(path)."
-        )
+    if _is_anndata(data):
+        return _with_options(data, Options(), role)
     return ArraySource(checked_table(data, role))
+
+
+def opened(data: Any, role: str) -> Any:
+    """Return the source of a path or an AnnData, which scikit-learn's checks do not know; all else as it is."""
+    if isinstance(data, str | bytes | os.PathLike) or _is_anndata(data):
+        return read(data, role=role)
+    return data
 
 
 def is_frame(data: Any) -> bool:
@@ -88,6 +165,10 @@ def is_frame(data: Any) -> bool:
     from narwhals.stable.v2 import dependencies
 
     return bool(dependencies.is_into_dataframe(data))
+
+
+def _is_anndata(data: Any) -> bool:
+    return type(data).__name__ == "AnnData" and hasattr(data, "obs") and hasattr(data, "var")
 
 
 def _is_lazy(data: Any) -> bool:

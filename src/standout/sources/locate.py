@@ -17,9 +17,25 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
 
     ``seen`` is the block in which it showed; a source that can be read again is counted as a whole.
     """
-    again = has_rows(source)
+    path = _file_of(source)
+    again = has_rows(source) or path is not None
     blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
-    return _explain(blocks, names or source.names, source.n_features, role, whole=again)
+    if path is None:
+        remedy = (
+            "Drop those rows or features, or fill the values in (for instance with sklearn.impute.SimpleImputer, "
+            "fitted on each dataset by itself)."
+        )
+    else:
+        role = f"{role}: {path}"
+        remedy = "Use missing='drop_rows', 'drop_features' or 'mean' of standout.read (--missing on the command line)."
+    return _explain(blocks, names or source.names, source.n_features, role, again, remedy)
+
+
+def _file_of(source: Any) -> Any:
+    """Return the path of the file that a source, or what it is a view of, was read from."""
+    while source is not None and not hasattr(source, "path"):
+        source = getattr(source, "source", None)
+    return getattr(source, "path", None)
 
 
 def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, role: str) -> InputError:
@@ -32,12 +48,14 @@ def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, r
 
 
 def _explain(
-    blocks: Iterable[NDArray[Any]], names: Sequence[str] | None, n_features: int, role: str, whole: bool
+    blocks: Iterable[NDArray[Any]], names: Sequence[str] | None, n_features: int, role: str, whole: bool, remedy: str
 ) -> InputError:
     nan = np.zeros(n_features, dtype=np.int64)
     infinite = np.zeros(n_features, dtype=np.int64)
     largest = np.zeros(n_features)
     for block in blocks:
+        if len(block) == 0:
+            continue
         values = block.astype(np.float64, copy=False)
         nan += np.isnan(values).sum(axis=0)
         infinite += np.isinf(values).sum(axis=0)
@@ -52,8 +70,7 @@ def _explain(
     more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
     return NonFiniteError(
         f"{role}: {nan.sum()} NaN and {infinite.sum()} inf values in {len(bad)} of {n_features} "
-        f"features{where}: {', '.join(named[:5])}{more}. Drop those rows or features, or fill the values "
-        "in (for instance with sklearn.impute.SimpleImputer, fitted on each dataset by itself)."
+        f"features{where}: {', '.join(named[:5])}{more}. {remedy}"
     )
 
 

@@ -1,0 +1,76 @@
+"""Writing files so that nothing half-written is ever seen: to a temporary name first, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from standout.errors import OutputError, StandoutError
+
+_WHY = {
+    errno.ENOSPC: "the disk is full. Make room, or choose another place.",
+    errno.EDQUOT: "the quota is used up. Make room, or choose another place.",
+    errno.EROFS: "the file system is read-only. Choose another place.",
+    errno.EACCES: "there is no permission to write there. Choose another place.",
+    errno.EPERM: "there is no permission to write there. Choose another place.",
+}
+
+
+def check_writable(path: str | os.PathLike[str], what: str = "output") -> Path:
+    """Return a path that can be written, or say before any work is done why it cannot."""
+    wanted = Path(path).expanduser()
+    if os.path.isdir(wanted):  # Path.is_dir raises where the name is too long or the parent may not be read
+        raise OutputError(f"{what}: {wanted} is a directory. Give the name of a file.")
+    if not os.path.isdir(wanted.parent):
+        raise OutputError(f"{what}: there is no directory {wanted.parent}. Make it first, or choose another place.")
+    if not os.access(wanted.parent, os.W_OK):
+        raise OutputError(f"{what}: there is no permission to write into {wanted.parent}. Choose another place.")
+    return wanted
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Path]:
+    """Give a temporary file to write; it takes the place of ``path`` when all went well.
+
+    Whatever goes wrong (an error, a full disk, Ctrl-C), what was at ``path`` before stays as it was and the
+    temporary file is removed.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder) / "a.txt") as draft:
+    ...         _ = draft.write_text("whole")
+    ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
+    [('a.txt', 'whole')]
+    """
+    wanted = check_writable(path, what)
+    draft: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{wanted.name}.", suffix=f".part{wanted.suffix}", dir=wanted.parent)
+        draft = Path(name)
+        os.close(handle)
+        yield draft
+        _settle(draft, wanted)
+    except OSError as error:
+        if isinstance(error, StandoutError) or error.errno is None:
+            raise
+        why = _WHY.get(error.errno, f"{error.strerror}. Choose another place.")
+        raise OutputError(f"{what}: {wanted} could not be written: {why}") from error
+    finally:
+        if draft is not None:
+            draft.unlink(missing_ok=True)
+
+
+def _settle(draft: Path, wanted: Path) -> None:
+    """Put the draft in its place: on disk before the rename, with the permissions a new file would have."""
+    with draft.open("rb+") as file:
+        os.fsync(file.fileno())
+    mask = os.umask(0)
+    os.umask(mask)
+    draft.chmod(wanted.stat().st_mode & 0o777 if wanted.exists() else 0o666 & ~mask)
+    draft.replace(wanted)

@@ -1,0 +1,1 @@
+"""Files as sources: one module for each kind, all of them read in blocks."""

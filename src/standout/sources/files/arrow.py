@@ -1,0 +1,172 @@
+"""Tables of Apache Arrow: parquet, feather and arrow files, one record batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import ipc
+from pyarrow import parquet as pq
+
+from standout.errors import InputError, NotNumbersError
+from standout.sources.files.batches import is_number, piece_of
+from standout.sources.files.columns import check_same, choose
+from standout.sources.files.inside import check_file, readable
+from standout.sources.files.options import Options
+from standout.sources.files.source import Stream, TableInMemory
+from standout.sources.files.tables import Piece, Table, open_table
+from standout.sources.source import block_rows
+
+# Pages of a column are read through a buffer of this size, so that a row group need not fit in memory as a whole.
+_BUFFER = 2**16
+# A record batch that may be larger than this is mapped into memory: where it is not packed, it then takes no more of
+# it than the rows in use.
+_LARGE = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a file says of itself before its rows are read."""
+
+    path: Path
+    where: str
+    kind: str
+    schema: Any
+    n_rows: int | None = None
+    likely_rows: float | None = None
+
+
+# path, columns, rows at a time → batches, each with how much of the file has been read
+Reader = Callable[[Path, Sequence[str], int], Iterator[tuple[Any, float]]]
+
+
+def open_parquet(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
+    """Return the source of one or more parquet files with the same columns."""
+    return _open([_look_at_parquet(path, f"{role}: {path}") for path in paths], _parquet, shown, options, role)
+
+
+def open_feather(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
+    """Return the source of one or more feather or arrow files with the same columns."""
+    return _open([_look_at_feather(path, f"{role}: {path}") for path in paths], _feather, shown, options, role)
+
+
+def _open(sheets: Sequence[Sheet], reader: Reader, shown: Path, options: Options, role: str) -> TableInMemory | Stream:
+    first, where = sheets[0], f"{role}: {shown}"
+    columns = tuple(first.schema.names)
+    for sheet in sheets[1:]:
+        check_same(sheet.schema.names, columns, options, sheet.where, first.path.name)
+    counts = [sheet.n_rows for sheet in sheets if sheet.n_rows is not None]
+    likely = [sheet.likely_rows for sheet in sheets if sheet.likely_rows is not None]
+    known = len(counts) == len(sheets)
+    if known and sum(counts) <= 0:
+        raise InputError(f"{where}: it holds no rows. Give a table with rows.")
+    table = Table(
+        path=shown,
+        where=where,
+        columns=columns,
+        numeric=_numeric(sheets, options),
+        pieces=partial(_pieces, sheets, reader),
+        index=_index(first),
+        n_rows=sum(counts) if known else None,
+        likely_rows=sum(likely) if len(likely) == len(sheets) else None,
+    )
+    return open_table(table, options)
+
+
+def _pieces(
+    sheets: Sequence[Sheet], reader: Reader, features: tuple[str, ...], about: tuple[str, ...]
+) -> Iterator[Piece]:
+    """Make one pass over all files."""
+    wanted, step = tuple(dict.fromkeys((*features, *about))), block_rows(len(features))
+    for number, sheet in enumerate(sheets):
+        with readable(sheet.where, sheet.kind):
+            for batch, share in reader(sheet.path, wanted, step):
+                # pyarrow trusts what is written in a file: without this, damage could end the whole process.
+                batch.validate(full=True)
+                yield piece_of(batch, features, about, (number + share) / len(sheets))
+
+
+def _numeric(sheets: Sequence[Sheet], options: Options) -> frozenset[str]:
+    """Return the columns that hold numbers in every file; refuse features that do so only in some."""
+    first, columns = sheets[0], tuple(sheets[0].schema.names)
+    wanted = set(choose(columns, frozenset(columns), options, first.where, _index(first)).features)
+    numeric = set(columns)
+    for sheet in sheets:
+        numeric -= {field.name for field in sheet.schema if not is_number(field.type)}
+    for sheet in sheets if len(sheets) > 1 else ():
+        for field in sheet.schema:
+            if field.name in wanted - numeric and is_number(field.type) and not pa.types.is_null(field.type):
+                raise NotNumbersError(
+                    f"{sheet.where}: column {field.name!r} holds numbers here and not in all of the {len(sheets)} "
+                    "files. Convert it in all of them, or name it in drop= of standout.read."
+                )
+    return frozenset(numeric)
+
+
+def _index(sheet: Sheet) -> tuple[str, ...]:
+    """Return the columns that pandas wrote for the names of the rows."""
+    with readable(sheet.where, sheet.kind):
+        written = (sheet.schema.pandas_metadata or {}).get("index_columns", ())
+        return tuple(name for name in written if isinstance(name, str) and name in sheet.schema.names)
+
+
+def _look_at_parquet(path: Path, where: str) -> Sheet:
+    with readable(where, "parquet"):
+        check_file(path, where)
+        with pq.ParquetFile(path) as file:
+            return Sheet(path, where, "parquet", file.schema_arrow, n_rows=file.metadata.num_rows)
+
+
+def _parquet(path: Path, columns: Sequence[str], step: int) -> Iterator[tuple[Any, float]]:
+    with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+        total, seen = file.metadata.num_rows, 0
+        for batch in file.iter_batches(batch_size=step, columns=list(columns)):
+            seen += batch.num_rows
+            yield batch, seen / total
+
+
+def _look_at_feather(path: Path, where: str) -> Sheet:
+    with readable(where, "feather"):
+        check_file(path, where)
+        with pa.OSFile(str(path)) as file:
+            if file.read(4) == b"FEA1":
+                raise InputError(f"{where}: this is feather of version 1. Convert it to version 2, or to parquet.")
+            reader, likely = _ipc_reader(file), None
+            if reader.schema.names and (count := _count(reader)):
+                likely = float(count * _ipc_reader(file, [0]).get_batch(0).num_rows)
+            return Sheet(path, where, "feather", reader.schema, likely_rows=likely)
+
+
+def _feather(path: Path, columns: Sequence[str], step: int) -> Iterator[tuple[Any, float]]:
+    with pa.OSFile(str(path)) as file:
+        reader = _ipc_reader(file)
+        fields = [reader.schema.get_field_index(name) for name in columns]
+        count, size = _count(reader), file.size()
+    large = count > 0 and size / count > _LARGE
+    with pa.memory_map(str(path)) if large else pa.OSFile(str(path)) as file:
+        for number, batch in enumerate(_ipc_batches(_ipc_reader(file, fields)), 1):
+            share = number / count if count else file.tell() / size
+            for start in range(0, batch.num_rows, step):
+                yield batch.slice(start, step), share
+
+
+def _count(reader: Any) -> int:
+    """Return the number of batches, which only the file format knows; 0 for the stream format."""
+    return getattr(reader, "num_record_batches", 0)
+
+
+def _ipc_reader(file: Any, fields: Sequence[int] | None = None) -> Any:
+    """Open the file format or the stream format, whichever it is."""
+    options = ipc.IpcReadOptions(included_fields=fields)
+    file.seek(0)
+    whole = file.read(6) == b"ARROW1"
+    file.seek(0)
+    return ipc.open_file(file, options=options) if whole else ipc.open_stream(file, options=options)
+
+
+def _ipc_batches(reader: Any) -> Iterator[Any]:
+    return map(reader.get_batch, range(_count(reader))) if hasattr(reader, "get_batch") else iter(reader)

@@ -1,0 +1,186 @@
+"""What files become: a table in memory, or a stream of blocks that is opened anew for every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.sources.memory import ArraySource, SparseSource
+from standout.sources.progress import report
+from standout.sources.source import block_rows
+
+About = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows: their numbers, and what other columns say about them."""
+
+    numbers: NDArray[Any]  # (n_rows, n_features)
+    about: About  # column → one value for each row
+    share: float | None = None  # of the file, up to the end of this block
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known of a file before its rows are read."""
+
+    path: Path
+    names: tuple[str, ...] | None  # features
+    n_features: int
+    aside: tuple[str, ...] = ()  # the other columns, which describe rows
+    unasked: tuple[str, ...] = ()  # those of them that nobody named: they turned out not to be numbers
+    label: str | None = None
+    groups: str | None = None
+    ids: str | None = None
+    n_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Account:
+    """What reading did to a dataset."""
+
+    path: str
+    rows: int  # rows that are used
+    features: int
+    rows_left_out: int = 0  # for a missing value
+    features_left_out: tuple[str, ...] = ()  # for a missing value
+    values_filled: int = 0
+    aside: tuple[str, ...] = ()  # columns that are not features
+    missing: Mapping[str, int] = field(default_factory=dict)  # missing values met, by feature
+
+
+class _Described:
+    """What both kinds of source share: where they come from, and the columns that describe rows."""
+
+    layout: Layout
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.layout.path
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        """Columns that are not features."""
+        return self.layout.aside
+
+    def about(self, column: str) -> NDArray[Any]:
+        """Return a column that describes rows."""
+        raise NotImplementedError
+
+    def _role(self, column: str | None) -> NDArray[Any] | None:
+        return None if column is None else self.about(column)
+
+
+class TableInMemory(_Described, ArraySource):
+    """A file that was small enough to be kept: numbers, names, and the columns that describe rows."""
+
+    def __init__(self, layout: Layout, numbers: NDArray[Any], about: About, account: Account | None = None):
+        super().__init__(numbers, layout.names)
+        self.layout, self._about = layout, about
+        self.labels, self.groups, self.row_ids = map(self._role, (layout.label, layout.groups, layout.ids))
+        self.account = account or Account(str(layout.path), self.n_rows, self.n_features, aside=layout.aside)
+
+    def about(self, column: str) -> NDArray[Any]:
+        """Return a column that describes rows."""
+        return self._about[column]
+
+    def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
+        """Yield the rows with what describes them: all of it, or these columns."""
+        wanted = self.aside if columns is None else columns
+        for start in range(0, self.n_rows, rows):
+            stop = min(start + rows, self.n_rows)
+            yield Block(self.rows(start, stop), {name: self.about(name)[start:stop] for name in wanted})
+
+
+class SparseInMemory(_Described, SparseSource):
+    """A sparse file that was small enough to be kept sparse in memory."""
+
+    def __init__(self, layout: Layout, matrix: Any, about: About):
+        super().__init__(matrix)
+        self.names = layout.names
+        self.layout, self._about = layout, about
+        self.labels, self.groups, self.row_ids = map(self._role, (layout.label, layout.groups, layout.ids))
+        self.account = Account(str(layout.path), self.n_rows, self.n_features, aside=layout.aside)
+
+    about = TableInMemory.about
+    table_blocks = TableInMemory.table_blocks
+
+
+class Stream(_Described):
+    r"""A file too large to be kept: every pass opens it anew and reads it block by block.
+
+    ``open_blocks(rows, columns)`` yields :class:`Block`\ s of at most ``rows`` rows, in order; ``columns`` are
+    the describing columns that are wanted with them.
+    """
+
+    def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...]], Iterator[Block]]):
+        self.layout, self.open_blocks = layout, open_blocks
+        self.names, self.n_features = layout.names, layout.n_features
+        self._seen: int | None = layout.n_rows
+        self._kept: About = {}
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows: known beforehand, or after the first pass."""
+        return self._seen
+
+    @property
+    def account(self) -> Account:
+        """What reading did."""
+        return Account(str(self.path), self.n_rows or 0, self.n_features, aside=self.aside)
+
+    def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
+        """Yield the rows with what describes them: all of it, or these columns."""
+        yield from self._pass(rows, self.aside if columns is None else columns)
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield the numbers, and keep labels, groups and ids on the way."""
+        yield from self._keeping(rows, self.layout.label, self.layout.groups, self.layout.ids)
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        """The label of each row."""
+        return self._role(self.layout.label)
+
+    @property
+    def groups(self) -> NDArray[Any] | None:
+        """The group of each row."""
+        return self._role(self.layout.groups)
+
+    @property
+    def row_ids(self) -> NDArray[Any] | None:
+        """The id of each row."""
+        return self._role(self.layout.ids)
+
+    def about(self, column: str) -> NDArray[Any]:
+        """Return a column that describes rows; a pass of its own where none has kept it."""
+        if column not in self._kept:
+            roles = (self.layout.label, self.layout.groups, self.layout.ids)  # whoever asks for one wants all of them
+            for _ in self._keeping(block_rows(self.n_features), column, *roles):
+                pass
+        return self._kept[column]
+
+    def _keeping(self, rows: int, *columns: str | None) -> Iterator[NDArray[Any]]:
+        """Yield the numbers; what these columns say is kept when all rows have been read."""
+        parts: dict[str, list[NDArray[Any]]] = {c: [] for c in columns if c is not None and c not in self._kept}
+        for block in self._pass(rows, tuple(parts)):
+            for column, values in parts.items():
+                values.append(block.about[column])
+            yield block.numbers
+        for column, values in parts.items():
+            self._kept[column] = np.concatenate(values) if values else np.empty(0, dtype=object)
+
+    def _pass(self, rows: int, columns: tuple[str, ...]) -> Iterator[Block]:
+        seen = 0
+        for block in self.open_blocks(rows, columns):
+            seen += len(block.numbers)
+            report(self.path.name, seen, block.share)
+            yield block
+        self._seen = seen

@@ -1,0 +1,278 @@
+"""What tables share, whatever they come from: pieces of rows become a table in memory or a stream of blocks."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.errors import FeatureWarning, InputError, listed
+from standout.sources.checks import is_missing
+from standout.sources.files.columns import choose
+from standout.sources.files.inside import close
+from standout.sources.files.options import Options
+from standout.sources.files.source import About, Block, Layout, Stream, TableInMemory
+from standout.sources.progress import report
+
+# Equal text is kept once, up to this many distinct values; beyond, they are ids and hardly any are equal.
+_MOST_SHARED = 2**16
+# A guess of the number of rows that is this much too high still lets the file be tried in memory.
+_DOUBT = 1.5
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A column that describes rows: the distinct values as text, and for each row the place of its value."""
+
+    codes: NDArray[np.intp]
+    values: Sequence[str | None]  # None: missing
+    typed: bool = False  # numbers or truth values in the file, where 3 and 3.0 mean the same
+
+    @classmethod
+    def of(cls, items: Iterable[Any], typed: bool = False) -> Coded:
+        """Write items of any kind as text.
+
+        Examples
+        --------
+        >>> Coded.of([3, None, 3]).values
+        ['3', None]
+        """
+        places: dict[str | None, int] = {}
+        codes = np.fromiter((places.setdefault(as_text(item), len(places)) for item in items), dtype=np.intp)
+        return cls(codes, list(places), typed)
+
+    def taken(self, kept: NDArray[np.bool_] | None) -> Coded:
+        """Return the column for the rows that are kept."""
+        return self if kept is None else replace(self, codes=self.codes[kept])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows as a file gives them."""
+
+    numbers: NDArray[np.float64]  # (n_rows, n_features)
+    about: Mapping[str, Coded]
+    share: float | None = None  # of all that is to be read, up to the end of this piece
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be read as often as needed.
+
+    ``pieces(features, about)`` starts a pass that gives these columns as numbers and those as text.
+    """
+
+    path: Path  # what was asked for: a file, a directory, a pattern
+    where: str  # the same, as messages begin
+    columns: tuple[str, ...]
+    numeric: frozenset[str]
+    pieces: Callable[[tuple[str, ...], tuple[str, ...]], Iterator[Piece]]
+    index: tuple[str, ...] = ()  # columns that name rows, by the file's own account
+    n_rows: int | None = None  # where the file says it
+    likely_rows: float | None = None  # a guess, where it does not
+
+
+def open_table(table: Table, options: Options) -> TableInMemory | Stream:
+    """Return a table as a source: kept where its numbers fit the memory asked for, else a stream."""
+    chosen = choose(table.columns, table.numeric, options, table.where, table.index)
+    layout = Layout(
+        table.path, chosen.features, len(chosen.features), chosen.aside, chosen.unasked, options.label, options.groups,
+        chosen.ids, None if options.where else table.n_rows,
+    )  # fmt: skip
+    source: TableInMemory | Stream | None = _kept(table, layout, options)
+    if source is None:
+
+        def open_blocks(rows: int, columns: tuple[str, ...]) -> Iterator[Block]:
+            return _blocks(_wanted(table, layout, options, {column: Texts() for column in columns}), rows)
+
+        source = Stream(layout, open_blocks)
+    if options.columns is None:
+        warn_aside(layout)
+    return source
+
+
+def warn_aside(layout: Layout) -> None:
+    """Tell which columns are set aside though nobody said so."""
+    if layout.unasked:
+        count = len(layout.unasked)
+        warn_user(
+            f"{count} column{'s' * (count > 1)} of {layout.path.name} {'are' if count > 1 else 'is'} not numbers and "
+            f"set aside as labels: {listed(layout.unasked)}. Name them in label=, groups= or ids= of standout.read to "
+            "use them, or in drop= to leave them out.",
+            FeatureWarning,
+        )
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code, however many layers lie between."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
+
+
+def as_text(item: Any) -> str | None:
+    """Write a single value as text; None where it is missing."""
+    if isinstance(item, str):
+        return str(item)
+    if is_missing(item):
+        return None
+    return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
+
+
+class Texts:
+    """Text of a column in which equal values are one object, whatever piece they come from: 8 bytes a row."""
+
+    def __init__(self) -> None:
+        self._known: dict[str | None, str | None] = {None: None}
+        self.nbytes = 0
+
+    def of(self, column: Coded) -> NDArray[Any]:
+        """Return one object for each row."""
+        values = np.empty(len(column.values), dtype=object)
+        values[:] = [self._once(value) for value in column.values]
+        text: NDArray[Any] = values[column.codes]
+        self.nbytes += text.nbytes
+        return text
+
+    def _once(self, value: str | None) -> str | None:
+        if value in self._known:
+            return self._known[value]
+        self.nbytes += sys.getsizeof(value)
+        if len(self._known) < _MOST_SHARED:
+            self._known[value] = value
+        return value
+
+
+class Where:
+    """The rows to keep; what comes by is remembered, so that a value which never does is told."""
+
+    def __init__(self, wanted: Mapping[str, tuple[str, ...]], where: str):
+        self._wanted, self._where = wanted, where
+        self._met: dict[str, dict[str, None]] = {column: {} for column in wanted}
+        self._found: dict[str, set[str]] = {column: set() for column in wanted}
+        self._kept = 0
+
+    def mask(self, about: Mapping[str, Coded]) -> NDArray[np.bool_] | None:
+        """Return which rows are kept; None for all."""
+        mask: NDArray[np.bool_] | None = None
+        for column in self._wanted:
+            coded = about[column]
+            fits = np.array([self._fits(column, value, coded.typed) for value in coded.values], dtype=bool)
+            mask = fits[coded.codes] if mask is None else mask & fits[coded.codes]
+        self._kept += 0 if mask is None else int(mask.sum())
+        return mask
+
+    def _fits(self, column: str, value: str | None, typed: bool) -> bool:
+        if value is None:
+            return False
+        if len(self._met[column]) < _MOST_SHARED:
+            self._met[column][value] = None
+        same = {given for given in self._wanted[column] if given == value or (typed and _alike(given, value))}
+        self._found[column] |= same
+        return bool(same)
+
+    def check(self) -> None:
+        """Refuse, at the end of a pass, values that did not occur, and a choice that leaves no row."""
+        for column, wanted in self._wanted.items():
+            unknown = [value for value in wanted if value not in self._found[column]]
+            if unknown:
+                raise InputError(
+                    f"{self._where}: where: no row has {unknown[0]!r} in column {column!r}."
+                    f"{close(unknown[0], self._met[column])} Use values that occur: {listed(list(self._met[column]))}."
+                )
+        if self._wanted and not self._kept:
+            raise InputError(
+                f"{self._where}: where: each of the values occurs, but no row has them all "
+                f"({', '.join(f'{column} = {listed(values)}' for column, values in self._wanted.items())}). "
+                "Leave one of the conditions out."
+            )
+
+
+def _alike(one: str, other: str) -> bool:
+    """Tell whether two texts are the same number or truth value: 3 and 3.0, true and True."""
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return one.lower() == other.lower()
+
+
+def _wanted(table: Table, layout: Layout, options: Options, texts: Mapping[str, Texts]) -> Iterator[Block]:
+    """Make one pass over the rows that are wanted, with the text of some columns."""
+    assert layout.names is not None
+    where = Where(options.where, table.where)
+    for piece in table.pieces(layout.names, tuple(dict.fromkeys((*texts, *options.where)))):
+        kept = where.mask(piece.about)
+        about: About = {column: text.of(piece.about[column].taken(kept)) for column, text in texts.items()}
+        yield Block(piece.numbers if kept is None else piece.numbers[kept], about, piece.share)
+    where.check()
+
+
+def _blocks(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
+    """Cut and join pieces to blocks of exactly ``rows`` rows, so that it does not matter how a file is divided."""
+    held: list[Block] = []
+    count = 0
+    for piece in pieces:
+        start = 0
+        while start < len(piece.numbers):
+            part = _cut(piece, start, start + rows - count)
+            held.append(part)
+            count, start = count + len(part.numbers), start + len(part.numbers)
+            if count == rows:
+                yield _joined(held)
+                held, count = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _cut(block: Block, start: int, stop: int) -> Block:
+    about = {column: values[start:stop] for column, values in block.about.items()}
+    return Block(block.numbers[start:stop], about, block.share)
+
+
+def _joined(parts: list[Block]) -> Block:
+    if len(parts) == 1:
+        return parts[0]
+    about = {column: np.concatenate([part.about[column] for part in parts]) for column in parts[0].about}
+    return Block(np.concatenate([part.numbers for part in parts]), about, parts[-1].share)
+
+
+def _kept(table: Table, layout: Layout, options: Options) -> TableInMemory | None:
+    """Read a table into memory; None as soon as it turns out not to fit."""
+    most = options.memory // (8 * layout.n_features)
+    likely = table.n_rows if table.n_rows is not None else table.likely_rows
+    doubt = 1.0 if table.n_rows is not None else _DOUBT
+    if most == 0 or (likely is not None and not options.where and likely > doubt * most):
+        return None
+    texts = {column: Texts() for column in layout.aside}
+    about: dict[str, list[NDArray[Any]]] = {column: [] for column in layout.aside}
+    room = np.empty((min(most, int(1.05 * (likely or 0)) + 1024), layout.n_features))
+    filled = 0
+    for block in _wanted(table, layout, options, texts):
+        stop = filled + len(block.numbers)
+        if stop > most or 8 * stop * layout.n_features + sum(text.nbytes for text in texts.values()) > options.memory:
+            return None
+        if stop > len(room):
+            room = _grown(room, filled, min(most, 2 * stop))
+        room[filled:stop] = block.numbers
+        filled = stop
+        for column, values in block.about.items():
+            about[column].append(values)
+        report(layout.path.name, filled, block.share)
+    if filled == 0:
+        raise InputError(f"{table.where}: it holds no rows. Give a table with rows.")
+    # What was never written to takes no memory: a copy is only worth it where most of the room is left over.
+    numbers = room[:filled] if 2 * filled > len(room) else room[:filled].copy()
+    return TableInMemory(layout, numbers, {column: np.concatenate(parts) for column, parts in about.items()})
+
+
+def _grown(room: NDArray[np.float64], filled: int, rows: int) -> NDArray[np.float64]:
+    larger = np.empty((rows, room.shape[1]))
+    larger[:filled] = room[:filled]
+    return larger

@@ -1,0 +1,360 @@
+"""Damaged, foreign and hostile array files: one line that names the file and says what to do, and nothing is run."""
+
+import gzip
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import anndata
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from scipy import io as scipy_io
+from scipy import sparse
+
+import standout
+from conftest import NAMES
+from standout.errors import ColumnError, InputError, MissingExtraError, NotNumbersError, StandoutError
+
+ROWS = np.arange(60.0).reshape(12, 5)
+
+
+@pytest.fixture
+def told(refused, tmp_path):
+    """Return a check that a file is refused in one line that names it, with these words and a remedy."""
+
+    def check(path, *words, kind=InputError, **how):
+        refused(lambda: standout.read(path, role="target", **how), "target: ", path.name, *words, kind=kind)
+        with pytest.raises(StandoutError) as error:
+            standout.read(path, **how)
+        assert "\n" not in str(error.value)
+
+    return check
+
+
+def adata(rows=ROWS, **obs):
+    obs = pd.DataFrame(obs, index=[f"cell{i}" for i in range(rows.shape[0])])
+    return anndata.AnnData(rows, obs=obs, var=pd.DataFrame(index=list(NAMES)))
+
+
+def with_shape(path, old, new):
+    path.write_bytes(path.read_bytes().replace(old, new))
+    return path
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".h5", ".hdf5", ".h5ad", ".zarr", ".mtx", ".mtx.gz"])
+def test_an_empty_file_and_foreign_bytes_are_refused(tmp_path, told, ending):
+    path = tmp_path / f"a{ending}"
+    path.touch()
+    told(path, "empty", "Give a whole copy")
+    path.write_bytes(b"id,a,b\n1,2,3\n" * 99)
+    told(path)
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".h5", ".h5ad", ".mtx"])
+def test_a_file_cut_short_is_refused(tmp_path, told, ending):
+    path = tmp_path / f"a{ending}"
+    rows = np.arange(6000.0).reshape(1200, 5)
+    writers = {
+        ".npy": lambda: np.save(path, rows),
+        ".npz": lambda: np.savez(path, rows),
+        ".h5": lambda: h5py.File(path, "w").create_dataset("a", data=rows).file.close(),
+        ".h5ad": lambda: adata(rows).write_h5ad(path),
+        ".mtx": lambda: scipy_io.mmwrite(path, rows),
+    }
+    writers[ending]()
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    told(path, "ive a whole copy")
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path, data):
+    np.save(tmp_path / "a.npy", data.target)
+    np.save(tmp_path / "b.npy", np.asfortranarray(data.target))
+    for name in ("a.npy", "b.npy"):
+        source = standout.read(tmp_path / name, memory=0)
+        os.truncate(tmp_path / name, 400)
+        with pytest.raises(InputError, match=f"{name}.*shorter"):
+            list(source.blocks(100))
+
+
+def test_more_rows_than_the_file_could_hold_are_refused_before_they_are_made(tmp_path, told):
+    np.save(tmp_path / "a.npy", ROWS)
+    told(
+        with_shape(tmp_path / "a.npy", b"(12, 5), }" + b" " * 14, b"(999999999999999, 5), } "), "cut short", "promises"
+    )
+    (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n999999999999 5 1\n1 1 1\n")
+    told(tmp_path / "a.mtx", "claims to have 999,999,999,999 rows")
+    (tmp_path / "b.mtx").write_text("%%MatrixMarket matrix coordinate real general\n9 5 99999999999\n1 1 1\n")
+    told(tmp_path / "b.mtx", "promises 99,999,999,999 entries")
+    (tmp_path / "c.mtx").write_text("%%MatrixMarket matrix array real general\n99999999 99999999\n1\n")
+    told(tmp_path / "c.mtx")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("a", shape=(10**15, 5), chunks=(64, 5), dtype="f8")
+    told(tmp_path / "a.h5", "claims to hold 40,000,000,000,000,000 bytes")
+    zarr.create_array(tmp_path / "a.zarr", shape=(10**15, 5), chunks=(64, 5), dtype="f8")
+    told(tmp_path / "a.zarr", "claims to hold")
+    adata().write_h5ad(tmp_path / "a.h5ad")
+    with h5py.File(tmp_path / "a.h5ad", "a") as file:
+        del file["X"]
+        group = file.create_group("X")
+        group["data"], group["indices"], group["indptr"] = [1.0], [0], [0, 1]
+        group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [10**15, 5]})
+    told(tmp_path / "a.h5ad", "claims to have 1,000,000,000,000,000 rows")
+    matrix = sparse.coo_array(ROWS)
+    np.savez(tmp_path / "a.npz", format=b"coo", shape=[10**15, 5], data=matrix.data, row=matrix.row, col=matrix.col)
+    told(tmp_path / "a.npz", "claims to have")
+
+
+class Trap:
+    """A pickle that makes a directory when it is loaded."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_pickles_are_never_loaded(tmp_path, told):
+    sprung = tmp_path / "sprung"
+    trap = np.array([[Trap(sprung), 1.0]], dtype=object)
+    np.save(tmp_path / "a.npy", trap, allow_pickle=True)
+    np.savez(tmp_path / "a.npz", trap)
+    np.savez(tmp_path / "b.npz", rows=ROWS, labels=np.array([Trap(sprung)] * 12, dtype=object))
+    told(tmp_path / "a.npy", "Python objects", "pickles", kind=NotNumbersError)
+    told(tmp_path / "a.npz", "Python objects", "pickles", kind=NotNumbersError)
+    told(tmp_path / "b.npz", "labels", label="labels", kind=ColumnError)
+    assert standout.read(tmp_path / "b.npz").n_rows == 12
+    for name, how in (
+        ("filter.zarr", {"filters": [{"id": "pickle"}]}),
+        ("compressor.zarr", {"compressor": {"id": "pickle"}}),
+    ):
+        zarr.create_array(tmp_path / name, data=ROWS[:2], chunks=(2, 5), zarr_format=2, compressors=None)
+        meta = (tmp_path / name / ".zarray").read_text()
+        key = next(iter(how))
+        now = str(how[key]).replace("'", '"')
+        assert f'"{key}": null' in meta
+        (tmp_path / name / ".zarray").write_text(meta.replace(f'"{key}": null', f'"{key}": {now}'))
+        (tmp_path / name / "0.0").write_bytes(pickle.dumps(Trap(sprung)))
+        told(tmp_path / name, "pickle")
+    assert not sprung.exists()
+    with pytest.raises(StandoutError):
+        standout.read(trap_in_anndata(tmp_path, sprung), label="c")
+    assert not sprung.exists()
+    pickle.loads(pickle.dumps(Trap(sprung)))
+    assert sprung.exists(), "the trap itself works"
+
+
+def trap_in_anndata(tmp_path, sprung):
+    root = zarr.open_group(tmp_path / "anndata.zarr", mode="w", zarr_format=2, attributes={"encoding-type": "anndata"})
+    root.create_array("X", data=ROWS[:2], compressors=None)
+    for name, size in (("obs", 2), ("var", 5)):
+        table = root.create_group(name, attributes={"_index": "_index", "column-order": ["c"]})
+        for column in ("_index", "c"):
+            table.create_array(column, data=np.arange(size), compressors=None)
+    column = tmp_path / "anndata.zarr" / "obs" / "c"
+    meta = (column / ".zarray").read_text()
+    (column / ".zarray").write_text(meta.replace('"filters": null', '"filters": [{"id": "pickle"}]'))
+    (column / "0").write_bytes(pickle.dumps(Trap(sprung)))
+    return tmp_path / "anndata.zarr"
+
+
+@pytest.mark.parametrize(
+    ("array", "words", "kind"),
+    [
+        (np.arange(5.0), ("(5,)", "Reshape"), InputError),
+        (np.zeros((2, 3, 4)), ("(2, 3, 4)", "Reshape"), InputError),
+        (np.array(7.0), ("()", "Reshape"), InputError),
+        (np.zeros((2, 3), dtype=complex), ("complex", "imaginary"), NotNumbersError),
+        (np.array([["a", "b"]]), ("type text", "not numbers"), NotNumbersError),
+        (np.zeros((2, 3), dtype="M8[s]"), ("datetime64", "not numbers"), NotNumbersError),
+        (np.zeros(3, dtype=[("x", "f8"), ("y", "i4")]), ("records", "'x', 'y'"), NotNumbersError),
+        (np.zeros((0, 3)), ("no rows",), InputError),
+        (np.zeros((3, 0)), ("no features",), InputError),
+    ],
+)
+def test_arrays_that_are_no_tables_of_numbers_are_refused(tmp_path, told, array, words, kind):
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "a.npz", array)
+    told(tmp_path / "a.npy", *words, kind=kind)
+    told(tmp_path / "a.npz", "arr_0", *words, kind=kind)
+    if array.dtype.kind not in "UM" and array.dtype.names is None and array.size:
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["a"] = array
+        zarr.create_array(tmp_path / "a.zarr", data=array)
+        told(tmp_path / "a.h5", *words, kind=kind)
+        told(tmp_path / "a.zarr", *words, kind=kind)
+
+
+def test_a_wrong_key_is_answered_with_what_there_is(tmp_path, told):
+    np.savez(tmp_path / "a.npz", counts=ROWS, other=ROWS, labels=np.arange(12))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["run/counts"], file["run/other"], file["run/labels"] = ROWS, ROWS, np.arange(12)
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    for name in ("counts", "other"):
+        group.create_array(f"run/{name}", data=ROWS)
+    for name, folder in (("a.npz", ""), ("a.h5", "run/"), ("a.zarr", "run/")):
+        told(tmp_path / name, "2 tables of numbers", "key=", f"{folder}counts (12, 5)")
+        told(tmp_path / name, "'run/count'", f"Did you mean '{folder}counts'", "Choose", key="run/count")
+        assert standout.read(tmp_path / name, key=f"/{folder}counts").n_rows == 12
+    told(tmp_path / "a.npz", "(12,)", "Reshape", key="labels")
+    np.save(tmp_path / "a.npy", ROWS)
+    told(tmp_path / "a.npy", "key='x'", "Leave key= out", key="x")
+
+
+def test_hdf5_files_of_other_kinds_are_sent_to_their_programs(tmp_path, told):
+    with h5py.File(tmp_path / "empty.h5", "w") as file:
+        file.create_group("nothing")
+    told(tmp_path / "empty.h5", "no table of numbers", "Give")
+    with h5py.File(tmp_path / "frame.h5", "w") as file:  # what pandas writes; its own writer needs pytables
+        file.create_group("df").attrs["pandas_type"] = "frame"
+        file["df/block0_values"] = ROWS
+    told(tmp_path / "frame.h5", "pandas", "read_hdf(path, 'df')")
+    with h5py.File(tmp_path / "10x.h5", "w") as file:
+        for name in ("data", "indices", "indptr"):
+            file[f"matrix/{name}"] = [0, 1]
+    told(tmp_path / "10x.h5", "sparse matrix (matrix)", "scanpy")
+    adata().write_h5ad(tmp_path / "a.h5ad")
+    shutil.copy(tmp_path / "a.h5ad", tmp_path / "b.h5")
+    told(tmp_path / "b.h5", "h5ad", "Rename")
+
+
+def test_an_h5ad_without_its_parts_is_refused(tmp_path, told):
+    path = tmp_path / "a.h5ad"
+    whole = adata()
+    whole.layers["counts"] = ROWS
+    whole.write_h5ad(path)
+    told(path, "no layer 'count'", "Did you mean 'counts'", "'X', 'counts'", key="count")
+    told(path, "no raw", "Leave key= out", key="raw")
+    for part, words in (("X", ("no X", "key=", "'counts'")), ("var", ("no var",)), ("obs", ("no obs",))):
+        with h5py.File(path, "a") as file:
+            del file[part]
+        told(path, *words)
+    adata().write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        del file["X"]
+        file.create_group("X")
+    told(path, "neither an array nor a sparse matrix")
+    old = tmp_path / "old.h5ad"
+    with h5py.File(old, "w") as file:
+        file["X"], file["obs"], file["var"] = ROWS, np.zeros(12, dtype=[("a", "f8")]), np.zeros(5, dtype=[("a", "f8")])
+    told(old, "before 0.7", "Convert")
+
+
+def test_repeated_gene_names_are_answered_with_the_cure(tmp_path, told, refused):
+    twice = adata()
+    twice.var_names = ["a", "b", "c", "d", "a"]
+    twice.write_h5ad(tmp_path / "a.h5ad")
+    told(tmp_path / "a.h5ad", "var_names stand more than once: 'a'", "var_names_make_unique")
+    refused(lambda: standout.read(twice, role="target"), "target", "var_names_make_unique")
+
+
+def test_sparse_indices_outside_the_matrix_are_refused(tmp_path, told):
+    path = tmp_path / "a.h5ad"
+    for part, value in (("indices", 5), ("indices", -1), ("indptr", 10**6), ("indptr", -7)):
+        adata(sparse.csr_matrix(ROWS)).write_h5ad(path)
+        with h5py.File(path, "a") as file:
+            file["X"][part][4] = value
+        told(path, "damaged")
+    matrix = sparse.csr_matrix(ROWS)
+    matrix.indices[3] = 70
+    sparse.save_npz(tmp_path / "a.npz", matrix)
+    told(tmp_path / "a.npz", "damaged")
+    adata(sparse.csc_matrix(ROWS)).write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        file["X"]["indices"][4] = 99
+    told(path, "damaged")
+
+
+def test_what_cannot_be_read_in_blocks_says_how_much_memory_it_needs(tmp_path, told):
+    adata(sparse.csc_matrix(ROWS)).write_h5ad(tmp_path / "a.h5ad")
+    scipy_io.mmwrite(tmp_path / "a.mtx", ROWS)
+    sparse.save_npz(tmp_path / "a.npz", sparse.csr_array(ROWS))
+    np.savez_compressed(tmp_path / "b.npz", np.asfortranarray(ROWS))
+    for name, remedy in (("a.h5ad", "CSR"), ("a.mtx", "CSR"), ("a.npz", "CSR"), ("b.npz", "np.savez")):
+        told(tmp_path / name, "held in memory", "memory='1MB'", remedy, memory=100)
+        assert standout.read(tmp_path / name, memory="1MB").n_rows == 12
+
+
+def test_columns_that_are_not_there_are_answered_with_those_that_are(tmp_path, told, refused):
+    np.save(tmp_path / "a.npy", ROWS)
+    told(tmp_path / "a.npy", "columns='a'", "no names", columns="a")
+    told(tmp_path / "a.npy", "label column 'x'", "no columns that describe rows", label="x", kind=ColumnError)
+    adata(condition=["stim", "ctrl"] * 6).write_h5ad(tmp_path / "a.h5ad")
+    told(
+        tmp_path / "a.h5ad", "groups column 'conditon'", "Did you mean 'condition'", groups="conditon", kind=ColumnError
+    )
+    told(
+        tmp_path / "a.h5ad",
+        "'Stim' in column 'condition'",
+        "Did you mean 'stim'",
+        "'stim', 'ctrl'",
+        where={"condition": "Stim"},
+    )
+    told(tmp_path / "a.h5ad", "'z*'", columns="z*")
+    told(tmp_path / "a.h5ad", "no column is left", drop="*")
+    both = {"condition": "stim", "obs_names": "cell1"}
+    told(tmp_path / "a.h5ad", "no row has them all", where=both)
+
+
+def test_a_column_of_another_length_is_refused(tmp_path, told):
+    adata(condition=np.arange(12)).write_h5ad(tmp_path / "a.h5ad")
+    with h5py.File(tmp_path / "a.h5ad", "a") as file:
+        del file["obs/condition"]
+        file["obs"].create_dataset("condition", data=np.arange(11)).attrs.update(file["var/_index"].attrs)
+        file["obs/condition"].attrs["encoding-type"] = "array"
+    told(tmp_path / "a.h5ad", "11 values of obs for 12 rows", where={"condition": 3})
+
+
+@pytest.mark.parametrize(
+    ("ending", "package", "extra"), [(".h5", "h5py", "io"), (".zarr", "zarr", "io"), (".h5ad", "anndata", "anndata")]
+)
+def test_a_package_that_is_not_installed_is_named(tmp_path, refused, monkeypatch, ending, package, extra):
+    path = tmp_path / f"a{ending}"
+    path.write_bytes(b"anything")
+    for module in [name for name in sys.modules if name.startswith(package) or name.endswith(("hdf5", "zarr", "h5ad"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    refused(lambda: standout.read(path), path.name, package, f"standout[{extra}]", kind=MissingExtraError)
+
+
+def test_packed_files_are_asked_for_unpacked(tmp_path, told):
+    np.save(tmp_path / "a.npy", ROWS)
+    (tmp_path / "a.npy.gz").write_bytes(gzip.compress((tmp_path / "a.npy").read_bytes()))
+    told(tmp_path / "a.npy.gz", "Give it unpacked")
+
+
+def test_a_file_without_permission_is_refused(told):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        paths = [Path(folder) / name for name in ("a.npy", "a.npz", "a.h5", "a.h5ad", "a.mtx")]
+        np.save(paths[0], ROWS)
+        np.savez(paths[1], ROWS)
+        with h5py.File(paths[2], "w") as file:
+            file["a"] = ROWS
+        adata().write_h5ad(paths[3])
+        scipy_io.mmwrite(paths[4], ROWS)
+        for path in paths:
+            path.chmod(0)
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(65534)
+        try:
+            for path in paths:
+                told(path, "permission")
+        finally:
+            if root:
+                os.seteuid(0)
+
+
+def test_files_in_an_archive_that_are_no_arrays_are_left_alone(tmp_path):
+    np.savez(tmp_path / "a.npz", ROWS)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("README.txt", "hello")
+    assert standout.read(tmp_path / "a.npz").n_rows == 12
