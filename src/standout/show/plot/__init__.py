@@ -1,0 +1,9 @@
+"""Plots with matplotlib: each takes axes and returns them, so that they compose. Needs the extra ``plot``."""
+
+from standout.show.plot.canvas import pyplot
+from standout.show.plot.features import patterns
+from standout.show.plot.multiples import gallery
+from standout.show.plot.points import scores
+from standout.show.plot.spectrum import ratios
+
+__all__ = ["gallery", "patterns", "pyplot", "ratios", "scores"]

@@ -1,0 +1,183 @@
+"""The scores of rows as points: target rows coloured by label, background rows behind them in grey."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from standout.blas import Array
+from standout.errors import InputError
+from standout.show import styles
+from standout.show.labels import MANY, Labels
+from standout.show.plot.canvas import axes_or_new, plain
+from standout.show.text import shortened
+
+# Beyond this many points they get smaller, and the legend no longer looks for a free corner (which takes long).
+_CROWD = 2000
+# A legend with more entries than this covers too much of the picture, and stands beside it.
+_SHORT_LEGEND = 8
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Points that look alike."""
+
+    name: str
+    points: Array  # (n_points, n_components)
+    look: dict[str, Any]
+    n_labels: int = 1
+
+
+def scores(
+    values: ArrayLike,
+    labels: Sequence[Any] | ArrayLike | None = None,
+    *,
+    background: Any = None,
+    axes: Any = None,
+    title: str = "",
+    names: Sequence[str] = ("component 1", "component 2"),
+) -> Any:
+    """Draw the first two scores of each row, coloured by label; of a single score, a strip for each label.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_rows, n_components)
+        Scores of the target's rows. The first two columns are drawn.
+    labels : sequence of shape (n_rows,), optional
+        What to colour by. Numbers with more than 20 values become a scale of colours; rows without a
+        label (None or NaN) are shown as "missing".
+    background : array-like of shape (n_rows, n_components), or list or dict of them, optional
+        Scores of background rows, drawn behind in grey.
+    axes : matplotlib axes, optional
+        Where to draw; by default a new figure.
+    title : str
+        Title of the axes.
+    names : sequence of str
+        Names of the two axes.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout import DPCA
+    >>> from standout.show import scores
+    >>> rng = np.random.default_rng(0)
+    >>> control, patients = rng.normal(size=(300, 4)), rng.normal(size=(100, 4)) * [1, 1, 3, 1]
+    >>> model = DPCA().fit(patients, background=control)
+    >>> axes = scores(
+    ...     model.transform(patients), patients[:, 2] > 0, background=model.transform(control), title="patients"
+    ... )
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['background', 'False', 'True']
+    """
+    points = _checked(values, "values")
+    front = list(_front(points, labels))
+    layers = [*_behind(background, points.shape[1]), *front]
+    axes = axes_or_new(axes, (5, 4.5))
+    axes.set(title=title, xlabel=names[0])
+    if points.shape[1] == 1:
+        layers = _strips(layers)
+        axes.set_yticks(range(len(layers)), [plain(shortened(layer.name)) for layer in layers])
+    else:
+        axes.set_ylabel(names[1])
+    total = sum(len(layer.points) for layer in layers)
+    crowd = min(1.0, _CROWD / max(total, 1))
+    look = {"s": max(16 * crowd**0.5, 1.0), "alpha": max(0.75 * crowd**0.2, 0.2), "linewidths": 0}
+    drawn = [
+        axes.scatter(*layer.points[:, :2].T, **{**look, "rasterized": total > 5 * _CROWD, **layer.look})
+        for layer in layers
+    ]
+    for artist, layer in zip(drawn, layers, strict=True):
+        if "cmap" in layer.look:
+            axes.figure.colorbar(artist, ax=axes)
+    if points.shape[1] > 1:
+        _legend(axes, drawn, layers, total, labelled=labels is not None)
+    return axes
+
+
+def _checked(values: ArrayLike, role: str) -> Array:
+    points = np.asarray(values)
+    if points.ndim != 2 or points.dtype.kind not in "fiu":
+        raise InputError(
+            f"{role}: an array of shape {points.shape} and type {points.dtype} is no table of scores. "
+            "Give one row of numbers for each row of the data, as transform returns them."
+        )
+    if points.shape[1] == 0:
+        raise InputError(
+            f"{role}: the scores have no columns, because the model has no components. Fit it with n_components=2, or "
+            "draw its ratios instead: use standout.show.ratios(model)."
+        )
+    return points
+
+
+def _behind(background: Any, n_components: int) -> Iterator[_Layer]:
+    """Yield the backgrounds, each in a grey of its own."""
+    if background is None:
+        return
+    if isinstance(background, Mapping):
+        named = {str(name): values for name, values in background.items()}
+    elif isinstance(background, list | tuple) and len(background) and np.ndim(background[0]) == 2:
+        named = {f"background {number}": values for number, values in enumerate(background)}
+    else:
+        named = {"background": background}
+    for number, (name, values) in enumerate(named.items()):
+        points = _checked(values, name)
+        if points.shape[1] < min(n_components, 2):
+            raise InputError(
+                f"{name}: {points.shape[1]} score for each row, and the target's rows have {n_components}. "
+                "Give the scores of the same components."
+            )
+        look = styles.grey(number)
+        yield _Layer(name, points[:, :n_components], {"c": look.color, "marker": look.marker})
+
+
+def _front(points: Array, labels: Any) -> Iterator[_Layer]:
+    """Yield the target's rows: those without a label, then class by class, or all on one scale of colours."""
+    if labels is None:
+        yield _Layer("target", points, {"c": styles.COLORS[0], "marker": styles.MARKERS[0]})
+        return
+    about = Labels.of(labels, len(points))
+    if about.missing.any():
+        yield _Layer("missing", points[about.missing], {"c": styles.MISSING, "marker": "x", "linewidths": 1})
+    if about.numbers is not None:
+        known = ~about.missing
+        yield _Layer("target", points[known], {"c": about.numbers[known], "cmap": styles.NUMBERS})
+        return
+    for number, name in enumerate(about.names[: styles.DISTINCT]):
+        look = styles.style(number)
+        yield _Layer(name, points[about.codes == number], {"c": look.color, "marker": look.marker})
+    more = len(about.names) - styles.DISTINCT
+    if more > 0:
+        rest = points[about.codes >= styles.DISTINCT]
+        yield _Layer(f"{more} other labels", rest, {"c": styles.MISSING, "marker": "."}, n_labels=more)
+
+
+def _strips(layers: list[_Layer]) -> list[_Layer]:
+    """Give each layer a strip of its own, its points scattered a little so that they do not hide each other."""
+    rng = np.random.default_rng(0)
+    return [
+        replace(layer, points=np.column_stack([layer.points[:, 0], place + rng.uniform(-0.3, 0.3, len(layer.points))]))
+        for place, layer in enumerate(layers)
+    ]
+
+
+def _legend(axes: Any, drawn: list[Any], layers: list[_Layer], total: int, *, labelled: bool) -> None:
+    named = [(artist, layer) for artist, layer in zip(drawn, layers, strict=True) if "cmap" not in layer.look]
+    if not named or (len(layers) == 1 and not labelled):
+        return
+    entries = [(artist, plain(shortened(layer.name))) for artist, layer in named[:MANY]]
+    more = sum(layer.n_labels for _, layer in named[MANY:])
+    if more > 0:
+        from matplotlib.lines import Line2D
+
+        entries.append((Line2D([], [], linestyle="none"), f"and {more} more"))
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    place = beside if len(entries) > _SHORT_LEGEND or total > 5 * _CROWD else {}
+    axes.legend(*zip(*entries, strict=True), frameon=False, **place)

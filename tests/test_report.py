@@ -1,0 +1,396 @@
+"""The report tells what the model says: its numbers are those of the model, its words fit the regime."""
+
+import json
+import re
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+
+import standout
+from reports import close, unpacked, written
+from standout import CPCA, DPCA, KernelDPCA
+from standout.show.text import number
+from standout.sources.files.source import Account
+
+pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+
+
+@pytest.fixture
+def write(tmp_path):
+    return partial(written, tmp_path / "report.html")
+
+
+@pytest.fixture
+def fitted(data):
+    return DPCA(3).fit(data.target, background=data.background)
+
+
+def test_points_are_the_scores_of_target_and_background(write, data, fitted):
+    labels = np.array(["x", "y"])[np.arange(200) % 2]
+    page = write(fitted, data.target, data.background, labels=labels)
+    target, background = fitted.transform(data.target), fitted.transform(data.background)
+    for component in range(3):
+        found = page.points(0, component)
+        close(found["x"], target[::2, component])
+        close(found["y"], target[1::2, component])
+        close(found["background"], background[:, component])
+    rows = {found["label"]: unpacked(found["rows"]).tolist() for found in page.scores["sets"]}
+    assert rows["y"] == list(range(2, 201, 2)) and rows["background"] == list(range(1, 301))
+
+
+def test_the_view_beside_a_single_model_is_the_pca_of_the_target(write, data, fitted):
+    page = write(fitted, data.target, data.background)
+    expected = PCA(2).fit(data.target)
+    for component in range(2):
+        for name, rows in (("target", data.target), ("background", data.background)):
+            found = page.points(1, component)[name]
+            other = expected.transform(rows)[:, component]
+            assert min(np.abs(found - other).max(), np.abs(found + other).max()) < 1e-4
+    assert [text for text in page.words if text in ("dPCA", "PCA")] == ["dPCA", "PCA"]
+
+
+def test_backgrounds_lie_behind_the_target(write, data, fitted):
+    page = write(fitted, data.target, data.background)
+    names = [page.scores["sets"][place]["label"] for place in page.scores["order"]]
+    assert names == ["background", "target"]
+
+
+def test_the_ratios_and_the_edge_are_those_of_the_model(write, data, fitted):
+    page = write(fitted, data.target, data.background)
+    figure = page.figures["ratios"]
+    assert figure["data"][0]["y"] == fitted.ratios_.tolist()
+    assert [figure["layout"]["shapes"][0][end] for end in ("y0", "y1")] == [fitted.noise_edge_] * 2
+    header, *rows = page.table("component")
+    assert header == ["component", "ratio", "noise edge", "de-biased ratio", "target sd", "background sd"]
+    expected = np.column_stack(
+        [
+            fitted.ratios_, np.full(3, fitted.noise_edge_), fitted.debiased_ratios_,
+            fitted.target_variance_**0.5, fitted.background_variance_**0.5,
+        ]
+    )  # fmt: skip
+    assert [row[1:] for row in rows] == [[number(value, trimmed=False) for value in row] for row in expected]
+
+
+def test_the_figures_are_valid_plotly(write, data, fitted):
+    import plotly.graph_objects as go
+
+    for model in (fitted, DPCA(2).fit(data.target), DPCA(2).fit(data.target, background=data.background[:20])):
+        figure = write(model, data.target, data.background).figures["ratios"]
+        go.Figure(figure["data"], figure["layout"])
+
+
+def test_the_features_are_the_top_features_of_each_component(write, data):
+    frames = [pd.DataFrame(rows, columns=["alpha", "beta", "gamma", "delta", "epsilon"]) for rows in data]
+    model = DPCA(2).fit(frames[0], background=frames[1])
+    page = write(model, *frames)
+    tables = [table for table in page.tables if table[0][:2] == ["feature", "sd"]]
+    for table, top in zip(tables, model.top_features(10), strict=True):
+        assert [row[:2] for row in table[1:]] == [[feature, number(weight, trimmed=False)] for feature, weight in top]
+    bars = [attributes for attributes in page.all("span") if "width" in attributes.get("style", "")]
+    weights = [weight for top in model.top_features(10) for _, weight in top]
+    assert [bar["class"] == "positive" for bar in bars] == [weight > 0 for weight in weights]
+    assert bars[0]["style"] == "width:50.0%"
+
+
+def noise(rows, columns=30, seed=1):
+    return np.random.default_rng(seed).normal(size=(rows, columns))
+
+
+CASES = {
+    "exact": (DPCA(2), "given"),
+    "noise": (DPCA(2), "alike"),
+    "shrunk, with an edge": (DPCA(2, shrinkage=0.3), "given"),
+    "shrunk, without an edge": (DPCA(2), "few"),
+    "groups": (DPCA(2), "grouped"),
+    "structural": (DPCA(3), "constant"),
+    "nothing": (DPCA("auto"), "alike"),
+    "PCA": (DPCA(2), "alone"),
+    "cPCA": (CPCA(2), "given"),
+    "signal": (DPCA(1, axes="signal"), "given"),
+    "graph": (DPCA(1, graph=np.eye(5, k=1) + np.eye(5, k=-1)), "given"),
+    "kernel": (KernelDPCA(2), "given"),
+    "kernel, exact": (KernelDPCA(2, kernel="linear"), "given"),
+    "kernel PCA": (KernelDPCA(2), "alone"),
+    "one component": (DPCA(1), "given"),
+}
+
+
+def posed(case, data):
+    """Return a fitted model with its target and background."""
+    model, kind = CASES[case]
+    (target, background), groups = data, None
+    if kind == "alike":
+        target = background[:150]
+    elif kind == "few":
+        target, background = noise(9), noise(20, seed=2)
+    elif kind == "grouped":
+        groups = np.arange(300) % 4
+    elif kind == "constant":
+        background = np.where(np.arange(5) == 1, 7.0, background)
+    elif kind == "alone":
+        background = None
+    return clone(model).fit(target, background=background, background_groups=groups), target, background
+
+
+SAID = {
+    "exact": (
+        "found",
+        "The target stands out",
+        "Noise alone would reach a ratio of {edge}; the largest ratio is {top}",
+    ),
+    "noise": ("nothing", "told from noise", "Noise alone would reach a ratio of {edge}; the largest ratio is {top}"),
+    "shrunk, with an edge": ("found", "largest unshrunk ratio", "shrunk by 0.3 toward its diagonal", "ratio is {top}"),
+    "shrunk, without an edge": ("unknown", "20 independent background units leave 19 degrees", "ratio is {top}"),
+    "groups": ("unknown", "4 independent background units leave 3 degrees", "Rows of one group were counted as one"),
+    "structural": ("unknown", "Along 1 of the 3 components", "noise alone would reach {edge}", "constant"),
+    "nothing": ("nothing", "Nothing stands out from noise", "a ratio of {edge}", "no scores to draw"),
+    "PCA": ("plain", "This is PCA of the target", "No background was given"),
+    "cPCA": ("found", "in its best direction", "alpha = {alpha}", "{alpha} times background variance", "up to {top}"),
+    "signal": ("found", "in its best direction", "which the background does not have", "up to {top}"),
+    "graph": ("found", "largest ratio without the graph", "With the price that the graph puts", "it is {top}"),
+    "kernel": (
+        "unknown",
+        "is not known",
+        "The largest ratio is {top}",
+        "score(new_target",
+        "no feature stands for them",
+    ),
+    "kernel, exact": ("found", "a ratio of {edge}", "Gaussian features of the kernel"),
+    "kernel PCA": ("plain", "This is kernel PCA"),
+    "one component": ("found", "the largest ratio is {top}"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_verdict_is_honest_in_every_regime(write, data, case):
+    model, target, background = posed(case, data)
+    page = write(model, target, background)
+    kind, *sentences = SAID[case]
+    assert f"verdict {kind}" in [attributes.get("class") for attributes in page.all("section")]
+    values = {
+        "edge": number(model.noise_edge_),
+        "top": number(max(model.ratios_, default=0)),
+        "alpha": number(getattr(model, "alpha_", 0)),
+    }
+    for sentence in sentences:
+        assert sentence.format(**values) in page.text
+    assert ("noise edge" in json.dumps(page.figures)) == (np.isfinite(model.noise_edge_) and case != "nothing")
+    assert "nan" not in re.sub(r"[A-Za-z0-9+/=]{20,}", "", page.scripts[0]).lower()
+
+
+@pytest.mark.parametrize(("value", "said"), [(3e-9, "p < 0.0001"), (0.02, "p = 0.02")])
+def test_p_values_are_written_no_smaller_than_they_can_be_trusted(value, said):
+    from standout.show.report.words import p_text
+
+    assert p_text(value).replace("\xa0", " ") == said
+
+
+def test_infinite_ratios_stand_at_the_top_with_their_sign(write, data):
+    model, target, background = posed("structural", data)
+    page = write(model, target, background)
+    trace = page.figures["ratios"]["data"][0]
+    assert trace["text"] == ["∞", "", ""] and trace["y"][1:] == model.ratios_[1:].tolist()
+    assert max(model.ratios_[1:]) < trace["y"][0] < 10 ** page.figures["ratios"]["layout"]["yaxis"]["range"][1]
+    assert page.table("component")[1][1] == "∞"
+
+
+def test_of_a_shrunk_problem_the_unshrunk_ratios_are_shown_too(write, data):
+    model, target, background = posed("shrunk, with an edge", data)
+    page = write(model, target, background)
+    assert [trace["y"] for trace in page.figures["ratios"]["data"]] == [
+        model.ratios_.tolist(),
+        model._solved().plain_ratios.tolist(),
+    ]
+    assert page.table("component")[0][2] == "unshrunk ratio"
+
+
+def test_one_component_is_drawn_as_a_strip_for_each_label(write, data):
+    model = DPCA(1).fit(data.target, background=data.background)
+    page = write(model, data.target, data.background, labels=np.arange(200) % 2)
+    view = page.scores["views"][0]
+    assert view["strips"] and not page.scores["views"][1]["strips"]
+    close(page.points(0, 0)["1"], model.transform(data.target)[1::2, 0])
+    for lane, heights in zip((2, 1, 0), page.points(0, 1).values(), strict=True):
+        assert np.abs(heights - lane).max() <= 0.3
+
+
+@pytest.mark.parametrize(("count", "choices"), [(1, 0), (2, 0), (3, 4), (5, 4)])
+def test_axes_can_be_chosen_where_there_are_more_than_two(write, data, count, choices):
+    page = write(DPCA(count).fit(data.target, background=data.background), data.target, data.background)
+    assert len(page.all("select")) == choices and len(page.all("option")) == choices * count
+
+
+def test_numbers_become_a_scale_and_rows_without_one_are_missing(write, data, fitted):
+    labels = np.linspace(0, 1, 200)
+    labels[:20] = np.nan
+    page = write(fitted, data.target, data.background, labels=labels)
+    scale, missing, _ = page.scores["sets"]
+    close(unpacked(scale["values"]), labels[20:])
+    assert missing["label"] == "missing" and len(unpacked(missing["rows"])) == 20
+
+
+def test_thirty_labels_have_a_look_each_and_rare_ones_share_one(write, data, fitted):
+    page = write(fitted, data.target, labels=[f"kind {i % 30}" for i in range(200)])
+    looks = {(found["color"], found["symbol"]) for found in page.scores["sets"]}
+    assert len(page.scores["sets"]) == len(looks) == 30
+    page = write(fitted, data.target, labels=[f"kind {max(i - 100, 0)}" for i in range(200)])
+    names = [found["label"] for found in page.scores["sets"]]
+    assert len(names) == 40 and names[0] == "kind 0" and names[-1] == "61 other labels"
+    assert page.scores["sets"][-1]["texts"][-1] == "kind 99"
+
+
+def test_each_background_and_each_of_its_labels_has_an_entry(write, data):
+    parts = {"rest": data.background[:100], "task": data.background[100:]}
+    model = DPCA(2).fit(data.target, background=parts)
+    page = write(model, data.target, parts, background_labels={"task": np.array(["u", "v"])[np.arange(200) % 2]})
+    names = ["target", "background 'rest'", "background 'task': u", "background 'task': v"]
+    assert [found["label"] for found in page.scores["sets"]] == names
+    assert len({(found["color"], found["symbol"]) for found in page.scores["sets"]}) == 4
+    close(page.points(0, 0)[names[3]], model.transform(parts["task"])[1::2, 0])
+    assert [row[0] for row in page.table("dataset")[1:]] == ["target", "background 'rest'", "background 'task'"]
+    assert [row[3] for row in page.table("dataset")[1:]] == ["", "33.3%", "66.7%"]
+
+
+def test_labels_and_ids_are_those_of_the_source_unless_given(write, data, fitted):
+    source = standout.read(data.target)
+    source.labels, source.row_ids = np.array(["s"] * 200), np.array([f"id {i}" for i in range(200)])
+    page = write(fitted, source, data.background)
+    assert page.scores["sets"][0]["label"] == "s" and page.scores["sets"][0]["ids"][7] == "id 7"
+    page = write(fitted, source, data.background, labels=["t"] * 200, ids=range(200))
+    assert page.scores["sets"][0]["label"] == "t" and page.scores["sets"][0]["ids"][7] == "7"
+
+
+def test_several_models_are_views_side_by_side(write, data, fitted):
+    models = {"main": fitted, "contrastive": CPCA(2, alpha=1.5).fit(data.target, background=data.background)}
+    page = write(models, data.target, data.background)
+    assert len(page.scores["views"]) == 2
+    close(page.points(1, 0)["target"], models["contrastive"].transform(data.target)[:, 0])
+    rows = page.table("view")[1:]
+    assert [row[:3] for row in rows] == [
+        ["main", "dPCA", "exact, nothing was shrunk"],
+        ["contrastive", "cPCA", "alpha = 1.5"],
+    ]
+
+
+class Counted:
+    """A source that counts how often it is read, and cannot give its rows in any other way."""
+
+    labels = groups = row_ids = names = None
+
+    def __init__(self, rows):
+        self.array, self.read = rows, 0
+        self.n_rows, self.n_features = rows.shape
+
+    def blocks(self, _rows):
+        self.read += 1
+        for start in range(0, self.n_rows, 64):
+            yield self.array[start : start + 64]
+
+
+def test_every_row_is_read_once_for_each_model(write, data, fitted):
+    target, background = Counted(data.target), Counted(data.background)
+    whole = write(fitted, data.target, data.background)
+    page = write(fitted, target, background)
+    assert background.read == 2  # dPCA and PCA
+    assert target.read == 3  # and once more to fit the PCA
+    assert page.scores == whole.scores
+
+
+def test_estimators_that_return_frames_are_reported_too(write, data, fitted):
+    plain = write(fitted, data.target, data.background)
+    framed = DPCA(3).set_output(transform="pandas").fit(data.target, background=data.background)
+    assert write(framed, data.target, data.background).scores == plain.scores
+
+
+def test_features_in_common_are_enough(write, data):
+    target = pd.DataFrame(data.target, columns=list("abcde"))
+    background = pd.DataFrame(data.background, columns=list("abcde")).drop(columns="b").assign(z=1.0)
+    model = DPCA(2, features="common").fit(target, background=background)
+    page = write(model, target, background)
+    close(page.points(0, 0)["target"], model.transform(target)[:, 0])
+    expected = model.components_[:, [0, 2, 3, 4]] @ (background[list("acde")].to_numpy() - model.mean_[[0, 2, 3, 4]]).T
+    close(page.points(0, 0)["background"], expected[0])
+    assert len(page.scores["views"]) == 2 and "take no part" in page.text
+
+
+def test_twenty_thousand_features_take_no_square_and_long_names_are_cut(write):
+    rng = np.random.default_rng(0)
+    names = [f"gene_{i:06d}_with_a_name_that_is_far_too_long_for_any_table_{i}" for i in range(20_000)]
+    target = pd.DataFrame(rng.normal(size=(20, 20_000)), columns=names)
+    background = pd.DataFrame(rng.normal(size=(25, 20_000)), columns=names)
+    model = DPCA(2).fit(target, background=background)
+    page = write(model, target, background)
+    top = model.top_features(1)[0][0].feature
+    row = next(table for table in page.tables if table[0][0] == "feature")[1]
+    assert "…" in row[0] and len(row[0]) == 28 and row[0][:10] == top[:10] and row[0][-3:] == top[-3:]
+    assert top in [attributes.get("title") for attributes in page.all("th")]
+    assert len(page.source) < 6e6
+
+
+def test_of_many_rows_a_fair_part_is_drawn_and_the_report_says_so(write, tmp_path):
+    rng = np.random.default_rng(0)
+    target, background = rng.normal(size=(15_000, 3)) * [1, 2, 1], rng.normal(size=(120_000, 3))
+    model = DPCA(2).fit(target, background=background)
+    page = write(model, target, background)
+    first, second = page.scores["sets"]
+    rows = unpacked(second["rows"]) - 1
+    assert len(unpacked(first["rows"])) == 15_000 and len(rows) == 35_000
+    assert len(np.unique(rows)) == 35_000 and rows.max() > 119_000
+    drawn = sum(len(values) for view in (0, 1) for values in page.points(view, 0).values())
+    assert drawn == 100_000 and all(view["webgl"] for view in page.scores["views"])
+    close(page.points(0, 1)["background"], model.transform(background)[rows, 1])
+    assert "50,000 of 135,000 rows are drawn" in page.text and "35,000 of 120,000 background rows" in page.text
+    assert page.scores == write(model, target, background).scores
+    assert len(page.source) < 6.6e6
+
+
+def test_six_views_of_many_rows_stay_within_what_a_browser_can_hold(write, data, fitted):
+    rows = np.vstack([data.target] * 40)
+    page = write({f"view {i}": fitted for i in range(6)}, rows)
+    assert [len(page.points(view, 0)["target"]) for view in range(6)] == [5000] * 6
+    assert not any(view["webgl"] for view in page.scores["views"])
+
+
+def test_what_was_done_to_the_data_is_told(write, data, fitted):
+    account = Account(
+        "mice.csv", rows=200, features=5, rows_left_out=3, features_left_out=("odd",), values_filled=12,
+        aside=("class", "id"), missing={"b": 2, "a": 10},
+    )  # fmt: skip
+    page = write(
+        fitted, data.target, data.background, accounts=[account], notes=["Batch 3 was noisy."],
+        command="standout report mice.csv", code="print('again')", title="Mice",
+    )  # fmt: skip
+    for said in (
+        "mice.csv", "200 rows and 5 features were used", "12 values were missing, in 2 features: 'a', 'b'",
+        "12 values filled in", "3 rows left out", "1 feature left out for a missing value: 'odd'",
+        "2 columns set aside as no features: 'class', 'id'", "Batch 3 was noisy.", "standout report mice.csv",
+        "print('again')", f"standout {standout.__version__}", f"numpy {np.__version__}",
+    ):  # fmt: skip
+        assert said in page.text
+    assert page.table("dataset")[1:] == [["target", "200", "200"], ["background", "300", "300"]]
+
+
+def test_files_tell_themselves_what_reading_did_to_them(write, data, fitted):
+    holes = data.target.copy()
+    holes[3, 2] = np.nan
+    target = standout.read(holes, missing="drop_rows")
+    assert "1 row left out for a missing value" in write(fitted, target, data.background).text
+
+
+def test_the_code_that_is_shown_gives_the_same_again(write, data):
+    model = DPCA(1, shrinkage=0.25).fit(data.target, background=data.background)
+    page = write(model, data.target, data.background)
+    code = next(text for text in page.words if text.startswith("from standout import"))
+    names = {"target": data.target, "background": data.background, "print": lambda _: None}
+    exec(code, names)
+    np.testing.assert_array_equal(names["model"].components_, model.components_)
+
+
+def test_the_notes_of_the_model_are_shown(write, data):
+    model, target, background = posed("groups", data)
+    text = write(model, target, background).text.lower()
+    assert model._solved().notes and all(note.text.lower() in text for note in model._solved().notes)
