@@ -8,7 +8,7 @@ JOBS ?= auto
 .PHONY: demo test test-slow lint types layers check bench docs clean help
 
 help:
-	@echo "make demo       the embedded example: PCA and dPCA side by side, with a picture"
+	@echo "make demo       the embedded example: PCA and dPCA side by side, with a picture and a report"
 	@echo "make test       the test suite"
 	@echo "make test-slow  the long simulations"
 	@echo "make check      linters, types and the layer check"
@@ -20,7 +20,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.made pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cli]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
@@ -28,7 +28,7 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo
-	@$(BIN)/python -m standout.demo
+	@$(BIN)/python -m standout demo
 
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow"

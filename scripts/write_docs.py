@@ -1,4 +1,4 @@
-"""Write the generated parts of the documentation: the demo's picture and table, the pure-noise table.
+"""Write the generated parts of the documentation: the demo's picture and table, the pure-noise table, the help.
 
 Run by ``make docs``. Each part stands between ``<!-- name -->`` and ``<!-- /name -->`` in its file.
 """
@@ -9,9 +9,11 @@ import re
 import warnings
 from pathlib import Path
 
+import click
 import numpy as np
 
 from standout import DPCA
+from standout.cli.app import app
 from standout.datasets import digits_over_tiles
 from standout.demo import picture, table, views
 
@@ -29,6 +31,25 @@ def put(path: Path, name: str, text: str) -> None:
 def demo_block() -> str:
     """Return the demo's table, as it prints it."""
     return f"```\n{table(views(digits_over_tiles()))}\n```"
+
+
+def help_pages() -> str:
+    """Return the help of every command, as the terminal shows it."""
+    parts = ["", f"```\n{_help(app, ['standout'])}\n```"]
+    for name, command in app.commands.items():
+        parts += ["", f"### standout {name}", "", f"```\n{_help(command, ['standout', name])}\n```"]
+    return "\n".join([*parts, ""])
+
+
+def _help(command: click.Command, path: list[str]) -> str:
+    context = None
+    for name in path:
+        context = click.Context(
+            app if context is None else command, info_name=name, parent=context, **app.context_settings
+        )
+    assert context is not None
+    context.terminal_width = 100
+    return command.get_help(context)
 
 
 def pure_noise(repeats: int = 20, p: int = 50, m: int = 200) -> str:
@@ -59,6 +80,7 @@ def main() -> None:
     example = digits_over_tiles()
     picture(views(example), example, ROOT / "docs" / "demo.png")
     put(ROOT / "README.md", "demo", demo_block())
+    put(ROOT / "docs" / "command-line.md", "help", help_pages())
     put(ROOT / "docs" / "method.md", "pure-noise", pure_noise())
 
 

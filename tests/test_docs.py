@@ -39,6 +39,10 @@ def test_the_table_in_the_readme_is_what_the_demo_prints(writer):
     assert written(ROOT / "README.md", "demo").strip() == writer.demo_block().strip(), "run: make docs"
 
 
+def test_the_help_in_the_docs_is_what_the_commands_print(writer):
+    assert written(ROOT / "docs" / "command-line.md", "help").strip() == writer.help_pages().strip(), "run: make docs"
+
+
 def test_the_table_of_pure_noise_is_what_the_command_writes(writer):
     def numbers(text):
         return [float(cell) for cell in re.findall(r"(?<=\| )[-+.e\d]+(?= \|)", text)]

@@ -112,11 +112,10 @@ def test_the_demo_shows_what_pca_does_not(seed):
 
 
 def test_the_demo_runs_from_the_command_line(tmp_path):
-    picture, text = tmp_path / "demo.png", tmp_path / "demo.txt"
-    shown = run("-m", "standout.demo", "--picture", str(picture), "--text", str(text), cwd=tmp_path)
-    assert "ARI" in shown and "dPCA" in shown and str(picture) in shown
-    assert text.read_text(encoding="utf-8").strip() in shown
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.png", "demo.txt"]
+    shown = run("-m", "standout", "demo", cwd=tmp_path)
+    picture = tmp_path / "standout-demo" / "demo.png"
+    assert "ARI" in shown and "dPCA" in shown and "demo.png" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["standout-demo"]
     from PIL import Image
 
     with Image.open(picture) as image:

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 from standout._version import __version__
 
 if TYPE_CHECKING:
+    from standout.comparison import compare
     from standout.estimators.cpca import CPCA
     from standout.estimators.dpca import DPCA
     from standout.estimators.kernel import KernelDPCA
     from standout.moments import Moments
     from standout.paths import Path, path
     from standout.robust import robust_moments
+    from standout.show.report import report
     from standout.sources import Source, read
+    from standout.store import load, save
 
 __all__ = [
     "CPCA",
@@ -29,9 +32,13 @@ __all__ = [
     "Path",
     "Source",
     "__version__",
+    "compare",
+    "load",
     "path",
     "read",
+    "report",
     "robust_moments",
+    "save",
 ]
 
 _HOME = {
@@ -41,9 +48,13 @@ _HOME = {
     "Moments": "standout.moments",
     "Path": "standout.paths",
     "Source": "standout.sources",
+    "compare": "standout.comparison",
+    "load": "standout.store",
     "path": "standout.paths",
     "read": "standout.sources",
+    "report": "standout.show.report",
     "robust_moments": "standout.robust",
+    "save": "standout.store",
 }
 
 

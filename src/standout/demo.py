@@ -1,19 +1,21 @@
-"""The demo: digits hidden in pieces of a photograph, by PCA and by dPCA, as numbers and as a picture.
-
-Run it with ``python -m standout.demo``.
-"""
+"""The demo: digits hidden in pieces of a photograph, by PCA and by dPCA, as numbers, a picture and a report."""
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from standout.blas import Array
 from standout.datasets import DigitsOverTiles, digits_over_tiles
 from standout.estimators.dpca import DPCA
 from standout.show.plot import pyplot
 from standout.show.plot import scores as draw_scores
+from standout.show.report import report as write_report
+from standout.sources import read
+from standout.write import writing
 
 
 @dataclass(frozen=True)
@@ -73,27 +75,38 @@ def _mosaic(example: DigitsOverTiles, side: int = 6) -> Array:
     return tiles.transpose(0, 2, 1, 3).reshape(side * 8, side * 8)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the demo from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m standout.demo", description="PCA and dPCA side by side.")
-    parser.add_argument("--picture", type=Path, default=Path("demo.png"), help="where to write the picture")
-    parser.add_argument("--text", type=Path, help="where to write the table too")
-    parser.add_argument("--seed", type=int, default=0, help="which tiles are target and background")
-    chosen = parser.parse_args(arguments)
-    example = digits_over_tiles(seed=chosen.seed)
+@dataclass(frozen=True)
+class Demo:
+    """What the demo shows: words, facts for scripts, and the files it wrote."""
+
+    text: str
+    facts: dict[str, Any]
+    files: dict[str, Path]
+
+
+def run_demo(folder: Path, seed: int = 0) -> Demo:
+    """Run the demo; write the data as tables, the picture and the report into a directory."""
+    example = digits_over_tiles(seed=seed)
     found = views(example)
-    shown = table(found)
-    print(
+    files = {name: folder / f"{name}.csv" for name in ("target", "background")}
+    _write_table(files["target"], example.target, {"digit": example.digit})
+    _write_table(files["background"], example.background, {})
+    files |= {"picture": folder / "demo.png", "report": folder / "report.html"}
+    picture(found, example, files["picture"])
+    model = found[-1].model
+    target = read(files["target"], label="digit")
+    write_report(model, target, example.background, path=files["report"], title="Digits hidden in a photograph")
+    text = (
         f"target: {len(example.target)} tiles of a photograph, each with a faint handwritten 6 or 9 in it\n"
-        f"background: {len(example.background)} other tiles of the same photograph\n\n{shown}\n\n"
-        "ARI: how well two clusters of the scores match the digits (1 perfect, 0 chance).\n"
+        f"background: {len(example.background)} other tiles of the same photograph\n\n{table(found)}\n\n"
+        "ARI: how well two clusters of the scores match the digits (1 perfect, 0 chance).\n\n"
+        f"{model.summary()}"
     )
-    print(found[1].model.summary())
-    picture(found, example, chosen.picture)
-    if chosen.text:
-        chosen.text.write_text(shown + "\n", encoding="utf-8")
-    print(f"\npicture: {chosen.picture.resolve()}")
+    facts = {view.name: {"ari": view.ari, "silhouette": view.silhouette} for view in found}
+    return Demo(text, {"command": "demo", **facts}, files)
 
 
-if __name__ == "__main__":
-    main()
+def _write_table(path: Path, tiles: Array, about: dict[str, NDArray[Any]]) -> None:
+    names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+    with writing(path, names, list(about)) as rows:
+        rows.add(tiles, about)

@@ -1,0 +1,22 @@
+"""The command line: a thin skin over the library. No maths here.
+
+Exit codes: 0 done, 1 a fault of standout's own, 2 bad input or usage, 130 interrupted (143 when ended from
+outside).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    try:
+        from standout.cli.run import run
+    except ImportError as error:
+        if error.name not in ("click", "rich"):
+            raise
+        sys.stderr.write(f"The command line needs {error.name}. Install it with: pip install 'standout[cli]'\n")
+        return 2
+    return run(list(sys.argv[1:] if arguments is None else arguments))
