@@ -20,17 +20,15 @@ _LIMIT = 1000
 
 
 def _write_npy(path: Path, size: int, columns: int, seed: int) -> None:
+    """Write in blocks, not through a map: the peak of a process is handed on to those it starts."""
     rng = np.random.default_rng(seed)
-    rows = size // (8 * columns)
-    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(rows, columns))
     block = rng.standard_normal((20_000, columns)) + 1.0
-    for start in range(0, rows, len(block)):
-        part = block[: min(len(block), rows - start)]
-        # The same numbers again would be found out by nobody; a factor makes every block its own.
-        out[start : start + len(part)] = part * rng.uniform(0.5, 1.5)
-        if start % 400_000 == 0:
-            out.flush()
-    out.flush()
+    n_blocks = size // block.nbytes
+    with path.open("wb") as file:
+        head = {"descr": "<f8", "fortran_order": False, "shape": (n_blocks * len(block), columns)}
+        np.lib.format.write_array_header_1_0(file, head)
+        for _ in range(n_blocks):
+            file.write((block * rng.uniform(0.5, 1.5)).tobytes())
 
 
 def _write_csv(path: Path, size: int, columns: int, seed: int) -> None:
@@ -93,11 +91,14 @@ for path in sys.argv[1:]:
 """
 
 
-def files() -> list[Result]:
-    """A csv of 2 GB and an npy of 10 GB, through the command line."""
-    csv = _case("csv of 2 GB × 100 features", lambda path: _write_csv(path, 2 * _GB, 100, 0), ".csv", _BARE_CSV)
-    npy = _case("npy of 10 GB × 200 features", lambda path: _write_npy(path, 10 * _GB, 200, 0), ".npy", _BARE_NPY)
-    return [*csv, *npy]
+def csv() -> list[Result]:
+    """A csv of 2 GB, through the command line."""
+    return _case("csv of 2 GB × 100 features", lambda path: _write_csv(path, 2 * _GB, 100, 0), ".csv", _BARE_CSV)
 
 
-CASES = {"files": files}
+def npy() -> list[Result]:
+    """An npy of 10 GB, through the command line."""
+    return _case("npy of 10 GB × 200 features", lambda path: _write_npy(path, 10 * _GB, 200, 0), ".npy", _BARE_NPY)
+
+
+CASES = {"csv": csv, "npy": npy}

@@ -66,6 +66,7 @@ TEXTS = {
     "blank": ("\n \n\t\n", ["the file is empty", "Give"]),
     "a mark alone": (b"\xef\xbb\xbf", ["the file is empty", "Give"]),
     "names alone": ("a,b,c\n", ["names, but no rows", "Give a table with rows"]),
+    "a quoted name alone": ('"a b"', ["names, but no rows", "Give a table with rows"]),
     "names and blank lines": ("a,b,c\n\n\n", ["names, but no rows", "Give a table with rows"]),
     "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(99), ["not text but a binary file", "Check"]),
     "npy": (npy_bytes(), ["not text but a binary file", "Check"]),

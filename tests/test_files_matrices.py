@@ -8,6 +8,7 @@ import anndata
 import h5py
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import zarr
 from numpy.lib import format as npy
@@ -23,6 +24,7 @@ from standout.sources.files.missing import handle_missing
 from standout.sources.files.source import SparseInMemory, TableInMemory
 from standout.sources.progress import watching
 from standout.sources.source import has_rows
+from standout.sources.views import select_columns
 
 noise = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -392,3 +394,24 @@ def test_only_what_is_wanted_of_obs_is_read(tmp_path, data):
     assert source.labels[1] == "ctrl" and len(list(source.table_blocks(100))) == 2
     with pytest.raises(InputError, match=r"a\.h5ad"):
         standout.read(tmp_path / "a.h5ad", label="b").about("b")
+
+
+def test_a_packed_zarr_and_a_pyarrow_table_are_read_too(data, tmp_path):
+    with zarr.storage.ZipStore(tmp_path / "rows.zarr.zip", mode="w") as store:
+        zarr.create_array(store, data=data.target)
+    np.testing.assert_array_equal(standout.read(tmp_path / "rows.zarr.zip").rows(0, 200), data.target)
+    table = pa.table({name: data.target[:, i] for i, name in enumerate(NAMES)})
+    assert standout.read(table).names == NAMES
+    np.testing.assert_array_equal(standout.read(table).rows(0, 200), data.target)
+
+
+def test_views_of_a_stream_do_not_read_it_before_they_are_asked(data, tmp_path):
+    frame = pd.DataFrame(data.target, columns=NAMES).assign(who="x")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    passes = []
+    with watching(passes.append):
+        stream = standout.read(standout.read(tmp_path / "rows.csv", groups="who", memory=0))
+        view = select_columns(stream, np.array([3, 0]))
+        assert passes == [] and view.names == ("d", "a")
+        assert list(view.groups) == ["x"] * len(data.target)
+    assert passes

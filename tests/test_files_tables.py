@@ -1,12 +1,15 @@
 """Tables in files give the model of the arrays they hold, in memory and streamed, whatever else stands in them."""
 
 import gzip
+import subprocess
+import sys
 import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
@@ -316,6 +319,22 @@ def test_progress_goes_from_nothing_to_all(data, kind, tmp_path):
         assert told[-1].rows == 8000
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_one_pass_tells_the_numbers_and_what_describes_them(data, kind, tmp_path):
+    frame = table(data.target).assign(kind="x", who=range(200), cage=np.arange(200) // 4)
+    KINDS[kind][1](frame, path := tmp_path / f"a.{kind}")
+    source = standout.read(path, label="kind", ids="who", groups="cage", memory=0)
+    told = []
+    with watching(told.append):
+        assert sum(len(block) for block in source.blocks(1000)) == 200
+        assert len(source.labels) == len(source.row_ids) == len(source.groups) == source.n_rows == 200
+    assert len(told) == 1
+    again = standout.read(path, label="kind", ids="who", groups="cage", memory=0)
+    with watching(told.append):
+        assert again.row_ids[-1] == "199" and again.labels[0] == "x" and again.groups[4] == "1"
+    assert len(told) == 2
+
+
 def test_numbered_and_unnamed_columns_have_the_names_they_are_called_by(tmp_path):
     path = tmp_path / "a.csv"
     frame = pd.DataFrame(np.arange(12.0).reshape(3, 4))
@@ -330,8 +349,10 @@ def test_numbered_and_unnamed_columns_have_the_names_they_are_called_by(tmp_path
     assert standout.read(path, drop="index").aside == ()
     path.write_text("a,,c\n1,2,3\n4,5,6\n")
     assert standout.read(path).names == ("a", "column 2", "c")
-    path.write_text("sample,1100.5,1102,1104\ns1,2,3,4\ns2,5,6,7\n")  # wavelengths
-    assert standout.read(path, ids="sample").names == ("1100.5", "1102", "1104")
+    path.write_text("sample,1100,1102.5,1105\ns1,2,3,4\ns2,5,6,7\n")  # wavelengths
+    assert standout.read(path, ids="sample").names == ("1100", "1102.5", "1105")
+    path.write_text("1,2,4,8,16,32,64,128\n2,3,4,5,6,7,8,9\n")
+    assert standout.read(path).n_rows == 1
 
 
 @quiet
@@ -347,6 +368,26 @@ def test_a_frame_takes_the_options_of_a_file(data):
     assert numbered.names is None
     with pytest.raises(InputError, match="no rows"):
         standout.read(frame[:0], label="kind")
+
+
+READ = """
+import resource, sys, standout
+start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+source = standout.read(sys.argv[1], label="kind")
+assert sum(len(block) for block in source.blocks(4096)) == source.n_rows == len(source.labels)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) / 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_larger_than_memory_is_read_in_a_few_hundred_megabytes(kind, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(1_000_000, 40))  # one row group, 320 MB
+    frame = pa.table({f"x{i}": column for i, column in enumerate(rows.T)} | {"kind": ["a", "b"] * 500_000})
+    path = tmp_path / f"a.{kind}"
+    pa.csv.write_csv(frame, path) if kind == "csv" else pa.parquet.write_table(frame, path, row_group_size=len(frame))
+    peak = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True).stdout
+    assert float(peak) < 300
 
 
 def test_wide_tables_come_in_blocks_of_rows(tmp_path):

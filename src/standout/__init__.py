@@ -59,6 +59,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "anndata":  # a module, for standout.anndata.dpca
+        return import_module("standout.anndata")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'standout' has no attribute {name!r}")

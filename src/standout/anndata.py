@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.blas import Array
-from standout.errors import FeatureWarning, InputError, listed
+from standout.errors import FeatureWarning, InputError, listed, warn_user
 from standout.estimators.dpca import DPCA
 from standout.inputs import background_name, label_list
 from standout.parameters import check_count
 from standout.sources import RowView, Source, block_rows, read, select_columns
 from standout.sources.checks import is_missing
 from standout.sources.files.inside import close
-from standout.sources.files.tables import warn_user
 
 __all__ = ["dpca"]
 

@@ -24,6 +24,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "StructuralWarning",
     "listed",
     "named_features",
+    "warn_user",
 ]
 
 
@@ -119,6 +122,14 @@ class ConditionWarning(StandoutWarning):
 
 class FeatureWarning(StandoutWarning):
     """Some features take no part."""
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code, however many layers lie between."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
 
 
 def listed(names: Sequence[object], most: int = 5) -> str:

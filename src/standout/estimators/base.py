@@ -141,8 +141,8 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._check_parameters()
         if self._model is not None and self._sums is None:
             raise InputError(
-                "this model keeps no moments (it was loaded from a file, or fitted to more features than rows), so rows "
-                "cannot be added. Start a new one and give all rows to partial_fit."
+                "this model keeps no moments (it was loaded from a file, or fitted to more features than rows), so "
+                "rows cannot be added. Start a new one and give all rows to partial_fit."
             )
         if self.features == "common":
             raise FeatureError(

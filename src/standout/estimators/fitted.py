@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from typing import Any
 
+from standout.errors import warn_user
 from standout.model import Model
 
 
@@ -26,9 +25,6 @@ class Fitted:
 
 
 def warn_of(model: Model) -> None:
-    """Warn at the line of the user's code, however many layers lie between."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
-        level, frame = level + 1, frame.f_back
+    """Tell the user what the model's notes say, at the line of their code."""
     for note in model.notes:
-        warnings.warn(note.text, note.category, stacklevel=level)
+        warn_user(note.text, note.category)

@@ -99,8 +99,10 @@ def read(
     )  # fmt: skip
     if isinstance(data, str | bytes | os.PathLike):
         source = open_path(data, options, role)
+    elif _is_anndata(data) or not options.is_default:
+        source = _with_options(data, options, role)
     else:
-        source = _of_object(data, role) if options.is_default else _with_options(data, options, role)
+        source = _of_object(data, role)
     return source if missing is None else handle_missing(source, missing, role)
 
 
@@ -130,7 +132,7 @@ def _of_object(data: Any, role: str) -> Source:
     if isinstance(data, np.ndarray):
         return ArraySource(checked_table(data, role))
     if is_source(data):
-        lacking = [name for name in ("names", "n_rows", "labels", "groups", "row_ids") if not hasattr(data, name)]
+        lacking = [name for name in ("names", "n_rows", "labels", "groups", "row_ids") if not _offers(data, name)]
         if lacking:
             raise InputError(
                 f"{role}: the source {type(data).__name__} has no {', '.join(lacking)}. Derive it from "
@@ -146,8 +148,6 @@ def _of_object(data: Any, role: str) -> Source:
         if 0 in (source.n_rows, source.n_features):
             checked_table(np.empty((source.n_rows, source.n_features)), role)
         return source
-    if _is_anndata(data):
-        return _with_options(data, Options(), role)
     return ArraySource(checked_table(data, role))
 
 
@@ -165,6 +165,11 @@ def is_frame(data: Any) -> bool:
     from narwhals.stable.v2 import dependencies
 
     return bool(dependencies.is_into_dataframe(data))
+
+
+def _offers(data: Any, name: str) -> bool:
+    """Tell whether a source has an attribute, without reading it: labels of a stream may cost a pass."""
+    return name in getattr(data, "__dict__", {}) or hasattr(type(data), name)
 
 
 def _is_anndata(data: Any) -> bool:

@@ -66,7 +66,8 @@ class FrameSource(InMemory):
     def __init__(self, frame: Any, role: str):
         import narwhals.stable.v2 as nw
 
-        _check_names(list(frame.columns), role)
+        # A pyarrow table keeps its columns themselves under that name.
+        check_names(list(getattr(frame, "column_names", None) or frame.columns), role)
         self.frame = nw.from_native(frame, eager_only=True)
         self.n_rows, self.n_features = self.frame.shape
         columns = list(self.frame.columns)
@@ -88,7 +89,8 @@ class FrameSource(InMemory):
         return _numbers(self.frame[:, start:stop])
 
 
-def _check_names(columns: list[Any], role: str) -> None:
+def check_names(columns: list[Any], role: str) -> None:
+    """Refuse column names that are partly no text, or that stand more than once."""
     kinds = {isinstance(name, str) for name in columns}
     if len(kinds) > 1:
         odd = [name for name in columns if not isinstance(name, str)]
@@ -107,7 +109,7 @@ def _check_names(columns: list[Any], role: str) -> None:
 def _check_numeric(frame: Any, role: str) -> None:
     """Refuse columns that are not numbers, by name: text is never fed to the maths."""
     schema = frame.schema
-    text = [name for name, kind in schema.items() if not _may_be_numbers(kind, frame, name)]
+    text = [name for name, kind in schema.items() if not may_be_numbers(kind, frame, name)]
     if text:
         raise InputError(
             f"{role}: {len(text)} of {len(schema)} columns do not hold numbers: {listed(text)} "
@@ -120,7 +122,8 @@ def _how_to_drop(frame: Any, columns: list[Any]) -> str:
     return f"frame.drop({'columns=' if frame.implementation.is_pandas_like() else ''}{columns!r})"
 
 
-def _may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
+def may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
+    """Tell whether a column of this kind holds numbers; columns of objects are looked at."""
     import narwhals.stable.v2 as nw
 
     if kind.is_numeric() or kind == nw.Boolean:

@@ -46,9 +46,29 @@ class ColumnView:
     def __init__(self, source: Source, index: Index):
         self.source, self.index = source, index
         self.n_features = len(index)
-        self.n_rows = source.n_rows
         self.names = None if source.names is None else tuple(source.names[i] for i in index)
-        self.labels, self.groups, self.row_ids = source.labels, source.groups, source.row_ids
+
+    # What a stream knows of its rows may cost a pass: it is asked when it is needed.
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, where it is known."""
+        return self.source.n_rows
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        """The label of each row."""
+        return self.source.labels
+
+    @property
+    def groups(self) -> NDArray[Any] | None:
+        """The group of each row."""
+        return self.source.groups
+
+    @property
+    def row_ids(self) -> NDArray[Any] | None:
+        """The id of each row."""
+        return self.source.row_ids
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield blocks with the chosen columns."""
@@ -92,6 +112,9 @@ def select_columns(source: Source, index: Index) -> Source:
     """Return ``source`` with the columns at ``index``, in that order."""
     if len(index) == source.n_features and np.array_equal(index, np.arange(len(index))):
         return source
-    if has_moments(source):
-        return MomentColumnView(source, index)
-    return RowColumnView(source, index) if has_rows(source) else ColumnView(source, index)
+    if callable(getattr(type(source), "select", None)):  # files that read only the columns they are asked for
+        chosen: Source = source.select(index)  # type: ignore[attr-defined]
+        return chosen
+    view: Any = MomentColumnView if has_moments(source) else RowColumnView if has_rows(source) else ColumnView
+    narrowed: Source = view(source, index)
+    return narrowed

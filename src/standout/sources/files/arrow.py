@@ -97,9 +97,10 @@ def _numeric(sheets: Sequence[Sheet], options: Options) -> frozenset[str]:
     numeric = set(columns)
     for sheet in sheets:
         numeric -= {field.name for field in sheet.schema if not is_number(field.type)}
-    for sheet in sheets if len(sheets) > 1 else ():
+    unsure = wanted - numeric if len(sheets) > 1 else set()
+    for sheet in sheets:
         for field in sheet.schema:
-            if field.name in wanted - numeric and is_number(field.type) and not pa.types.is_null(field.type):
+            if field.name in unsure and is_number(field.type) and not pa.types.is_null(field.type):
                 raise NotNumbersError(
                     f"{sheet.where}: column {field.name!r} holds numbers here and not in all of the {len(sheets)} "
                     "files. Convert it in all of them, or name it in drop= of standout.read."

@@ -22,7 +22,7 @@ _HEAD = 2**18
 _LONGEST = 64 * 2**20
 # What may separate values, by preference where several occur equally often.
 _SEPARATORS = {".csv": ",;\t", ".tsv": "\t,;", ".txt": "\t;, "}
-# So many numbers in increasing or decreasing order are a scale (wavelengths, years), not a row of data.
+# So many numbers in increasing or decreasing order are a scale and not a row of data; fewer must be evenly spaced.
 _SCALE = 8
 
 
@@ -47,7 +47,7 @@ class Head:
 
 def read_head(path: Path, where: str) -> Head:
     """Read the first line of a file."""
-    start = _beginning(path, where)
+    start, file_size = _beginning(path, where)
     check_text(start, path, where)
     mark = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0
     text = codecs.getincrementaldecoder("utf-8")().decode(start[mark:])
@@ -62,12 +62,12 @@ def read_head(path: Path, where: str) -> Head:
     names, index = _names([name.strip() for name in first])
     check_distinct(names, where)
     _check_names(names, index, where)
-    return Head(path, where, names, index, separator, nbytes, reader.line_num, path.stat().st_size)
+    return Head(path, where, names, index, separator, nbytes, reader.line_num, file_size)
 
 
-def _beginning(path: Path, where: str) -> bytes:
-    """Return the start of a file, long enough for its first line."""
-    with opened(path, where) as (stream, _):
+def _beginning(path: Path, where: str) -> tuple[bytes, int]:
+    """Return the start of a file, long enough for its first line, and the size of the file."""
+    with opened(path, where) as (stream, file):
         start: bytes = stream.read(_HEAD)
         while b"\0" not in start and not end_of_rows(start.lstrip(), ","):
             if len(start) > _LONGEST:
@@ -79,12 +79,12 @@ def _beginning(path: Path, where: str) -> bytes:
             if not more:
                 break
             start += more
-    return start
+        return start, file.size()
 
 
 def _separator(text: str, path: Path) -> str:
     """Return what separates the names: what the suffix says, unless something else stands there more often."""
-    line = re.sub(r'"[^"]*"', "", text.lstrip()).splitlines()[0] if text.strip() else ""
+    line = next(iter(re.sub(r'"[^"]*"', "", text.lstrip()).splitlines()), "")
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in _SEPARATORS]
     usual = _SEPARATORS[suffixes[-1] if suffixes else ".txt"]
     counts = {separator: line.count(separator) for separator in usual}
@@ -104,21 +104,23 @@ def _names(found: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _check_names(names: tuple[str, ...], index: tuple[str, ...], where: str) -> None:
-    """Refuse a first line that looks like a row: numbers, unless they are a count or a scale."""
+    """Refuse a first line that looks like a row: half of it or more are numbers, and they are no count and no scale."""
     own = [name for name in names if name not in index]
-    number = re.compile(Dialect().number)
-    values = [float(name) for name in own if number.match(name)]
-    if 2 * len(values) < len(own) or (len(values) < len(own) and _is_scale(values)):
+    numbers = [name for name in own if re.match(Dialect().number, name)]
+    values = [float(name) for name in numbers]
+    if 2 * len(values) < len(own) or _is_scale(values, least=_SCALE if len(values) == len(own) else 3):
         return
-    counted = values == list(range(len(values))) and (len(values) > 2 or index)
-    if counted or (len(values) >= _SCALE and _is_scale(values)):
-        return
+    if values == list(range(len(own))) and (len(values) > 2 or index):
+        return  # as pandas numbers columns
     raise InputError(
         f"{where}: its first line must hold the names of the columns, and {len(values)} of {len(own)} there are "
-        f"numbers, such as {next(name for name in own if number.match(name))!r}. Add a line of names, or name numbered "
-        "columns 0, 1, 2 and so on."
+        f"numbers, such as {numbers[0]!r}. Add a line of names, or name numbered columns 0, 1, 2 and so on."
     )
 
 
-def _is_scale(values: Sequence[float]) -> bool:
-    return all(a < b for a, b in pairwise(values)) or all(a > b for a, b in pairwise(values))
+def _is_scale(values: Sequence[float], least: int) -> bool:
+    """Tell whether numbers are so many and so regular that they are a scale: wavelengths, years."""
+    steps = [b - a for a, b in pairwise(values)]
+    if len(values) < least or not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
+        return False
+    return len(values) >= _SCALE or max(steps) - min(steps) <= 1e-3 * abs(steps[0])

@@ -10,7 +10,7 @@ from standout.sources.files.columns import choose
 from standout.sources.files.options import Options
 from standout.sources.files.source import Layout, TableInMemory
 from standout.sources.files.tables import Coded, Texts, Where, warn_aside
-from standout.sources.memory import FrameSource, _check_names, _may_be_numbers
+from standout.sources.memory import FrameSource, check_names, may_be_numbers
 
 
 def open_frame(frame: Any, options: Options, role: str) -> TableInMemory:
@@ -18,12 +18,12 @@ def open_frame(frame: Any, options: Options, role: str) -> TableInMemory:
     import narwhals.stable.v2 as nw
 
     given = list(getattr(frame, "column_names", None) or frame.columns)  # pyarrow's columns are the data
-    _check_names(given, role)
+    check_names(given, role)
     table = nw.from_native(frame, eager_only=True)
     # Columns may be numbered; in messages and options they are called by their number.
     names = [str(name) for name in given]
     kinds = dict(zip(names, table.schema.values(), strict=True))
-    numeric = {str(name) for name, kind in table.schema.items() if _may_be_numbers(kind, table, name)}
+    numeric = {str(name) for name, kind in table.schema.items() if may_be_numbers(kind, table, name)}
     chosen = choose(names, numeric, options, role)
     place = {name: i for i, name in enumerate(names)}
 

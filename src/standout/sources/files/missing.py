@@ -90,9 +90,11 @@ def _counted(source: Any) -> _Counted:
     return _Counted(count, total, n_rows, whole)
 
 
-def _streamed(source: Any, how: str, role: str) -> Stream:
+def _streamed(source: Any, how: str, role: str) -> Any:
     """Count missing values (and means) in one pass; then leave out or fill in while passing."""
     found = _counted(source)
+    if not found.count.any():
+        return source  # as it is: a file with random access keeps it
     account = replace(source.account, rows=found.n_rows, missing=_by_name(found.count, source))
     layout = replace(source.layout, n_rows=found.n_rows)
     if how == "drop_rows":

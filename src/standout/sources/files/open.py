@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from standout.errors import InputError, MissingExtraError, listed
+from standout.sources.files.inside import readable
 from standout.sources.files.options import Options
 from standout.sources.source import Source
 
@@ -41,7 +42,8 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
     """Return the source of a file, a directory of tables, or a pattern such as ``runs/*.parquet``."""
     path = Path(os.fsdecode(given)).expanduser()
     where = f"{role}: {path}"
-    paths = _files(path, where)
+    with readable(where, "a file"):
+        paths = _files(path, where)
     kind = _kind(paths, where)
     if kind in _TABLES:
         return _reader(_TABLES[kind], where)(paths, path, options, role)
@@ -85,7 +87,7 @@ def _neighbour(path: Path) -> str:
 
 def _suffix(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _PACKED:
+    if suffixes and (suffixes[-1] in _PACKED or suffixes[-2:] == [".zarr", ".zip"]):
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.errors import FeatureWarning, InputError, listed
+from standout.errors import FeatureWarning, InputError, listed, warn_user
 from standout.sources.checks import is_missing
 from standout.sources.files.columns import choose
 from standout.sources.files.inside import close
@@ -101,20 +100,13 @@ def warn_aside(layout: Layout) -> None:
     """Tell which columns are set aside though nobody said so."""
     if layout.unasked:
         count = len(layout.unasked)
+        columns, are = ("columns", "are") if count > 1 else ("column", "is")
         warn_user(
-            f"{count} column{'s' * (count > 1)} of {layout.path.name} {'are' if count > 1 else 'is'} not numbers and "
-            f"set aside as labels: {listed(layout.unasked)}. Name them in label=, groups= or ids= of standout.read to "
-            "use them, or in drop= to leave them out.",
+            f"{count} {columns} of {layout.path.name} {are} not numbers and {are} set aside as labels: "
+            f"{listed(layout.unasked)}. Name them in label=, groups= or ids= of standout.read to use them, or in drop= "
+            "to leave them out.",
             FeatureWarning,
         )
-
-
-def warn_user(text: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code, however many layers lie between."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
 
 
 def as_text(item: Any) -> str | None:
