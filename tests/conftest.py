@@ -1,5 +1,6 @@
 """What several test files share: a small pair of datasets, the look of a good message, the real data."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from scipy import sparse
 
 import standout
 from standout import Moments
+from standout.cli import main
 from standout.errors import InputError, StandoutError
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -177,3 +179,80 @@ def real_data():
         return pytest.skip(f"{name} was not found: set STANDOUT_DATA to the directory that holds it")
 
     return find
+
+
+class Result:
+    """What a command left: its exit code, and what it wrote to stdout and stderr."""
+
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run a command in this process."""
+
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        shown = capsys.readouterr()
+        return Result(code, shown.out, shown.err)
+
+    return run
+
+
+@pytest.fixture
+def done(cli):
+    """Run a command that must succeed."""
+
+    def run(*arguments):
+        result = cli(*arguments)
+        assert result.code == 0, result.err
+        return result
+
+    return run
+
+
+@pytest.fixture
+def files(data, tmp_path):
+    """A target with ids and labels, and a background, as csv."""
+    target = pd.DataFrame(data.target, columns=NAMES)
+    target.insert(0, "id", [f"r{i}" for i in range(len(target))])
+    target["kind"] = np.where(np.arange(len(target)) % 3 == 0, "one", "two")
+    target.to_csv(tmp_path / "target.csv", index=False)
+    pd.DataFrame(data.background, columns=NAMES).to_csv(tmp_path / "background.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def one_file(data, tmp_path):
+    """Target and two backgrounds in one file, told apart by a column."""
+    parts = {"ill": data.target, "sham": data.background[:140], "rest": data.background[140:]}
+    frames = [pd.DataFrame(rows, columns=NAMES).assign(state=name) for name, rows in parts.items()]
+    whole = pd.concat(frames).sample(frac=1, random_state=0)
+    whole.to_csv(tmp_path / "all.csv", index=False)
+    return tmp_path / "all.csv"
+
+
+@pytest.fixture
+def stopped(cli, remedy, tmp_path):
+    """Check that a command ends with one line on stderr, exit code 2, and no file more than before."""
+
+    def check(*arguments, told):
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        result = cli(*arguments)
+        assert result.code == 2, (result.code, result.err)
+        assert result.out == ""
+        line = result.err.strip()
+        assert line.startswith("standout: ") and "\n" not in line, line
+        assert re.search(told, line), line
+        if "--help'" not in line:
+            remedy(line)
+        after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert after == before
+        return line
+
+    return check

@@ -303,6 +303,45 @@ def test_columns_that_are_not_there_are_answered_with_those_that_are(tmp_path, t
     told(tmp_path / "a.h5ad", "no row has them all", where=both)
 
 
+def names_in(kind, path, names):
+    if kind == "npz":
+        np.savez(path, X=ROWS, names=names)
+    elif kind == "h5":
+        with h5py.File(path, "w") as file:
+            file["X"], file["names"] = ROWS, names.tolist()
+    else:
+        group = zarr.open_group(path, mode="w")
+        group.create_array("X", data=ROWS)
+        text = names.dtype.kind in "UO"
+        group.create_array("names", shape=names.shape, dtype=str if text else names.dtype)[...] = names
+
+
+@pytest.mark.parametrize("kind", ["npz", "h5", "zarr"])
+def test_names_of_features_that_cannot_be_used_are_refused_and_not_ignored(tmp_path, told, kind):
+    path = tmp_path / f"a.{kind}"
+    for names, found in (
+        (np.array(NAMES[:4]), "4 for 5 features"),
+        (np.array([NAMES]), "its shape is (1, 5)"),
+        (np.arange(5), "int64"),
+    ):
+        names_in(kind, path, names)
+        told(path, "'names' names the features", found, "as text", ".astype(str)")
+    names_in(kind, path, np.array(NAMES))
+    assert standout.read(path).names == NAMES
+    names_in(kind, path, np.array([f"row {i}" for i in range(12)]))  # one for each row: names of rows
+    source = standout.read(path, ids="names")
+    assert source.names is None and source.row_ids[11] == "row 11"
+
+
+def test_names_of_features_that_are_python_objects_are_refused(tmp_path, told):
+    frame = pd.DataFrame(ROWS, columns=list(NAMES))
+    for name in ("names", "feature_names", "columns", "features"):
+        np.savez(tmp_path / "a.npz", X=frame.values, **{name: np.array(frame.columns, dtype=object)})
+        told(tmp_path / "a.npz", f"{name!r} names the features", "pickles", ".astype(str)", kind=NotNumbersError)
+    np.savez(tmp_path / "b.npz", X=ROWS, features=ROWS[:, :2], other=np.array([None, {}]))  # a table is no name
+    assert standout.read(tmp_path / "b.npz", key="X").n_features == 5
+
+
 def test_a_column_of_another_length_is_refused(tmp_path, told):
     adata(condition=np.arange(12)).write_h5ad(tmp_path / "a.h5ad")
     with h5py.File(tmp_path / "a.h5ad", "a") as file:

@@ -22,6 +22,7 @@ import standout
 from conftest import NAMES
 from standout.errors import ColumnError, FeatureError, FeatureWarning, InputError, NotNumbersError, StandoutError
 from standout.sources.files.csv_rows import chunks
+from standout.sources.files.open import has_names
 
 quiet = pytest.mark.filterwarnings("ignore::standout.errors.FeatureWarning")
 ROWS = np.arange(60.0).reshape(12, 5)
@@ -113,6 +114,40 @@ def test_text_in_a_column_of_numbers_is_told_wherever_it_turns_up(holding, told)
     assert standout.read(holding("\n".join(changed)), drop="c").names == ("a", "b")
 
 
+NUMBER_LIKE = {
+    "percent": ["1%", "12 %", "-3.5%", ""],
+    "points and commas": ["1.234,5", "1.234.567,25", "12,5"],
+    "Swiss": ["1'234", "-2'345.5", "12"],
+    "a few words": ["5%", "6%", "7%", "unknown"],
+    "commas and points": ["1,234.5", "2,345,678.25", "7.5"],
+}
+
+
+@quiet
+@pytest.mark.parametrize("what", NUMBER_LIKE)
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_numbers_that_are_not_written_plainly_are_refused_and_not_set_aside(what, separator, holding, told):
+    values = NUMBER_LIKE[what]
+    path = holding(pd.DataFrame({"x": range(len(values)), "part": values}).to_csv(index=False, sep=separator))
+    told(path, "column 'part'", repr(values[0]), "drop=", kind=InputError)
+    assert standout.read(path, drop="part").names == ("x",)
+    assert standout.read(path, label="part").labels[0] == values[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["2024-01-02", "2024-01-03"], ["01.02.2024", "13.12.2023"], ["309_1", "309_2"], ["A12", "B7"],
+        ["555-123-4567", "555-123-4568"], ["555.123.4567", "+49 30 123456"], ["1.2.3", "1.10.0"], ["12:30", "13:45"],
+        ["192.168.1.1", "10.0.0.12"], ["5 mg", "6 mg"], ["1/2", "3/4"], ["%", "'"],
+    ],
+)  # fmt: skip
+def test_dates_codes_and_phone_numbers_are_labels(values, holding):
+    path = holding("x,what\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values)))
+    with pytest.warns(FeatureWarning, match="'what'"):
+        assert standout.read(path).names == ("x",)
+
+
 def test_a_column_with_text_can_be_named_or_dropped(holding):
     path = holding("chromosome,x\n1,2\n2,3\nX,4\n")
     with pytest.raises(NotNumbersError, match="'X' is not one"):
@@ -126,7 +161,7 @@ def test_columns_that_are_not_there_are_told_with_the_nearest(holding, told):
     path = holding("id,Height,width\nx,1,2\ny,3,4\n")
     told(path, "label column 'ID'", "Did you mean 'id'?", "Use one of its columns", kind=ColumnError, label="ID")
     told(path, "'heigth'", "Did you mean 'Height'?", kind=FeatureError, columns=["heigth"])
-    told(path, "drop='widht'", "Did you mean 'width'?", drop="widht")
+    told(path, "drop='widht'", "Did you mean 'width'?", kind=ColumnError, drop="widht")
     told(path, "column 'id' does not hold numbers", "Leave it out", kind=FeatureError, columns=["id", "width"])
 
 
@@ -253,3 +288,22 @@ def test_no_row_is_cut_in_two_wherever_the_file_is(tmp_path_factory, text, size)
     assert ends
     assert b"".join(parts) == text.encode()
     assert [row for part in parts for row in pairs(part)] == pairs(text.encode())
+
+
+def test_what_is_no_path_of_a_file_is_told(tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    refused(lambda: standout.read("-", role="target"), "target: -", "standard input is not read", "Give a file")
+    hint = "If it is a label, say in which column with --by (or where=)."
+    refused(lambda: standout.read("sham", role="background sham"), "no such file", hint)
+    for name, role in (("sham", "target"), ("sham.csv", "background")):
+        with pytest.raises(InputError, match="no such file") as error:
+            standout.read(name, role=role)
+        assert hint not in str(error.value)
+    (tmp_path / "Rows.CSV").write_text("a\n1\n2\n")
+    refused(lambda: standout.read("ROWZ.csv"), "no such file", "Did you mean 'Rows.CSV'?", "Check the path")
+
+
+def test_a_directory_below_the_home_is_known_to_hold_tables(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "runs").mkdir()
+    assert has_names("~/runs") and not has_names("~/runz")

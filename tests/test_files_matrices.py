@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import pickle
 import warnings
 
 import anndata
@@ -394,6 +395,41 @@ def test_only_what_is_wanted_of_obs_is_read(tmp_path, data):
     assert source.labels[1] == "ctrl" and len(list(source.table_blocks(100))) == 2
     with pytest.raises(InputError, match=r"a\.h5ad"):
         standout.read(tmp_path / "a.h5ad", label="b").about("b")
+
+
+@pytest.mark.parametrize("memory", [0, "1MB"])
+@pytest.mark.parametrize("form", ["h5ad", "zarr", "memory"])
+def test_what_obs_says_is_carried_along_and_read_when_it_is_asked_for(tmp_path, data, form, memory, recwarn):
+    obs = {
+        "kind": pd.Categorical(Described.labels), "day": Described.subjects, "dose": Described.subjects / 4,
+        "late": Described.subjects > 9, "who": [f"m{i}" for i in range(200)],
+        "times": pd.array([1, None] * 100, dtype="Int64"),
+    }  # fmt: skip
+    given = annotated(data.target, **obs)
+    path = tmp_path / f"cells.{form}"
+    if form != "memory":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # zarr warns of what anndata writes
+            getattr(given, f"write_{form}")(path)
+    recwarn.clear()
+    source = standout.read(given if form == "memory" else path, where={"kind": "stim"}, memory=memory)
+    assert source.aside == ("kind", "obs_names", "day", "dose", "late", "who", "times")
+    about = next(iter(source.table_blocks(200))).about
+    for name in ("kind", "day", "dose", "late", "who"):
+        assert about[name].tolist() == given.obs[name][::2].tolist()
+    assert set(about["times"]) == {1} and not recwarn.list
+
+
+def test_an_h5ad_that_is_kept_reads_what_nobody_asked_for_only_when_it_is_wanted(tmp_path, data):
+    annotated(data.target, a=Described.labels, b=Described.subjects).write_h5ad(tmp_path / "a.h5ad")
+    source = standout.read(tmp_path / "a.h5ad", label="a")
+    with h5py.File(tmp_path / "a.h5ad", "a") as file:
+        file["obs/b"][:] = 7
+    again = pickle.loads(pickle.dumps(source))
+    assert isinstance(source, TableInMemory)
+    assert set(source.about("b")) == {7} and set(again.about("b")) == {7} and again.labels[1] == "ctrl"
+    (tmp_path / "a.h5ad").unlink()
+    assert set(source.about("b")) == {7}  # read once
 
 
 def test_a_packed_zarr_and_a_pyarrow_table_are_read_too(data, tmp_path):

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.blas import Array
-from standout.errors import FeatureWarning, InputError, listed, warn_user
+from standout.errors import FeatureWarning, InputError, did_you_mean, listed, warn_user
 from standout.estimators.dpca import DPCA
 from standout.inputs import background_name, label_list
 from standout.parameters import check_count
 from standout.sources import RowView, Source, block_rows, read, select_columns
 from standout.sources.checks import is_missing
-from standout.sources.files.inside import close
 
 __all__ = ["dpca"]
 
@@ -178,7 +177,9 @@ def _check_arguments(
     known = [name for name in inspect.signature(DPCA).parameters if name not in ("n_components", "background_label")]
     unknown = [name for name in params if name not in known]
     if unknown:
-        raise InputError(f"{unknown[0]!r} is no parameter.{close(unknown[0], known)} Use one of {listed(known, 20)}.")
+        raise InputError(
+            f"{unknown[0]!r} is no parameter.{did_you_mean(unknown[0], known)} Use one of {listed(known, 20)}."
+        )
     if groupby is None and target is not None:
         raise InputError(f"target={target!r} is a label, and groupby does not say of which column. Give groupby=.")
     if groupby is not None and background is None:
@@ -198,7 +199,7 @@ def _obs_column(argument: str, column: str | None, adata: Any) -> str | None:
     if column is not None and column not in adata.obs.columns:
         columns = [str(name) for name in adata.obs.columns]
         raise InputError(
-            f"{argument}={column!r} is not a column of adata.obs.{close(str(column), columns)} Use one of "
+            f"{argument}={column!r} is not a column of adata.obs.{did_you_mean(str(column), columns)} Use one of "
             f"{listed(columns, 10)}."
         )
     return column
@@ -211,7 +212,7 @@ def _layer(adata: Any, layer: str | None) -> str | None:
     if layer not in adata.layers:
         layers = list(adata.layers)
         use = f"Use one of {listed(layers, 10)}, or leave layer= out." if layers else "Leave layer= out."
-        raise InputError(f"layer={layer!r} is not there.{close(str(layer), layers)} {use}")
+        raise InputError(f"layer={layer!r} is not there.{did_you_mean(str(layer), layers)} {use}")
     return f"layers/{layer}"
 
 
@@ -246,7 +247,7 @@ def _cells(text: NDArray[Any], label: Any, argument: str, groupby: str) -> NDArr
     if not found.any():
         labels = list(dict.fromkeys(value for value in text if value is not None))
         raise InputError(
-            f"{argument}={label!r} does not occur in adata.obs[{groupby!r}].{close(str(label), labels)} Use one of "
+            f"{argument}={label!r} does not occur in adata.obs[{groupby!r}].{did_you_mean(str(label), labels)} Use one of "
             f"{listed(labels, 10)}."
         )
     return found
@@ -286,7 +287,7 @@ def _masked(adata: Any, mask: Any) -> NDArray[np.bool_]:
         if mask not in adata.var.columns:
             columns = [str(name) for name in adata.var.columns]
             use = f"Use one of {listed(columns, 10)}." if columns else "Give truth values, one for each gene."
-            raise InputError(f"mask_var={mask!r} is not a column of adata.var.{close(mask, columns)} {use}")
+            raise InputError(f"mask_var={mask!r} is not a column of adata.var.{did_you_mean(mask, columns)} {use}")
         mask = adata.var[mask]
     values = np.asarray(mask)
     if values.dtype != bool or values.shape != (adata.n_vars,):

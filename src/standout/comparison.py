@@ -14,6 +14,7 @@ from standout.blas import Array
 from standout.errors import StandoutWarning
 from standout.estimators.cpca import CPCA
 from standout.estimators.dpca import DPCA
+from standout.inputs import Given
 from standout.sources import Source, block_rows, opened, read
 
 # Silhouettes compare all pairs of rows: a sample of this size is enough and stays quick.
@@ -26,7 +27,7 @@ class Compared:
 
     name: str
     estimator: Any
-    ratios: Array  # target variance over background variance along each component
+    ratios: Array  # target over background variance along each component, as measured: against nothing shrunk
     share: float  # of the target's variance that the components explain
     silhouette: float  # of the labels in the scores; NaN without labels
 
@@ -96,15 +97,19 @@ def compare(
         if labels is None:
             labels = getattr(target, "labels", None)
         total = _total_variance(read(target, role="target"))
-        return [_compared(name, fitted, target, total, labels) for name, fitted in estimators.items()]
+        sides = Given(target, background=background)
+        return [_compared(name, fitted, sides, total, labels) for name, fitted in estimators.items()]
 
 
-def _compared(name: str, estimator: Any, target: Any, total: float, labels: Any) -> Compared:
-    scores = estimator.transform(target)
+def _compared(name: str, estimator: Any, sides: Given, total: float, labels: Any) -> Compared:
+    scores = estimator.transform(sides.X)
     covariance = np.atleast_2d(np.cov(scores.T, ddof=0)) if scores.shape[1] else np.empty((0, 0))
     # What is left of the target when it is rebuilt from the scores.
     explained = float(np.sum(covariance * (estimator.patterns_ @ estimator.patterns_.T)))
-    return Compared(name, estimator, estimator.ratios_, explained / total, _silhouette(scores, labels))
+    first, second = estimator._variances(sides)
+    with np.errstate(divide="ignore"):
+        ratios = first / second
+    return Compared(name, estimator, ratios, explained / total, _silhouette(scores, labels))
 
 
 def _total_variance(source: Source) -> float:

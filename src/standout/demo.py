@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from standout.blas import Array
 from standout.datasets import DigitsOverTiles, digits_over_tiles
 from standout.estimators.dpca import DPCA
+from standout.output import replacing
 from standout.show.plot import pyplot
 from standout.show.plot import scores as draw_scores
 from standout.show.report import report as write_report
@@ -66,7 +67,8 @@ def picture(found: list[View], example: DigitsOverTiles, path: Path) -> None:
     left.set(title="some target rows: a 6 or a 9 is in each", xticks=[], yticks=[])
     for view, ax in zip(found, axes, strict=True):
         draw_scores(view.scores, example.digit, axes=ax, title=f"{view.name}: ARI {view.ari:.2f}")
-    figure.savefig(path, dpi=110)
+    with replacing(path) as draft:
+        figure.savefig(draft, dpi=110)
     plt.close(figure)
 
 

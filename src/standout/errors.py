@@ -27,6 +27,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 __all__ = [
     "ColumnError",
@@ -46,6 +47,7 @@ __all__ = [
     "StandoutError",
     "StandoutWarning",
     "StructuralWarning",
+    "did_you_mean",
     "listed",
     "named_features",
     "warn_user",
@@ -75,9 +77,9 @@ class FeatureError(InputError):
 class ColumnError(InputError):
     """A file has no column of this name."""
 
-    def __init__(self, message: str, argument: str = ""):
+    def __init__(self, message: str, argument: str = "", column: str = ""):
         super().__init__(message)
-        self.argument = argument
+        self.argument, self.column = argument, column
 
 
 class NotEnoughRowsError(InputError):
@@ -132,6 +134,21 @@ def warn_user(text: str, category: type[Warning]) -> None:
     warnings.warn(text, category, stacklevel=level)
 
 
+def did_you_mean(name: object, choices: Iterable[object]) -> str:
+    """Return a question that helps with a misspelt name, after a space, or nothing where no choice is near.
+
+    Examples
+    --------
+    >>> did_you_mean("heigth", ["Height", "width"])
+    " Did you mean 'Height'?"
+    >>> did_you_mean("colour", ["Height", "width"])
+    ''
+    """
+    written = {str(choice).lower(): choice for choice in choices}
+    near = get_close_matches(str(name).lower(), list(written), n=1)
+    return f" Did you mean {listed([written[near[0]]])}?" if near else ""
+
+
 def listed(names: Sequence[object], most: int = 5) -> str:
     """Write names for a message: all of them, or the first few and how many more.
 
@@ -142,7 +159,7 @@ def listed(names: Sequence[object], most: int = 5) -> str:
     >>> listed(range(9), most=3)
     '0, 1, 2 and 6 more'
     """
-    shown = ", ".join(repr(name) if isinstance(name, str) else str(name) for name in names[:most])
+    shown = ", ".join(repr(str(name)) if isinstance(name, str) else str(name) for name in names[:most])
     rest = len(names) - most
     return f"{shown} and {rest} more" if rest > 0 else shown
 

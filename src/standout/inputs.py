@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout.dataset import Dataset
-from standout.errors import FeatureError, FeatureWarning, InputError, RowsNeededError, listed, named_features
+from standout.errors import (
+    FeatureError,
+    FeatureWarning,
+    InputError,
+    RowsNeededError,
+    did_you_mean,
+    listed,
+    named_features,
+)
 from standout.moments import Moments
 from standout.solve import Note
 from standout.sources import RowSource, RowView, has_rows, is_frame, is_source, read
@@ -163,14 +170,11 @@ def _by_label(given: Given, wanted: list[Any], whole: bool) -> Inputs:
 def _check_labels(labels: NDArray[Any], wanted: list[Any]) -> None:
     """Refuse labels among which a background or the target is missing, with what there is."""
     found = list(dict.fromkeys(labels.tolist()))
-    written = {str(label): label for label in found}
     for label in wanted:
         if not _equal(labels, label).any():
-            close = get_close_matches(str(label), list(written), n=1)
-            hint = f" Did you mean {written[close[0]]!r}?" if close else ""
             raise InputError(
-                f"background_label={label!r} does not occur in y, which has {listed(found)}.{hint} "
-                "Name a label that occurs."
+                f"background_label={label!r} does not occur in y, which has {listed(found)}."
+                f"{did_you_mean(label, found)} Name a label that occurs."
             )
     if all(label in wanted for label in found):
         raise InputError(

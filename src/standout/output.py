@@ -22,9 +22,11 @@ _WHY = {
 
 def check_writable(path: str | os.PathLike[str], what: str = "output") -> Path:
     """Return a path that can be written, or say before any work is done why it cannot."""
-    wanted = Path(path).expanduser()
+    wanted = Path(os.path.realpath(Path(path).expanduser()))  # a link stays, and what it leads to is written
     if os.path.isdir(wanted):  # Path.is_dir raises where the name is too long or the parent may not be read
         raise OutputError(f"{what}: {wanted} is a directory. Give the name of a file.")
+    if os.path.exists(wanted) and not os.path.isfile(wanted):
+        raise OutputError(f"{what}: {wanted} is a device or a pipe. Give the name of a file.")
     if not os.path.isdir(wanted.parent):
         raise OutputError(f"{what}: there is no directory {wanted.parent}. Make it first, or choose another place.")
     if not os.access(wanted.parent, os.W_OK):
@@ -51,7 +53,8 @@ def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Pa
     wanted = check_writable(path, what)
     draft: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{wanted.name}.", suffix=f".part{wanted.suffix}", dir=wanted.parent)
+        prefix, suffix = f".{wanted.name[:40]}.", f".part{wanted.suffix}"  # whole, it might be too long a name
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=wanted.parent)
         draft = Path(name)
         os.close(handle)
         yield draft

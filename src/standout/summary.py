@@ -28,7 +28,7 @@ def summarize(model: Model, title: str, labels: list[str]) -> Summary:
         weight = f", share {share:.2f}" if len(model.mix) > 1 else ""
         lines.append(f"  {name:<11} {_rows(counts)}{weight}")
     if not model.background_counts:
-        lines.append("  background  none: this is PCA, and a ratio is a variance")
+        lines.append("  background  none: this is PCA")
     lines.append(f"  problem     {_problem(model)} (solver {model.solver})")
     lines += ["", *_table(model, labels), "", _verdict(model)]
     lines += [f"  ! {note.text}" for note in model.notes]
@@ -51,6 +51,10 @@ def _problem(model: Model) -> str:
 
 
 def _table(model: Model, labels: list[str]) -> list[str]:
+    if not model.background_counts:
+        variances = zip(labels, model.target_variance, strict=True)
+        rows = [[label, _number(value), _number(math.sqrt(value))] for label, value in variances]
+        return _aligned([["component", "variance", "sd"], *rows])
     shrunk = model.regime == "shrunk"
     header = ["component", "ratio", *(["unshrunk"] if shrunk else []), "noise edge", "de-biased"]
     header += ["target sd", "background sd, shrunk" if shrunk else "background sd"]
@@ -67,8 +71,12 @@ def _table(model: Model, labels: list[str]) -> list[str]:
                 _number(math.sqrt(model.background_variance[k])),
             ]
         )
-    width = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, width, strict=True)) for row in [header, *rows]]
+    return _aligned([header, *rows])
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, width, strict=True)) for row in rows]
 
 
 def _number(value: float) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from standout.blas import Array
 from standout.errors import MissingExtraError, OutputError
 from standout.output import check_writable, replacing
+from standout.sources.checks import is_missing
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npy")
 
@@ -101,7 +102,7 @@ class _Arrow:
                 "writing tables needs pyarrow. Install it with: pip install 'standout[io]'"
             ) from error
         self.pa, self.names, self.about = pa, list(names), list(about)
-        fields = [(_free(name, names), pa.string()) for name in about] + [(name, pa.float64()) for name in names]
+        fields = [(free_name(name, names), pa.string()) for name in about] + [(name, pa.float64()) for name in names]
         self.schema = pa.schema(fields)
         self.writer = self._open(draft)
 
@@ -126,11 +127,11 @@ class _Arrow:
 
 
 def _texts(values: NDArray[Any]) -> list[str | None]:
-    return [None if value is None else str(value) for value in values.tolist()]
+    return [None if is_missing(value) else str(value) for value in values.tolist()]
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
-    """Return a name for a describing column that no column of numbers has."""
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """Return a name for a column that no other one has."""
     while name in taken:
         name = f"{name}_"
     return name

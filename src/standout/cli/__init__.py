@@ -19,4 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"The command line needs {error.name}. Install it with: pip install 'standout[cli]'\n")
         return 2
+    except KeyboardInterrupt:  # while the library was still being loaded
+        sys.stderr.write("standout: interrupted before anything was done.\n")
+        return 130
     return run(list(sys.argv[1:] if arguments is None else arguments))

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from standout.cli.data import Reading, load, reading_options, sides_options
-from standout.cli.fit import write_page
 from standout.cli.help import Page, option
-from standout.cli.method import contrast_options
-from standout.cli.session import Session, accounts, telling_options
+from standout.cli.method import contrast_options, was_given
+from standout.cli.page import write_page
+from standout.cli.session import Session, accounts, check_apart, telling_options
 from standout.comparison import Compared
 from standout.comparison import compare as compare_methods
 from standout.facts import facts_of
@@ -41,15 +41,16 @@ def compare(target: str, **given: Any) -> None:
     page = given.pop("page")
     if page is not None:
         check_writable(page, "--output")
+        check_apart({"--output": page}, [target, *given["background"]])
     if not given["background"]:
         raise click.UsageError("There is no background to compare with. Give one with -b.")
     parameters = _parameters(given)
     with session.working():
         data = load(target, given["background"], given["by"], given["target_labels"], Reading.of(given))
-        found = compare_methods(data.target.source, **data.fit_arguments(), **parameters)
+        found = compare_methods(data.target.source, data.background, **parameters)
         models = {view.name: view.estimator for view in found}
         if page is not None:
-            # The last, dPCA, is what the page is about; the others stand beside it.
+            # dPCA is what the page is about; the others stand beside it.
             write_page({name: models[name] for name in _main_first(models)}, data, page, None)
     session.told_by(*models.values())
     session.tell(_facts(found, data), _table(found), {"report": page})
@@ -60,10 +61,9 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(components, int):
         raise click.UsageError("compare shows the same number of components of each method. Give -k a whole number.")
     chosen: dict[str, Any] = {"n_components": components}
-    context = click.get_current_context()
     for name in ("shrinkage", "mix"):
         value = given.pop(name)
-        if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+        if was_given(name):
             chosen[name] = value
     if given.pop("common"):
         chosen["features"] = "common"
@@ -76,7 +76,13 @@ def _main_first(models: dict[str, Any]) -> list[str]:
 
 def _facts(found: list[Compared], data: Any) -> dict[str, Any]:
     views = [
-        {"name": view.name, "share": view.share, "silhouette": view.silhouette, "model": facts_of(view.estimator)}
+        {
+            "name": view.name,
+            "ratios": view.ratios,
+            "share": view.share,
+            "silhouette": view.silhouette,
+            "model": facts_of(view.estimator),
+        }
         for view in found
     ]
     return {"command": "compare", "views": views, "data": accounts(data)}

@@ -14,16 +14,35 @@ from standout.cli.help import option, together
 from standout.errors import ColumnError, InputError
 from standout.sources import read
 from standout.sources.files.options import MISSING
+from standout.sources.files.source import Account
 
 _ROWS, _COLUMNS = "Which rows", "Which columns"
 
 
-def reading_options(describing: bool = True) -> Callable[[Any], Any]:
-    """Return the options on how files are read; ``describing``: also on what columns mean."""
+_FILES = (
+    option("--ids", metavar="COLUMN", heading=_COLUMNS, help="The name of each row; it is not a feature."),
+    option("--key", metavar="NAME", heading=_ROWS,
+           help="The array inside a file that holds several (npz, h5, zarr), or the layer of an h5ad."),
+    option("--memory", default="256MB", show_default=True, metavar="SIZE", heading=_ROWS,
+           help="Files whose numbers take no more than this are kept in memory, which lets every solver read them "
+           "again; larger ones are read in blocks."),
+)  # fmt: skip
+
+
+def new_rows_options() -> Callable[[Any], Any]:
+    """Return the options on how files are read whose rows a model is applied to."""
+    missing = option("--missing", type=click.Choice(["drop_rows", "mean"]), heading=_ROWS,
+                     help="What to do about missing values: leave out rows that have any, or fill in the mean that the "
+                     "model has of the feature. By default they are an error.")  # fmt: skip
+    return together(missing, *_FILES)
+
+
+def reading_options() -> Callable[[Any], Any]:
+    """Return the options on how files are read, and on what their columns mean."""
     columns = [
         option("--features", multiple=True, metavar="NAMES", heading=_COLUMNS,
-               help="Columns that are features, separated by commas; shell patterns such as '*_N' are fine. "
-               "By default every column of numbers."),
+               help="Columns that are features, separated by commas (a comma inside a name: \\,); patterns such as "
+               "'*_N' are fine. By default every column of numbers."),
         option("--drop", multiple=True, metavar="NAMES", heading=_COLUMNS,
                help="Columns that take no part; names or patterns."),
         option("--label", metavar="COLUMN", heading=_COLUMNS,
@@ -35,18 +54,10 @@ def reading_options(describing: bool = True) -> Callable[[Any], Any]:
                help="The part of the groups column that names the subject: '^[^_]+' makes 309_1 and 309_2 one "
                "subject, 309."),
     ]  # fmt: skip
-    rest = [
-        option("--ids", metavar="COLUMN", heading=_COLUMNS, help="The name of each row; it is not a feature."),
-        option("--missing", type=click.Choice(MISSING), heading=_ROWS,
-               help="What to do about missing values: leave out rows that have any, leave out features that have any, "
-               "or fill in each dataset's own mean. By default they are an error."),
-        option("--key", metavar="NAME", heading=_ROWS,
-               help="The array inside a file that holds several (npz, h5, zarr), or the layer of an h5ad."),
-        option("--memory", default="256MB", show_default=True, metavar="SIZE", heading=_ROWS,
-               help="Files whose numbers take no more than this are kept in memory, which lets every solver read them "
-               "again; larger ones are read in blocks."),
-    ]  # fmt: skip
-    return together(*(columns if describing else []), *rest)
+    missing = option("--missing", type=click.Choice(MISSING), heading=_ROWS,
+                     help="What to do about missing values: leave out rows that have any, leave out features that have "
+                     "any, or fill in each dataset's own mean. By default they are an error.")  # fmt: skip
+    return together(*columns, missing, *_FILES)
 
 
 def sides_options() -> Callable[[Any], Any]:
@@ -83,16 +94,17 @@ class Reading:
         """Take what belongs to reading out of a command's options."""
         chosen = {name: given.pop(name) for name in cls.__dataclass_fields__ if name in given}
         for name in ("features", "drop"):
-            chosen[name] = _split(chosen.get(name, ()))
-        if chosen.get("groups_match") is not None:
-            _check_pattern(chosen["groups_match"], chosen.get("groups"))
+            chosen[name] = split(chosen.get(name, ()))
+        if chosen.get("groups_match") is not None and chosen.get("groups") is None:
+            raise click.UsageError("--groups-match is about the groups column. Give --groups COLUMN too.")
         return cls(**chosen)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``read`` that are not the usual ones."""
         given = {
             "missing": self.missing, "columns": list(self.features) or None, "drop": list(self.drop) or None,
-            "label": self.label, "groups": self.groups, "ids": self.ids, "key": self.key,
+            "label": self.label, "groups": self.groups, "groups_match": self.groups_match, "ids": self.ids,
+            "key": self.key,
             "memory": None if self.memory == "256MB" else self.memory,
         }  # fmt: skip
         return {name: value for name, value in given.items() if value is not None}
@@ -100,22 +112,46 @@ class Reading:
 
 @dataclass(frozen=True)
 class Side:
-    """One dataset: where it comes from, how it is read, and its source."""
+    """One dataset: where it comes from, how it is read, its source, and what reading did to it."""
 
     role: str
     path: str
     arguments: dict[str, Any]
     source: Any = None
+    lost: dict[str, int] = field(default_factory=dict)  # features left out for missing values, here or elsewhere
 
     def opened(self) -> Side:
-        """Return the side with its source; a background need not have the columns of labels and ids."""
+        """Return the side with its source; a background need not have every column that is named."""
         try:
             return replace(self, source=read(self.path, role=self.role, **self.arguments))
         except ColumnError as error:
-            if self.role == "target" or error.argument not in ("label", "ids"):
-                raise
-            rest = {name: value for name, value in self.arguments.items() if name != error.argument}
-            return replace(self, arguments=rest).opened()
+            if error.argument == "drop" and error.column in self.arguments["drop"]:
+                rest = [name for name in self.arguments["drop"] if name != error.column]
+                return self._reading(drop=rest).opened()
+            if self.role != "target" and error.argument in ("label", "ids"):
+                return self._reading(**{error.argument: None}).opened()
+            raise
+
+    def _reading(self, **changed: Any) -> Side:
+        arguments = {**self.arguments, **changed}
+        return replace(self, arguments={name: value for name, value in arguments.items() if value not in (None, [])})
+
+    def without(self, lost: dict[str, int]) -> Side:
+        """Return the side without features that have missing values in some dataset."""
+        return replace(self._reading(drop=[*self.arguments.get("drop", []), *lost]).opened(), lost=lost)
+
+    @property
+    def account(self) -> Account:
+        """What reading did."""
+        account: Account = self.source.account
+        if not self.lost:
+            return account
+        return replace(account, features_left_out=tuple(self.lost), missing={n: c for n, c in self.lost.items() if c})
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row of the file is used."""
+        return "where" not in self.arguments and not self.source.account.rows_left_out
 
     def code(self) -> str:
         """Return how Python reads it."""
@@ -129,7 +165,6 @@ class Data:
 
     target: Side
     backgrounds: dict[str, Side] = field(default_factory=dict)
-    groups_match: str | None = None
 
     @property
     def sides(self) -> list[Side]:
@@ -142,27 +177,6 @@ class Data:
         sources = {name: side.source for name, side in self.backgrounds.items()}
         return None if not sources else sources if len(sources) > 1 else next(iter(sources.values()))
 
-    def fit_arguments(self) -> dict[str, Any]:
-        """Return what ``fit`` gets besides the target."""
-        given: dict[str, Any] = {"background": self.background}
-        if self.groups_match is not None:
-            given["groups"] = self._subjects(self.target)
-            subjects = {name: self._subjects(side) for name, side in self.backgrounds.items()}
-            if subjects:
-                given["background_groups"] = subjects if len(subjects) > 1 else next(iter(subjects.values()))
-        return given
-
-    def _subjects(self, side: Side) -> list[str]:
-        assert self.groups_match is not None
-        found = [(value, re.search(self.groups_match, str(value))) for value in side.source.groups]
-        without = [value for value, match in found if match is None]
-        if without:
-            raise InputError(
-                f"{side.role}: --groups-match {self.groups_match!r} does not match {len(without)} of {len(found)} "
-                f"groups, such as {without[0]!r}. Give a pattern that matches all of them."
-            )
-        return [match[1] if match.re.groups else match[0] for _, match in found if match is not None]
-
 
 def load(target: str, background: Sequence[str], by: str | None, labels: Sequence[str], reading: Reading) -> Data:
     """Read the target and the backgrounds."""
@@ -173,17 +187,18 @@ def load(target: str, background: Sequence[str], by: str | None, labels: Sequenc
     else:
         sides = _by_label(target, background, by, labels, reading)
     opened = [side.opened() for side in sides.values()]
-    opened = _without_common(opened)
-    return Data(opened[0], dict(zip(list(sides)[1:], opened[1:], strict=True)), reading.groups_match)
+    _check_dropped(reading.drop, opened)
+    opened = _without_lost(opened)
+    return Data(opened[0], dict(zip(list(sides)[1:], opened[1:], strict=True)))
 
 
 def _by_file(target: str, background: Sequence[str], reading: Reading) -> dict[str, Side]:
     arguments = reading.arguments()
-    names = _distinct([Path(path).name.split(".")[0] or path for path in background])
+    names = distinct([Path(path).name.split(".")[0] or path for path in background])
     sides = {"target": Side("target", target, arguments)}
-    for name, path in zip(names, background, strict=True):
-        sides[name if name != "target" else "background"] = Side(_role(name, background), path, arguments)
-    return sides
+    return sides | {
+        name: Side(_role(name, background), path, arguments) for name, path in zip(names, background, strict=True)
+    }
 
 
 def _by_label(
@@ -191,56 +206,68 @@ def _by_label(
 ) -> dict[str, Side]:
     arguments = reading.arguments()
     arguments.setdefault("label", by)
-    wanted = {name: list(_split((name,))) for name in background}
-    chosen = list(_split(labels)) or _others(path, by, arguments, [label for part in wanted.values() for label in part])
+    parts = [list(split((name,))) for name in background]
+    taken = [label for part in parts for label in part]
+    chosen = list(split(labels)) or _others(path, by, arguments, taken)
+    _check_apart([*chosen, *taken])
     sides = {"target": Side("target", path, {**arguments, "where": {by: chosen}})}
-    for name, part in wanted.items():
-        sides[f"background {name}" if name == "target" else name] = Side(
-            _role(name, background), path, {**arguments, "where": {by: part}}
-        )
+    for name, part in zip(distinct(list(background)), parts, strict=True):
+        sides[name] = Side(_role(name, background), path, {**arguments, "where": {by: part}})
     return sides
 
 
+def _check_apart(labels: list[str]) -> None:
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise InputError(
+            f"the label {twice[0]!r} is given twice, so its rows would be on both sides or count twice. Give each "
+            "label once."
+        )
+
+
 def _others(path: str, by: str, arguments: dict[str, Any], taken: list[str]) -> list[str]:
-    """Return the labels that are not background: a pass over the file, whatever values are missing in it."""
+    """Return the labels that are not background; rows without a label are neither."""
     quick = {name: value for name, value in arguments.items() if name not in ("missing", "label")}
-    labels = read(path, role="target", label=by, **quick).labels
-    assert labels is not None
-    rest = [label for label in dict.fromkeys(str(label) for label in labels) if label not in taken]
+    labels = Side("target", path, {**quick, "label": by}).opened().source.labels
+    rest = [label for label in dict.fromkeys(labels) if label is not None and label not in taken]
     if not rest:
         raise InputError(f"{path}: all rows are background ({by} is one of {', '.join(taken)}). Give fewer labels.")
     return rest
 
 
-def _without_common(sides: list[Side]) -> list[Side]:
+def _check_dropped(asked: Sequence[str], sides: list[Side]) -> None:
+    """Refuse a column to drop that no dataset has."""
+    for name in asked:
+        if not any(name in side.arguments.get("drop", []) for side in sides):
+            read(sides[0].path, role="target", **{**sides[0].arguments, "drop": [name]})  # says so, with a hint
+
+
+def _without_lost(sides: list[Side]) -> list[Side]:
     """Leave a feature that was left out of one dataset, for its missing values, out of the others too."""
-    lost = sorted({name for side in sides for name in side.source.account.features_left_out})
-    if not lost:
-        return sides
-    return [replace(side, arguments=_dropping(side.arguments, lost)).opened() for side in sides]
-
-
-def _dropping(arguments: dict[str, Any], lost: list[str]) -> dict[str, Any]:
-    return {**arguments, "drop": [*arguments.get("drop", []), *lost]}
+    lost: dict[str, int] = {}
+    for side in sides:
+        account = side.source.account
+        for name in account.features_left_out:
+            lost[name] = lost.get(name, 0) + account.missing.get(name, 0)
+    return [side.without(lost) for side in sides] if lost else sides
 
 
 def _role(name: str, background: Sequence[str]) -> str:
     return "background" if len(background) == 1 else f"background {name!r}"
 
 
-def _distinct(names: list[str]) -> list[str]:
-    """Return the names, numbered where they are the same."""
-    return [name if names.count(name) == 1 else f"{name} {number}" for number, name in enumerate(names, 1)]
+def distinct(names: Sequence[str]) -> list[str]:
+    """Return the names, made unlike each other and the target's."""
+    found = ["target"]
+    for name in names:
+        number, new = 2, "background" if name == "target" else name
+        while new in found:
+            new, number = f"{name} ({number})", number + 1
+        found.append(new)
+    return found[1:]
 
 
-def _split(values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
-
-
-def _check_pattern(pattern: str, groups: str | None) -> None:
-    if groups is None:
-        raise click.UsageError("--groups-match is about the groups column. Give --groups COLUMN too.")
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"--groups-match {pattern!r} is not a regular expression ({error}). Check it.") from error
+def split(values: Sequence[str]) -> tuple[str, ...]:
+    r"""Return names that were given separated by commas; a comma inside a name is written as ``\,``."""
+    parts = (part for value in values for part in re.split(r"(?<!\\),", value))
+    return tuple(part.strip().replace("\\,", ",") for part in parts if part.strip())

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
-from standout.cli.data import Reading, reading_options
+from standout.blas import Array
+from standout.cli.data import Reading, Side, distinct, new_rows_options
 from standout.cli.help import Page, option
 from standout.cli.rows import write_rows
-from standout.cli.session import Session, telling_options
+from standout.cli.session import Session, check_apart, telling_options
 from standout.errors import InputError
-from standout.sources import read
+from standout.sources import ArraySource, Source
 from standout.sources.files.open import has_names
 from standout.write import check_table_path
+
+Step = Callable[[Source], Array]
 
 _EMBED_EXAMPLES = """
 standout embed model.standout new_patients.csv -o scores.csv
@@ -32,7 +37,7 @@ _OUTPUT = option("-o", "--output", type=click.Path(path_type=Path), required=Tru
 @click.command(cls=Page, examples=_EMBED_EXAMPLES, short_help="Scores of new rows, by a stored model.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data", nargs=-1, required=True)
-@reading_options(describing=False)
+@new_rows_options()
 @_OUTPUT
 @telling_options()
 def embed(model: Path, data: tuple[str, ...], **given: Any) -> None:
@@ -47,7 +52,7 @@ def embed(model: Path, data: tuple[str, ...], **given: Any) -> None:
 @click.command(cls=Page, examples=_DENOISE_EXAMPLES, short_help="The target-specific part of each row.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data", nargs=-1, required=True)
-@reading_options(describing=False)
+@new_rows_options()
 @_OUTPUT
 @telling_options()
 def denoise(model: Path, data: tuple[str, ...], **given: Any) -> None:
@@ -63,13 +68,17 @@ def _apply(model: Path, data: tuple[str, ...], given: dict[str, Any], what: str)
 
     session = Session(given)
     output = check_table_path(given.pop("output"), "--output")
+    check_apart({"--output": output}, [model, *data])
     estimator = load(model)
     names = _features(estimator)
-    values, columns = _step(estimator, model, names, what)
+    step, columns = _step(estimator, model, names, what)
+    if given["missing"] == "mean":
+        given["missing"] = None
+        step = _filled(step, estimator, model)
     reading = Reading.of(given)
     with session.working():
-        sources = {path: _opened(path, names, reading) for path in data}
-        rows = write_rows(output, sources, columns, values, "--output")
+        sides = {name: _opened(path, names, reading) for name, path in zip(distinct(data), data, strict=True)}
+        rows = write_rows(output, sides, columns, step, "--output")
     facts = {"command": what, "model": str(model), "rows": rows, "columns": columns}
     session.tell(facts, f"{rows} rows × {len(columns)} columns", {"output": output})
 
@@ -78,7 +87,7 @@ def _features(estimator: Any) -> list[str] | None:
     return [str(name) for name in estimator.feature_names_in_] if hasattr(estimator, "feature_names_in_") else None
 
 
-def _step(estimator: Any, model: Path, names: list[str] | None, what: str) -> tuple[Callable[..., Any], list[str]]:
+def _step(estimator: Any, model: Path, names: list[str] | None, what: str) -> tuple[Step, list[str]]:
     if what == "embed":
         return estimator.transform, [str(name) for name in estimator.get_feature_names_out()]
     if not hasattr(estimator, "denoise"):
@@ -86,11 +95,26 @@ def _step(estimator: Any, model: Path, names: list[str] | None, what: str) -> tu
     return estimator.denoise, names or [f"x{i}" for i in range(estimator.n_features_in_)]
 
 
-def _opened(path: str, names: list[str] | None, reading: Reading) -> Any:
-    arguments = reading.arguments()
-    if names is not None and has_names(path):
-        arguments["columns"] = names
-    source = read(path, role=path, **arguments)
-    if "columns" in arguments and source.names != tuple(names or ()):
-        raise InputError(f"{path}: it does not have the features of the model. Give a file that has them.")
-    return source
+def _filled(step: Step, estimator: Any, model: Path) -> Step:
+    """Fill missing values in with the model's means, so that a row's score is its own, whatever rows lie beside it."""
+    if len(estimator.mean_) != estimator.n_features_in_:
+        raise InputError(f"{model}: a kernel model has no means of the features. Use --missing drop_rows.")
+
+    def fill(source: Source) -> Array:
+        assert isinstance(source, ArraySource)
+        rows = np.where(np.isnan(source.array), estimator.mean_, source.array)
+        return step(ArraySource(rows, source.names))
+
+    return fill
+
+
+def _opened(path: str, names: list[str] | None, reading: Reading) -> Side:
+    """Open a file with the features of the model alone, in their order, where both have names."""
+    side = Side("data", path, reading.arguments())
+    if names is None:
+        return side.opened()
+    chosen = replace(side, arguments={**side.arguments, "columns": names})
+    if has_names(path):
+        return chosen.opened()
+    found = side.opened()
+    return found if found.source.names is None else chosen.opened()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import click
 from standout.cli.data import Data, Reading, load, reading_options, sides_options
 from standout.cli.help import Page, option
 from standout.cli.method import method_options, take_method
+from standout.cli.page import reading_in_words, text_of, write_page
 from standout.cli.rows import write_rows
-from standout.cli.session import Session, about, accounts, command_line, telling_options
+from standout.cli.session import Session, about, accounts, check_apart, telling_options
 from standout.facts import facts_of
-from standout.output import check_writable
+from standout.output import check_writable, replacing
 from standout.write import check_table_path
 
 _OUTPUT = "Output"
@@ -78,16 +80,18 @@ def _fit(
     """Do what both commands do: everything that can be refused is refused before anything is read."""
     session = Session(given)
     _check_outputs(output, scores, page)
+    check_apart({"--output": output, "--scores": scores, "the report": page}, [target, *given["background"]])
     estimator = take_method(given)
     _check_background(given, click.get_current_context().params["method"])
     reading = Reading.of(given)
     with session.working():
         data = load(target, given["background"], given["by"], given["target_labels"], reading)
-        estimator.fit(data.target.source, **data.fit_arguments())
+        estimator.fit(data.target.source, background=data.background)
         _write(estimator, data, output, scores, page, title)
     session.told_by(estimator)
     facts = {"command": "fit", "model": facts_of(estimator), "data": accounts(data)}
-    session.tell(facts, text_of(estimator), {"model": output, "scores": scores, "report": page})
+    text = "\n".join([text_of(estimator), *reading_in_words(data)])
+    session.tell(facts, text, {"model": output, "scores": scores, "report": page})
 
 
 def _check_outputs(output: Path | None, scores: Path | None, page: Path | None) -> None:
@@ -100,7 +104,7 @@ def _check_outputs(output: Path | None, scores: Path | None, page: Path | None) 
 
 
 def _check_background(given: dict[str, Any], method: str) -> None:
-    if method == "pca" and given["background"] and given["by"] is None:
+    if method == "pca" and given["background"]:
         raise click.UsageError(
             "--method pca looks at the target alone. Leave the background out, or use another method."
         )
@@ -111,58 +115,15 @@ def _check_background(given: dict[str, Any], method: str) -> None:
 def _write(
     estimator: Any, data: Data, output: Path | None, scores: Path | None, page: Path | None, title: str | None
 ) -> None:
-    if output is not None:
-        from standout.store import save
+    """Write all files as drafts; they take their places together, when all are whole."""
+    with ExitStack() as drafts:
+        if output is not None:
+            from standout.store import save
 
-        save(estimator, output, about=about(data))
-    if scores is not None:
-        sources = {"target": data.target.source, **{name: side.source for name, side in data.backgrounds.items()}}
-        write_rows(scores, sources, list(estimator.get_feature_names_out()), estimator.transform, "--scores")
-    if page is not None:
-        write_page(estimator, data, page, title)
-
-
-def write_page(models: Any, data: Data, page: Path, title: str | None) -> None:
-    """Write the report."""
-    from standout.show.report import report as write_report
-
-    write_report(
-        models,
-        data.target.source,
-        data.background,
-        path=page,
-        title=title or f"What is specific to {Path(data.target.path).name}",
-        command=command_line(),
-        code=_code(models, data),
-        accounts=tuple(side.source.account for side in data.sides),
-    )
-
-
-def _code(models: Any, data: Data) -> str:
-    estimator = next(reversed(models.values())) if isinstance(models, dict) else models
-    lines = ["import standout", "", f"target = {data.target.code()}"]
-    if data.backgrounds:
-        parts = {name: side.code() for name, side in data.backgrounds.items()}
-        whole = (
-            next(iter(parts.values()))
-            if len(parts) == 1
-            else "{" + ", ".join(f"{n!r}: {c}" for n, c in parts.items()) + "}"
-        )
-        lines.append(f"background = {whole}")
-    given = ", background=background" if data.backgrounds else ""
-    lines += [
-        f"model = standout.{' '.join(repr(estimator).split())}",
-        f"model.fit(target{given})",
-        "print(model.summary())",
-    ]
-    return "\n".join(lines)
-
-
-def text_of(estimator: Any, count: int = 5) -> str:
-    """Return a model in words: its summary, and the features that make up each component."""
-    lines = [str(estimator.summary())]
-    if hasattr(estimator, "top_features") and estimator.n_components_:
-        lines += ["", "  features that move most with each component, in background sd:"]
-        for name, tops in zip(estimator.get_feature_names_out(), estimator.top_features(count), strict=True):
-            lines.append(f"  {name:<10} " + ", ".join(f"{top.feature} {top.weight:+.2g}" for top in tops))
-    return "\n".join(lines)
+            save(estimator, drafts.enter_context(replacing(output, "--output")), about=about(data))
+        if scores is not None:
+            sides = {"target": data.target, **data.backgrounds}
+            draft = drafts.enter_context(replacing(scores, "--scores"))
+            write_rows(draft, sides, list(estimator.get_feature_names_out()), estimator.transform, "--scores")
+        if page is not None:
+            write_page(estimator, data, drafts.enter_context(replacing(page, "the report")), title)

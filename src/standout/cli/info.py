@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from standout.cli.fit import text_of
 from standout.cli.help import Page, option
+from standout.cli.page import text_of
 from standout.cli.session import Session, telling_options
 from standout.facts import facts_of
 

@@ -109,9 +109,8 @@ def take_method(given: dict[str, Any]) -> Any:
     """Take what belongs to the method out of a command's options and return the estimator."""
     method, components = given.pop("method"), given.pop("components")
     chosen = {name: given.pop(name) for name in _BELONGS if name in given}
-    context = click.get_current_context()
     # None can be a value (--shrinkage none): what counts is whether the option was given.
-    asked = {name: value for name, value in chosen.items() if _was_given(context, name)}
+    asked = {name: value for name, value in chosen.items() if was_given(name)}
     for name in asked:
         if method not in _BELONGS[name]:
             methods = " or ".join(_BELONGS[name])
@@ -123,5 +122,7 @@ def take_method(given: dict[str, Any]) -> Any:
     return kinds[method](n_components=components, **parameters)
 
 
-def _was_given(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+def was_given(name: str) -> bool:
+    """Tell whether an option was given, whatever its value."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not click.core.ParameterSource.DEFAULT

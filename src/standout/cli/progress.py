@@ -17,7 +17,7 @@ _PATIENCE = 1.0
 @contextmanager
 def progress(quiet: bool) -> Iterator[None]:
     """Show how far reading has come, with rows per second and the time left."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     bar = _Bar()

@@ -10,26 +10,31 @@ from typing import Any
 import numpy as np
 
 from standout.blas import Array
+from standout.cli.data import Side
 from standout.errors import NonFiniteError
 from standout.sources import ArraySource, Source, block_rows
-from standout.write import writing
+from standout.write import free_name, writing
 
 
 def write_rows(
-    path: Path, sources: dict[str, Any], names: Sequence[str], values: Callable[[Source], Array], what: str
+    path: Path, sides: dict[str, Side], names: Sequence[str], values: Callable[[Source], Array], what: str
 ) -> int:
-    """Write ``values`` of the rows of every source, block by block; return how many rows that were."""
-    columns = list(dict.fromkeys(column for source in sources.values() for column in source.aside))
-    about = [*(["dataset"] if len(sources) > 1 else []), *(columns or ["row"])]
+    """Write ``values`` of the rows of every dataset, block by block; return how many rows that were."""
+    columns = list(dict.fromkeys(column for side in sides.values() for column in side.source.aside))
+    dataset, number = (free_name(name, [*columns, *names]) for name in ("dataset", "row"))
+    about = [*([dataset] if len(sides) > 1 else []), *columns]
+    # Where rows were left out, their numbers would be those of other rows: nothing is better than that.
+    if not columns and all(side.whole for side in sides.values()):
+        about.append(number)
     count = 0
     with writing(path, names, about, what) as table:
-        for name, source in sources.items():
+        for name, side in sides.items():
             seen = 0
-            for block in source.table_blocks(block_rows(source.n_features)):
+            for block in side.source.table_blocks(block_rows(side.source.n_features)):
                 size = len(block.numbers)
-                told = {"dataset": np.full(size, name, dtype=object), "row": np.arange(seen + 1, seen + size + 1)}
-                with _errors_of(source):
-                    table.add(values(ArraySource(block.numbers, source.names)), {**told, **block.about})
+                told = {dataset: np.full(size, name, dtype=object), number: np.arange(seen + 1, seen + size + 1)}
+                with _errors_of(side.source):
+                    table.add(values(ArraySource(block.numbers, side.source.names)), {**block.about, **told})
                 seen += size
             count += seen
     return count

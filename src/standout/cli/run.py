@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from standout.cli.app import app
+from standout.cli.words import in_options
 from standout.errors import StandoutError
 
 OK, FAULT, BAD_INPUT, INTERRUPTED, ENDED = 0, 1, 2, 130, 143
@@ -22,7 +23,8 @@ def run(arguments: list[str]) -> int:
     before = signal.signal(signal.SIGTERM, _ended)
     try:
         app.main(arguments, prog_name="standout", standalone_mode=False, obj=arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where whoever started us has closed it
+            sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
         return _say("interrupted: files that were there before are as they were.", INTERRUPTED)
     except click.exceptions.Exit as error:
@@ -46,6 +48,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _refused(error: Exception) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return BAD_INPUT
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "standout"
         return _say(f"{_one_line(error.format_message())} See '{command} --help'.", BAD_INPUT)
@@ -54,8 +59,9 @@ def _refused(error: Exception) -> int:
     if isinstance(error, MemoryError):
         return _say("there is not enough memory for this. Use fewer features, or a smaller --memory.", BAD_INPUT)
     if isinstance(error, OSError) and not isinstance(error, StandoutError):
-        return _say(f"{error.filename or 'a file'}: {error.strerror or error}. Check the path and the disk.", BAD_INPUT)
-    return _say(_one_line(str(error)), BAD_INPUT)
+        where = error.filename or "standard output"
+        return _say(f"{where}: {error.strerror or error}. Check the path and the disk.", BAD_INPUT)
+    return _say(_one_line(in_options(str(error))), BAD_INPUT)
 
 
 def _one_line(text: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +17,8 @@ import click
 from standout._version import __version__
 from standout.cli.help import option, together
 from standout.cli.progress import progress
-from standout.errors import StandoutWarning
+from standout.cli.words import in_options
+from standout.errors import OutputError, StandoutWarning
 from standout.facts import plain
 
 _HEADING = "Output"
@@ -51,7 +54,8 @@ class Session:
     def told_by(self, *estimators: Any) -> None:
         """Leave out the notes that a model's own summary has."""
         own = {note.text for estimator in estimators for note in estimator._solved().notes}
-        self.notes = [text for text in self.notes if text not in own]
+        if not self.as_json:
+            self.notes = [text for text in self.notes if text not in own]
 
     def tell(self, facts: dict[str, Any], text: str, written: dict[str, Any]) -> None:
         """Print the result: facts for a script, text for a person."""
@@ -61,13 +65,13 @@ class Session:
             click.echo(json.dumps(plain(whole), indent=2, ensure_ascii=False))
             return
         if text:
-            click.echo(text)
+            click.echo(in_options(text))
         if files:
             width = max(map(len, files))
             click.echo("\n" + "\n".join(f"{name:<{width}}  {path}" for name, path in files.items()))
         if not self.quiet:
             for note in self.notes:
-                click.echo(f"note: {note}", err=True)
+                click.echo(f"note: {in_options(note)}", err=True)
 
 
 def about(data: Any) -> dict[str, Any]:
@@ -77,7 +81,19 @@ def about(data: Any) -> dict[str, Any]:
 
 def accounts(data: Any) -> list[dict[str, Any]]:
     """Return what reading did to each dataset."""
-    return [{"role": side.role, **asdict(side.source.account)} for side in data.sides]
+    return [{"role": side.role, **asdict(side.account)} for side in data.sides]
+
+
+def check_apart(outputs: Mapping[str, Path | None], inputs: Sequence[str | Path]) -> None:
+    """Refuse an output that would take the place of an input or of another output."""
+    taken = {os.path.realpath(os.path.expanduser(given)): "an input" for given in inputs}
+    for what, path in outputs.items():
+        if path is None:
+            continue
+        place = os.path.realpath(path.expanduser())
+        if place in taken:
+            raise OutputError(f"{what}: {path} is {taken[place]} too and would be lost. Give another name.")
+        taken[place] = what
 
 
 def command_line() -> str:

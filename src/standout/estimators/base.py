@@ -232,29 +232,8 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         -------
         float
         """
-        model = self._solved()
-        X = opened(X, "X")
-        given = Given(X, y, background, sample_weight, background_sample_weight)
-        inputs = sort_out(given, self.background_label, whole=True)
-        if not inputs.backgrounds and model.background_counts:
-            raise InputError(
-                "score compares target rows with background rows, and no background was given. "
-                "Give background= (or y, with background_label)."
-            )
-        self._note_features(X, _needed(inputs.target), reset=False)
-        used = model.used
-        if used is None and self.features == "common":
-            used = np.arange(self.n_features_in_)
-        matched = match_features(inputs, self._names(), self.n_features_in_, self.features, used)
-        model = model.narrowed()
-        target = _projected(_needed(matched.inputs.target), model)
-        parts = [_projected(data, model) for data in matched.inputs.backgrounds.values()]
-        if not parts:
-            return mean_log_ratio(target.variance(), np.ones(model.n_components))
-        mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
-        shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed([part.mean for part in parts])
-        variance = np.diagonal(target.covariance()) + shift**2
-        return mean_log_ratio(variance, mixture.mixed([np.diagonal(part.covariance()) for part in parts]))
+        given = Given(opened(X, "X"), y, background, sample_weight, background_sample_weight)
+        return mean_log_ratio(*self._variances(given))
 
     def top_features(self, count: int = 5) -> list[list[TopFeature]]:
         """Return, for each component, the features that move most with it.
@@ -302,6 +281,30 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             self._model = self._fit(self._sums.matched())
             warn_of(self._model)
         return self._model
+
+    def _variances(self, given: Given) -> tuple[Array, Array]:
+        """Return the variances of given target and background rows along each component."""
+        model = self._solved()
+        inputs = sort_out(given, self.background_label, whole=True)
+        if not inputs.backgrounds and model.background_counts:
+            raise InputError(
+                "score compares target rows with background rows, and no background was given. "
+                "Give background= (or y, with background_label)."
+            )
+        self._note_features(given.X, _needed(inputs.target), reset=False)
+        used = model.used
+        if used is None and self.features == "common":
+            used = np.arange(self.n_features_in_)
+        matched = match_features(inputs, self._names(), self.n_features_in_, self.features, used)
+        model = model.narrowed()
+        target = _projected(_needed(matched.inputs.target), model)
+        parts = [_projected(data, model) for data in matched.inputs.backgrounds.values()]
+        if not parts:
+            return target.variance(), np.ones(model.n_components)
+        mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
+        shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed([part.mean for part in parts])
+        variance = np.diagonal(target.covariance()) + shift**2
+        return variance, mixture.mixed([np.diagonal(part.covariance()) for part in parts])
 
     def _check_parameters(self) -> None:
         """Refuse parameters that are not possible, before any data is read."""

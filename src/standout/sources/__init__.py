@@ -16,7 +16,7 @@ from standout.sources.checks import checked_table
 from standout.sources.files.missing import handle_missing
 from standout.sources.files.open import open_path
 from standout.sources.files.options import Options
-from standout.sources.files.source import Layout, TableInMemory
+from standout.sources.files.source import Layout, TableInMemory, name_subjects
 from standout.sources.memory import ArraySource, FrameSource, SparseSource
 from standout.sources.source import MomentSource, RowSource, Source, block_rows, has_moments, has_rows, is_source
 from standout.sources.views import RowView, select_columns
@@ -47,6 +47,7 @@ def read(
     drop: str | Iterable[str] | None = None,
     label: str | None = None,
     groups: str | None = None,
+    groups_match: str | None = None,
     ids: str | None = None,
     where: Mapping[str, Any] | None = None,
     key: str | None = None,
@@ -67,10 +68,13 @@ def read(
         What to do about missing values: leave out rows or features that have any, or fill in the dataset's own
         mean. By default they are an error.
     columns, drop : str or list of str, optional
-        Columns that are features, and columns that take no part; names or shell patterns such as ``"*_N"``. By
-        default every column of numbers is a feature.
+        Columns that are features, and columns that take no part; names, or patterns such as ``"*_N"``, in which ``*``
+        stands for anything and ``?`` for one character. By default every column of numbers is a feature.
     label, groups, ids : str, optional
         Columns that describe rows: what to colour by, the independent unit (subject), the row's name.
+    groups_match : str, optional
+        The part of the groups column that names the subject, as a regular expression: ``"^[^_]+"`` makes 309_1 and
+        309_2 one subject, 309.
     where : dict, optional
         Rows to keep: column to one value or several, for instance ``{"class": ["t-SC-m", "t-SC-s"]}``.
     key : str, optional
@@ -103,6 +107,8 @@ def read(
         source = _with_options(data, options, role)
     else:
         source = _of_object(data, role)
+    if groups_match is not None:
+        name_subjects(source, groups, groups_match)
     return source if missing is None else handle_missing(source, missing, role)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
 
-from standout.errors import InputError, ModelFileError
+from standout.errors import InputError, ModelFileError, did_you_mean
 from standout.output import check_writable, replacing
 from standout.store.container import MalformedError, pack, peek, seems_ours, unpack
 from standout.store.content import Estimator, check_header, content_of, estimator_of
@@ -167,5 +166,4 @@ def _neighbour(path: Path) -> str:
     near: list[str] = []
     with suppress(OSError):  # a directory may let one in and not tell what is in it
         near = [file.name for file in path.parent.iterdir()]
-    close = get_close_matches(path.name, near, n=1)
-    return f" Did you mean {str(path.parent / close[0])!r}?" if close else ""
+    return did_you_mean(path.name, near)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from standout.errors import ColumnError, FeatureError, InputError, listed
+from standout.errors import ColumnError, FeatureError, InputError, did_you_mean, listed
 from standout.sources.files.options import Options
 
 
@@ -42,9 +41,10 @@ def choose(
     for column, argument in roles.items():
         if column not in columns:
             raise ColumnError(
-                f"{where}: {argument} column {column!r} is not among its columns. {_hint(column, columns)}", argument
-            )
-    dropped = _matching(options.drop, columns, "drop", where) - set(roles)
+                f"{where}: {argument} column {column!r} is not among its columns.{_hint(column, columns)}",
+                argument, column,
+            )  # fmt: skip
+    dropped = _dropped(options.drop, columns, where) - set(roles)
     rows = [c for c in index if c not in dropped and c not in (options.columns or ())]
     numeric = set(numeric).difference(rows)
     if options.columns is None:
@@ -73,7 +73,7 @@ def check_distinct(columns: Sequence[str], where: str) -> None:
 
 def check_same(columns: Sequence[str], first: Sequence[str], options: Options, where: str, like: str) -> None:
     """Refuse a file of several that has other columns than the first, ``like``; columns that are dropped may differ."""
-    ignored = {c for c in first if any(c == pattern or fnmatchcase(c, pattern) for pattern in options.drop)}
+    ignored = {c for pattern in options.drop for c in (pattern, *_like(pattern, first))}
     known, there = frozenset(first), frozenset(columns)
     missing = [c for c in first if c not in there and c not in ignored]
     extra = [c for c in columns if c not in known] if options.columns is None else []
@@ -93,9 +93,9 @@ def _asked(
     known = frozenset(columns)  # there may be thousands, all of them asked for by name
     for pattern in patterns:
         exact = [pattern] if pattern in known else []
-        matched = exact or [c for c in columns if fnmatchcase(c, pattern) and c in numeric]
+        matched = exact or [c for c in _like(pattern, columns) if c in numeric]
         if not matched:
-            raise FeatureError(f"{where}: no column of numbers is called {pattern!r}. {_hint(pattern, columns)}")
+            raise FeatureError(f"{where}: no column of numbers is called {pattern!r}.{_hint(pattern, columns)}")
         text = [c for c in exact if c not in numeric]
         if text:
             raise FeatureError(f"{where}: column {pattern!r} does not hold numbers. Leave it out of columns=.")
@@ -103,20 +103,26 @@ def _asked(
     return list(found)
 
 
-def _matching(patterns: Iterable[str], columns: Sequence[str], argument: str, where: str) -> set[str]:
+def _dropped(patterns: Iterable[str], columns: Sequence[str], where: str) -> set[str]:
     found: set[str] = set()
     known = frozenset(columns)
     for pattern in patterns:
-        matched = {pattern} if pattern in known else {c for c in columns if fnmatchcase(c, pattern)}
+        matched = [pattern] if pattern in known else _like(pattern, columns)
         if not matched:
-            raise InputError(f"{where}: {argument}={pattern!r} is not among its columns. {_hint(pattern, columns)}")
-        found |= matched
+            raise ColumnError(
+                f"{where}: drop={pattern!r} is not among its columns.{_hint(pattern, columns)}", "drop", pattern
+            )
+        found |= set(matched)
     return found
 
 
+def _like(pattern: str, columns: Iterable[str]) -> list[str]:
+    """Return the columns that a pattern means; only ``*`` and ``?`` make one, as names may hold brackets."""
+    if "*" not in pattern and "?" not in pattern:
+        return []
+    shell = pattern.replace("[", "[[]")
+    return [column for column in columns if fnmatchcase(column, shell)]
+
+
 def _hint(name: str, columns: Sequence[str]) -> str:
-    lower = {column.lower(): column for column in columns}
-    close = get_close_matches(name.lower(), list(lower), n=1)
-    if close:
-        return f"Did you mean {lower[close[0]]!r}? Use one of its columns: {listed(columns)}."
-    return f"Use one of its columns: {listed(columns)}."
+    return f"{did_you_mean(name, columns)} Use one of its columns: {listed(columns)}."

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
-from standout.errors import InputError
+from standout.errors import InputError, NotNumbersError
 from standout.sources.files.batches import is_number, piece_of
 from standout.sources.files.columns import check_same, choose
 from standout.sources.files.csv_head import Head, read_head
@@ -34,6 +34,10 @@ from standout.sources.files.tables import Piece, Table, open_table
 # Numbers with one comma, which may be a decimal one, and numbers whose commas may separate thousands.
 _COMMA = r"^\s*[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?\s*$"
 _THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+\s*$"
+# Numbers that are not written plainly: with separated thousands (one sign for these, another for decimals) or percent.
+# Groups other than of three digits make a date, a version or a phone number.
+_GROUPED = r"(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3})+(?:,[0-9]+)?|(?:'[0-9]{3})+(?:[.,][0-9]+)?"
+_LIKE_NUMBER = rf"^\s*[+-]?(?:[0-9]*[.,]?[0-9]+|[1-9][0-9]{{0,2}}(?:{_GROUPED}))\s*%?\s*$"
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,16 @@ def _pieces(heads: Sequence[Head], probe: Probe, features: tuple[str, ...], abou
         for chunk in _chunks(head):
             batch = _read(chunk, head, dialect, convert, kinds)
             if batch is not None:
-                yield _blank_is_missing(piece_of(batch, features, about, (done + chunk.position) / total))
+                yield _as_written(piece_of(batch, features, about, (done + chunk.position) / total))
         done += head.file_size
 
 
-def _blank_is_missing(piece: Piece) -> Piece:
-    about = {name: replace(text, values=[value or None for value in text.values]) for name, text in piece.about.items()}
+def _as_written(piece: Piece) -> Piece:
+    """Take blank text as missing, and any text for what may write a number."""
+    about = {
+        name: replace(text, values=[value or None for value in text.values], written=True)
+        for name, text in piece.about.items()
+    }
     return replace(piece, about=about)
 
 
@@ -122,6 +130,8 @@ def _probe(head: Head, options: Options) -> Probe | None:
             if name not in kinds and _mostly(_matches(batch.column(name), dialect.number)):
                 error = ValueError(f"column {name!r} holds numbers and text")
                 raise explain(error, chunk, head.names, dialect, {name: pa.float64()}, head.where)
+            if name not in kinds:
+                _check_not_like_numbers(batch.column(name), name, dialect, head)
         return Probe(dialect.decimal, kinds, batch.num_rows / chunk.position)
     return None
 
@@ -191,6 +201,17 @@ def _has_commas(column: Any, name: str, head: Head) -> bool:
             "Convert them to a decimal point and no other separator, or name the column in drop= of standout.read."
         )
     return True
+
+
+def _check_not_like_numbers(column: Any, name: str, dialect: Dialect, head: Head) -> None:
+    """Refuse a column that mostly holds numbers with thousands apart or percent: they are no labels."""
+    like = _matches(column, _LIKE_NUMBER)
+    if _mostly(like):
+        raise NotNumbersError(
+            f"{head.where}: column {name!r} holds numbers that cannot be read, such as "
+            f"{_first(column, like & ~_matches(column, dialect.number))!r}. Convert them to plain numbers such as "
+            "1234.5, or name the column in label=, groups=, ids= or drop= of standout.read."
+        )
 
 
 def _first(column: Any, found: NDArray[np.bool_]) -> str:

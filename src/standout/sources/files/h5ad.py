@@ -19,8 +19,8 @@ from anndata.io import read_elem
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout.errors import InputError, NotNumbersError, listed
-from standout.sources.checks import checked_table
+from standout.errors import InputError, NotNumbersError, did_you_mean, listed
+from standout.sources.checks import NUMBERS, checked_table
 from standout.sources.files.inside import (
     Column,
     Member,
@@ -31,7 +31,6 @@ from standout.sources.files.inside import (
     check_held,
     check_matrix,
     check_sparse_claim,
-    close,
     readable,
     stored,
 )
@@ -40,6 +39,8 @@ from standout.sources.files.options import Options
 from standout.sources.source import Source
 
 OBS_NAMES = "obs_names"  # what the index of obs is called as a column that describes rows
+# What a column of obs may be stored as, that can be told as text; what is older says nothing of it.
+_TOLD = ("array", "string-array", "categorical", "nullable-integer", "nullable-boolean", "nullable-string-array", "")
 _COMPRESSED = ("data", "indices", "indptr")
 # Rows of this many bytes are read at once from a sparse matrix.
 _READ = 8 * 2**20
@@ -68,12 +69,13 @@ def open_store(path: Path, opened: Open, options: Options, role: str) -> Source:
             frame = "raw/var" if key == "raw/X" else "var"
             names = as_names(_column(root, frame, None))
             columns = [str(name) for name in root["obs"].attrs.get("column-order", ())]
+            carried = tuple(name for name in columns if _can_be_told(root["obs"], name))
             numbers = _numbers(path, partial(_item, opened, key), root[key], options, f"{where}: {key}")
         _check_shape(numbers, names, where)
         n_rows = numbers.shape[0]
         about: dict[str, Column] = {name: partial(_read_column, opened, name, n_rows) for name in columns}
         about[OBS_NAMES] = partial(_read_column, opened, None, n_rows)
-    return as_source(Matrix(path, "h5ad", numbers, names, about, ids=OBS_NAMES), options, role)
+    return as_source(Matrix(path, "h5ad", numbers, names, about, ids=OBS_NAMES, carried=carried), options, role)
 
 
 def from_anndata(adata: Any, options: Options, role: str) -> Source:
@@ -93,8 +95,9 @@ def from_anndata(adata: Any, options: Options, role: str) -> Source:
         _check_shape(numbers, names, where)
     about: dict[str, Column] = {str(name): partial(_decoded, adata.obs[name]) for name in adata.obs.columns}
     about[OBS_NAMES] = partial(np.asarray, adata.obs_names, dtype=object)
+    carried = tuple(str(name) for name in adata.obs.columns if adata.obs[name].dtype.kind in NUMBERS + "OU")
     path = Path(adata.filename) if adata.isbacked else Path("AnnData")
-    return as_source(Matrix(path, "AnnData", numbers, names, about, ids=OBS_NAMES), options, role)
+    return as_source(Matrix(path, "AnnData", numbers, names, about, ids=OBS_NAMES, carried=carried), options, role)
 
 
 class SparseRows(Numbers):
@@ -159,7 +162,7 @@ def _located(root: Any, key: str | None, where: str) -> str:
 
 
 def _no_layer(layer: str, layers: list[str]) -> str:
-    return f"there is no layer {layer!r}.{close(layer, layers)} Use one of {listed(['X', *layers])}."
+    return f"there is no layer {layer!r}.{did_you_mean(layer, layers)} Use one of {listed(['X', *layers])}."
 
 
 def _check_tables(root: Any, where: str) -> None:
@@ -196,6 +199,11 @@ def _column(root: Any, frame: str, name: str | None) -> NDArray[Any]:
     """Read a column of a table, or its index."""
     table = root[frame]
     return _decoded(read_elem(table[table.attrs["_index"] if name is None else name]))
+
+
+def _can_be_told(table: Any, name: str) -> bool:
+    """Tell whether a column is there and holds numbers, truth values, text or categories."""
+    return name in table and str(table[name].attrs.get("encoding-type", "")) in _TOLD
 
 
 def _read_column(opened: Open, name: str | None, n_rows: int) -> NDArray[Any]:

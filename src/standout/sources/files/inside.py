@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.errors import InputError, NotNumbersError, StandoutError, listed
+from standout.errors import InputError, NotNumbersError, StandoutError, did_you_mean, listed
 from standout.sources.checks import NUMBERS
 
 # Arrays of text under one of these names hold the names of the features.
@@ -156,16 +155,28 @@ def check_held(nbytes: int, memory: int, where: str, why: str, remedy: str) -> N
 def pick(members: Mapping[str, Member], key: str | None, where: str) -> str:
     """Return which array holds the rows: the one asked for, or the only table of numbers.
 
+    Names of its features that lie beside it and cannot be used are refused: without them, columns would be matched
+    by their places.
+
     Examples
     --------
     >>> flat, table = Member((9,), np.dtype(int)), Member((9, 4), np.dtype(float))
     >>> pick({"labels": flat, "rows": table}, None, "data.npz")
     'rows'
     """
+    chosen = _picked(members, key, where)
+    if len(members[chosen].shape) == 2:
+        for path in _beside(members, chosen):
+            if path.rpartition("/")[2] in NAMES:
+                _check_names(members[path], members[chosen], f"{where}: {path!r}")
+    return chosen
+
+
+def _picked(members: Mapping[str, Member], key: str | None, where: str) -> str:
     if key is not None:
         wanted = key.strip("/")
         if wanted not in members:
-            raise InputError(f"{where}: it holds no array {key!r}.{close(wanted, members)} {_choose(members)}")
+            raise InputError(f"{where}: it holds no array {key!r}.{did_you_mean(wanted, members)} {_choose(members)}")
         return wanted
     tables = [name for name, member in members.items() if member.numeric]
     if len(tables) == 1:
@@ -177,11 +188,28 @@ def pick(members: Mapping[str, Member], key: str | None, where: str) -> str:
     raise InputError(f"{where}: it holds {len(tables)} tables of numbers. {_choose(members, tables)}")
 
 
-def close(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
-    """Return a question that helps with a misspelt name, or nothing."""
-    lower = {str(candidate).lower(): str(candidate) for candidate in known}
-    found = get_close_matches(name.lower(), list(lower), n=1)
-    return f" Did you mean {lower[found[0]]!r}?" if found else ""
+def _check_names(names: Member, table: Member, where: str) -> None:
+    """Refuse names that are not one text for each feature; one value for each row describes rows."""
+    n_rows, n_features = table.shape
+    remedy = "Give them as text, one for each feature: save them with .astype(str)."
+    if names.dtype.kind == "O" and not names.text:
+        raise NotNumbersError(
+            f"{where} names the features, and it holds Python objects, which are stored as pickles and could run any "
+            f"code, so they are not read. {remedy}"
+        )
+    if names.shape in ((n_features,), (n_rows,)):
+        if names.text or names.shape == (n_rows,):
+            return
+        raise NotNumbersError(f"{where} names the features, and its values are {names.dtype}. {remedy}")
+    if names.text:
+        found = f"there are {names.shape[0]} for" if len(names.shape) == 1 else f"its shape is {names.shape} for"
+        raise InputError(f"{where} names the features, and {found} {n_features} features. {remedy}")
+
+
+def _beside(members: Mapping[str, Member], chosen: str) -> list[str]:
+    """Return the other arrays in the folder of the chosen one."""
+    folder = chosen.rpartition("/")[0]
+    return [path for path in members if path != chosen and path.rpartition("/")[0] == folder]
 
 
 def _choose(members: Mapping[str, Member], some: Sequence[str] | None = None) -> str:
@@ -206,13 +234,12 @@ def beside(members: Mapping[str, Member], chosen: str, read: Callable[[str], NDA
     Text with one entry for each feature, under one of the names in ``NAMES``, names the features. Every other
     1-D array with one entry for each row describes rows.
     """
-    folder = chosen.rpartition("/")[0]
     n_rows, n_features = members[chosen].shape
     names: tuple[str, ...] | None = None
     about: dict[str, Column] = {}
-    for path, member in members.items():
-        parent, _, name = path.rpartition("/")
-        if parent != folder or len(member.shape) != 1 or path == chosen:
+    for path in _beside(members, chosen):
+        member, name = members[path], path.rpartition("/")[2]
+        if len(member.shape) != 1:
             continue
         if name in NAMES and member.text and member.shape[0] == n_features:
             names = as_names(read(path))

@@ -6,7 +6,7 @@ describes them, progress, and the choice between memory and disk are the same fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -109,6 +109,7 @@ class Matrix:
     names: tuple[str, ...] | None = None
     about: Mapping[str, Column] = field(default_factory=dict)  # read when they are wanted
     kept: tuple[str, ...] = ()  # columns that describe rows and are kept though nobody asks for them
+    carried: tuple[str, ...] = ()  # the same, but not read before somebody wants them
     ids: str | None = None  # the column that names rows, where the user names none
 
 
@@ -120,7 +121,7 @@ def as_source(matrix: Matrix, options: Options, role: str) -> Source:
         columns, names = chosen_features(matrix.names, set(matrix.about), options, where)
         about = described(matrix.about, matrix.names, _column(matrix.numbers), options, where)
         rows = chosen_rows(about, options, where)
-    used = dict.fromkeys((*options.roles, *matrix.kept, *([matrix.ids] if matrix.ids else [])))
+    used = dict.fromkeys((*options.roles, *matrix.kept, *([matrix.ids] if matrix.ids else []), *matrix.carried))
     layout = Layout(
         path=matrix.path,
         names=names,
@@ -149,6 +150,27 @@ def _column(numbers: Any) -> Callable[[int], NDArray[Any]]:
     return read
 
 
+class Columns(dict[str, NDArray[Any]]):
+    """Columns that describe rows: each is read when it is first wanted, and kept."""
+
+    def __init__(self, where: str, kind: str, read: Mapping[str, Column], rows: Index | None):
+        super().__init__()
+        self._where, self._kind, self._read, self._rows = where, kind, read, rows
+
+    def __missing__(self, column: str) -> NDArray[Any]:
+        with readable(self._where, self._kind):
+            values = self._read[column]()
+        self[column] = values if self._rows is None else values[self._rows]
+        return self[column]
+
+    def later(self, names: Collection[str]) -> Columns:
+        """Return the columns with those already read; of the others only ``names`` can still be read."""
+        read = {name: self._read[name] for name in names if name not in self}
+        columns = Columns(self._where, self._kind, read, self._rows)
+        columns.update(self)
+        return columns
+
+
 @dataclass(frozen=True)
 class Picked:
     """The rows (in increasing order) and columns of a file that are used; None: all of them."""
@@ -167,10 +189,13 @@ class Picked:
 class OneWay(Stream):
     """A matrix in a file that can only be read from its start: what describes its rows is known before."""
 
+    _kept: Columns
+
     def __init__(self, where: str, layout: Layout, matrix: Matrix, about: Mapping[str, Column], picked: Picked):
         super().__init__(layout, self._blocks)
         self.where, self.matrix, self.picked = where, matrix, picked
         self._describing = about
+        self._kept = Columns(where, matrix.kind, about, picked.rows)
         self._total = layout.n_rows or 0
 
     @property
@@ -181,15 +206,14 @@ class OneWay(Stream):
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows, without a pass over the numbers."""
-        if column not in self._kept:
-            with readable(self.where, self.matrix.kind):
-                values = self._describing[column]()
-            self._kept[column] = values if self.picked.rows is None else values[self.picked.rows]
         return self._kept[column]
 
     def held(self) -> TableInMemory | SparseInMemory:
         """Return the same rows, held in memory: dense as a table, sparse as they are."""
-        about = {column: self.about(column) for column in self.aside}
+        for column in self.aside:
+            if column not in self.matrix.carried:
+                self.about(column)
+        about = self._kept.later(self.matrix.carried)
         whole = getattr(self.matrix.numbers, "whole", None)
         if whole is None:
             parts = self._told(block_rows(self.n_features))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from difflib import get_close_matches
 from glob import has_magic, iglob
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from standout.errors import InputError, MissingExtraError, listed
+from standout.errors import InputError, MissingExtraError, did_you_mean, listed
 from standout.sources.files.inside import readable
 from standout.sources.files.options import Options
 from standout.sources.source import Source
@@ -40,6 +39,8 @@ _PACKED = (".gz",)
 
 def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str) -> Source:
     """Return the source of a file, a directory of tables, or a pattern such as ``runs/*.parquet``."""
+    if os.fsdecode(given) == "-":
+        raise InputError(f"{role}: -: standard input is not read, as data are read more than once. Give a file.")
     path = Path(os.fsdecode(given)).expanduser()
     where = f"{role}: {path}"
     with readable(where, "a file"):
@@ -57,7 +58,7 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
 
 def has_names(given: str | os.PathLike[Any]) -> bool:
     """Tell whether files of this kind always name their columns."""
-    path = Path(given)
+    path = Path(given).expanduser()
     return (path.is_dir() and path.suffix != ".zarr") or _suffix(path) in (*_TABLES, ".h5ad")
 
 
@@ -75,14 +76,15 @@ def _files(path: Path, where: str) -> tuple[Path, ...]:
         if matched:
             return tuple(matched)
         raise InputError(f"{where}: no file matches this pattern. Check the path.")
-    raise InputError(f"{where}: there is no such file.{_neighbour(path)} Check the path.")
+    label = where.startswith("background") and not path.suffix
+    hint = " If it is a label, say in which column with --by (or where=)." if label else ""
+    raise InputError(f"{where}: there is no such file.{_neighbour(path)}{hint} Check the path.")
 
 
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f" Neither is there a directory {str(path.parent)!r}."
-    close = get_close_matches(path.name, [p.name for p in path.parent.iterdir()], n=1)
-    return f" Did you mean {str(path.parent / close[0])!r}?" if close else ""
+    return did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
 
 
 def _suffix(path: Path) -> str:

@@ -18,8 +18,8 @@ class Options:
     """What :func:`standout.read` was asked for, checked."""
 
     missing: str | None = None
-    columns: tuple[str, ...] | None = None  # features, by name or shell pattern; None: every column of numbers
-    drop: tuple[str, ...] = ()  # columns that take no part, by name or shell pattern
+    columns: tuple[str, ...] | None = None  # features, by name or pattern with * or ?; None: every column of numbers
+    drop: tuple[str, ...] = ()  # columns that take no part, by name or pattern with * or ?
     label: str | None = None
     groups: str | None = None
     ids: str | None = None

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.errors import ColumnError, InputError, listed
+from standout.errors import ColumnError, InputError, did_you_mean, listed
 from standout.sources.checks import NUMBERS
 from standout.sources.files.columns import choose
-from standout.sources.files.inside import Column, close
+from standout.sources.files.inside import Column
 from standout.sources.files.options import Options
 from standout.sources.files.tables import Coded, Where
 
@@ -55,7 +55,8 @@ def described(
         if column in found:
             continue
         if names is None or column not in names:
-            raise ColumnError(f"{where}: {argument} column {column!r} is not there.{_known(column, about)}", argument)
+            told = f"{where}: {argument} column {column!r} is not there.{_known(column, about)}"
+            raise ColumnError(told, argument, column)
         found[column] = partial(read_column, names.index(column))
     return found
 
@@ -63,7 +64,7 @@ def described(
 def _known(column: str, about: Mapping[str, Column]) -> str:
     if not about:
         return " The file has no columns that describe rows: leave it out, or give a file that has."
-    return f"{close(column, about)} Use one of the columns that describe rows: {listed(list(about))}."
+    return f"{did_you_mean(column, about)} Use one of the columns that describe rows: {listed(list(about))}."
 
 
 def chosen_rows(about: Mapping[str, Column], options: Options, where: str) -> Index | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from standout.errors import InputError
 from standout.sources.memory import ArraySource, SparseSource
 from standout.sources.progress import report
 from standout.sources.source import block_rows
@@ -39,6 +41,7 @@ class Layout:
     groups: str | None = None
     ids: str | None = None
     n_rows: int | None = None
+    groups_match: str | None = None  # the part of a group that names the subject
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,23 @@ class Account:
     values_filled: int = 0
     aside: tuple[str, ...] = ()  # columns that are not features
     missing: Mapping[str, int] = field(default_factory=dict)  # missing values met, by feature
+
+
+def _matched(groups: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    """Return the part of each group that names the subject; a missing group stays missing."""
+    pattern = re.compile(layout.groups_match or "")
+    names: dict[Any, str | None] = {None: None}
+    for group in dict.fromkeys(groups.tolist()):
+        if group is None:
+            continue
+        found = pattern.search(str(group))
+        if found is None:
+            raise InputError(
+                f"{layout.path}: groups_match={layout.groups_match!r} does not match the group {group!r}. Give a "
+                "pattern that matches all of them."
+            )
+        names[group] = found[1] if pattern.groups else found[0]
+    return np.array([names[group] for group in groups.tolist()], dtype=object)
 
 
 class _Described:
@@ -74,8 +94,18 @@ class _Described:
         """Return a column that describes rows."""
         raise NotImplementedError
 
+    def name_subjects(self, pattern: str) -> None:
+        """Take the part of each group that the pattern matches as the name of the subject."""
+        self.layout = replace(self.layout, groups_match=pattern)
+        if "groups" in self.__dict__:  # kept in memory, and not asked for again
+            self.__dict__["groups"] = self._subjects()
+
     def _role(self, column: str | None) -> NDArray[Any] | None:
         return None if column is None else self.about(column)
+
+    def _subjects(self) -> NDArray[Any] | None:
+        groups = self._role(self.layout.groups)
+        return groups if groups is None or self.layout.groups_match is None else _matched(groups, self.layout)
 
 
 class TableInMemory(_Described, ArraySource):
@@ -84,7 +114,8 @@ class TableInMemory(_Described, ArraySource):
     def __init__(self, layout: Layout, numbers: NDArray[Any], about: About, account: Account | None = None):
         super().__init__(numbers, layout.names)
         self.layout, self._about = layout, about
-        self.labels, self.groups, self.row_ids = map(self._role, (layout.label, layout.groups, layout.ids))
+        self.labels, self.row_ids = map(self._role, (layout.label, layout.ids))
+        self.groups = self._subjects()
         self.account = account or Account(str(layout.path), self.n_rows, self.n_features, aside=layout.aside)
 
     def about(self, column: str) -> NDArray[Any]:
@@ -106,7 +137,8 @@ class SparseInMemory(_Described, SparseSource):
         super().__init__(matrix)
         self.names = layout.names
         self.layout, self._about = layout, about
-        self.labels, self.groups, self.row_ids = map(self._role, (layout.label, layout.groups, layout.ids))
+        self.labels, self.row_ids = map(self._role, (layout.label, layout.ids))
+        self.groups = self._subjects()
         self.account = Account(str(layout.path), self.n_rows, self.n_features, aside=layout.aside)
 
     about = TableInMemory.about
@@ -152,7 +184,7 @@ class Stream(_Described):
     @property
     def groups(self) -> NDArray[Any] | None:
         """The group of each row."""
-        return self._role(self.layout.groups)
+        return self._subjects()
 
     @property
     def row_ids(self) -> NDArray[Any] | None:
@@ -184,3 +216,14 @@ class Stream(_Described):
             report(self.path.name, seen, block.share)
             yield block
         self._seen = seen
+
+
+def name_subjects(source: Any, groups: str | None, pattern: str) -> None:
+    """Have the groups of a source be the part of their column that the pattern matches."""
+    if groups is None:
+        raise InputError("groups_match is about the groups column, and none was given. Give groups= too.")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"groups_match={pattern!r} is not a regular expression ({error}). Check it.") from error
+    source.name_subjects(pattern)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.errors import FeatureWarning, InputError, listed, warn_user
+from standout.errors import FeatureWarning, InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.sources.checks import is_missing
 from standout.sources.files.columns import choose
-from standout.sources.files.inside import close
 from standout.sources.files.options import Options
 from standout.sources.files.source import About, Block, Layout, Stream, TableInMemory
 from standout.sources.progress import report
@@ -23,6 +24,7 @@ from standout.sources.progress import report
 _MOST_SHARED = 2**16
 # A guess of the number of rows that is this much too high still lets the file be tried in memory.
 _DOUBT = 1.5
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Coded:
     codes: NDArray[np.intp]
     values: Sequence[str | None]  # None: missing
     typed: bool = False  # numbers or truth values in the file, where 3 and 3.0 mean the same
+    written: bool = False  # text of a file that has nothing else: 3 and 3.0 may mean the same
 
     @classmethod
     def of(cls, items: Iterable[Any], typed: bool = False) -> Coded:
@@ -143,12 +146,19 @@ class Texts:
 
 
 class Where:
-    """The rows to keep; what comes by is remembered, so that a value which never does is told."""
+    """The rows to keep; what comes by is remembered, so that a value which never does is told.
+
+    In a file of text, numbers and truth values may be written in another way than they are asked for: pandas writes
+    1.0 for 1 where some value is missing. What stands there as it was asked for goes first: nothing else is meant.
+    """
 
     def __init__(self, wanted: Mapping[str, tuple[str, ...]], where: str):
         self._wanted, self._where = wanted, where
         self._met: dict[str, dict[str, None]] = {column: {} for column in wanted}
         self._found: dict[str, set[str]] = {column: set() for column in wanted}
+        self._exact: dict[str, set[str]] = {column: set() for column in wanted}
+        self._alike: dict[str, dict[str, str]] = {column: {} for column in wanted}  # asked for → what was taken for it
+        self._skipped: dict[str, dict[str, str]] = {column: {} for column in wanted}  # asked for → what was not
         self._kept = 0
 
     def mask(self, about: Mapping[str, Coded]) -> NDArray[np.bool_] | None:
@@ -156,28 +166,40 @@ class Where:
         mask: NDArray[np.bool_] | None = None
         for column in self._wanted:
             coded = about[column]
-            fits = np.array([self._fits(column, value, coded.typed) for value in coded.values], dtype=bool)
+            self._exact[column].update(set(self._wanted[column]).intersection(coded.values))
+            fits = np.array([self._fits(column, value, coded) for value in coded.values], dtype=bool)
             mask = fits[coded.codes] if mask is None else mask & fits[coded.codes]
         self._kept += 0 if mask is None else int(mask.sum())
         return mask
 
-    def _fits(self, column: str, value: str | None, typed: bool) -> bool:
+    def _fits(self, column: str, value: str | None, coded: Coded) -> bool:
         if value is None:
             return False
         if len(self._met[column]) < _MOST_SHARED:
             self._met[column][value] = None
-        same = {given for given in self._wanted[column] if given == value or (typed and _alike(given, value))}
+        if value in self._exact[column]:
+            return True
+        if not (coded.typed or coded.written):
+            return False
+        same = {given for given in self._wanted[column] if _alike(given, value)}
+        if coded.written:
+            for given in same:
+                told = self._skipped if given in self._exact[column] else self._alike
+                told[column].setdefault(given, value)
+            same -= self._exact[column]
         self._found[column] |= same
         return bool(same)
 
     def check(self) -> None:
         """Refuse, at the end of a pass, values that did not occur, and a choice that leaves no row."""
         for column, wanted in self._wanted.items():
-            unknown = [value for value in wanted if value not in self._found[column]]
+            self._check_written(column)
+            unknown = [value for value in wanted if value not in self._found[column] | self._exact[column]]
             if unknown:
+                met = list(self._met[column])
                 raise InputError(
                     f"{self._where}: where: no row has {unknown[0]!r} in column {column!r}."
-                    f"{close(unknown[0], self._met[column])} Use values that occur: {listed(list(self._met[column]))}."
+                    f"{did_you_mean(unknown[0], met)} Use values that occur: {listed(met)}."
                 )
         if self._wanted and not self._kept:
             raise InputError(
@@ -186,13 +208,28 @@ class Where:
                 "Leave one of the conditions out."
             )
 
+    def _check_written(self, column: str) -> None:
+        """Tell of a number that the file writes in several ways, as only those written as asked for are meant."""
+        for given, value in self._alike[column].items():
+            if given in self._exact[column]:
+                raise InputError(
+                    f"{self._where}: where: column {column!r} has {value!r} in some rows and {given!r} in later ones, "
+                    f"and it is not clear whether both are meant. Name both in where= if they are, or else rename one "
+                    "of them in the file."
+                )
+        for given, value in self._skipped[column].items():
+            warn_user(
+                f"{self._where}: where: rows with {value!r} in column {column!r} are not kept, as {given!r} occurs as "
+                "written. Name both in where= if both are meant.",
+                StandoutWarning,
+            )
+
 
 def _alike(one: str, other: str) -> bool:
     """Tell whether two texts are the same number or truth value: 3 and 3.0, true and True."""
-    try:
-        return float(one) == float(other)
-    except ValueError:
-        return one.lower() == other.lower()
+    if _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other):
+        return Decimal(one) == Decimal(other)  # not float, which takes neighbouring long ids for one
+    return one.lower() == other.lower() and one.lower() in ("true", "false")
 
 
 def _wanted(table: Table, layout: Layout, options: Options, texts: Mapping[str, Texts]) -> Iterator[Block]:
