@@ -247,8 +247,8 @@ def _cells(text: NDArray[Any], label: Any, argument: str, groupby: str) -> NDArr
     if not found.any():
         labels = list(dict.fromkeys(value for value in text if value is not None))
         raise InputError(
-            f"{argument}={label!r} does not occur in adata.obs[{groupby!r}].{did_you_mean(str(label), labels)} Use one of "
-            f"{listed(labels, 10)}."
+            f"{argument}={label!r} does not occur in adata.obs[{groupby!r}].{did_you_mean(str(label), labels)} Use one "
+            f"of {listed(labels, 10)}."
         )
     return found
 
