@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The tests run on one process for each core; BLAS threads inside them would only get in the way.
 JOBS ?= auto
 
-.PHONY: demo test test-slow lint types layers check bench docs clean help
+.PHONY: demo test test-slow lint types layers check bench simulations docs clean help
 
 help:
 	@echo "make demo       the embedded example: PCA and dPCA side by side, with a picture and a report"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-slow  the long simulations"
 	@echo "make check      linters, types and the layer check"
 	@echo "make bench      the benchmark table"
+	@echo "make simulations  size, power and coverage of the tests, as tables (about half an hour)"
 	@echo "make docs       write the generated parts of the documentation anew"
 
 $(VENV)/.made:
@@ -50,6 +51,9 @@ check: lint types layers
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks --write docs/benchmarks.md
+
+simulations: $(VENV)/.dev
+	$(BIN)/python -m simulations --write docs/simulations.md
 
 docs: $(VENV)/.dev
 	$(BIN)/python scripts/write_docs.py

@@ -8,10 +8,10 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import cases, family, files, kernels
+from benchmarks import cases, family, files, inference, kernels
 from benchmarks.measure import Result
 
-CASES = {**cases.CASES, **family.CASES, **kernels.CASES, **files.CASES}
+CASES = {**cases.CASES, **family.CASES, **kernels.CASES, **inference.CASES, **files.CASES}
 
 
 def machine() -> str:

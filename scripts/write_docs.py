@@ -5,13 +5,16 @@ Run by ``make docs``. Each part stands between ``<!-- name -->`` and ``<!-- /nam
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 
 import click
 import numpy as np
 
+import standout
 from standout import DPCA
 from standout.cli.app import app
 from standout.datasets import digits_over_tiles
@@ -52,6 +55,35 @@ def _help(command: click.Command, path: list[str]) -> str:
     return command.get_help(context)
 
 
+def mice_table(path: Path) -> str:
+    """Return what the questions of trust say of the mice: counted by rows, and counted by mouse."""
+    sides = {"target": ["t-SC-m", "t-SC-s"], "background": ["c-CS-s"]}
+    lines = [
+        "| counted by | largest ratio | p | second ratio | p | held-out ratio | stability |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, given in (("rows", {}), ("mice", {"groups": "MouseID", "groups_match": "^[^_]+"})):
+        read = partial(
+            standout.read, path, missing="mean", ids="MouseID", drop=["Genotype", "Treatment", "Behavior"], **given
+        )
+        target, background = (read(where={"class": labels}) for labels in sides.values())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = standout.assess(target, background)
+        tests = " | ".join(f"{r:.1f} | {p:.3f}" for r, p in zip(found.test.ratios, found.test.p_values, strict=True))
+        held = f"{found.held_out.ratios[0]:.1f} ({found.held_out.low[0]:.2g} to {found.held_out.high[0]:.2g})"
+        stable = f"{found.stability.median[0]:.2f} ({found.stability.low[0]:.2f} to {found.stability.high[0]:.2f})"
+        lines.append(f"| {name}: {' + '.join(map(str, found.test.units))} | {tests} | {held} | {stable} |")
+    return "\n".join(lines)
+
+
+def real_data(name: str) -> Path | None:
+    """Return the path of a real dataset, where there is one."""
+    places = [os.environ.get("STANDOUT_DATA"), ROOT / ".." / "shared" / "data"]
+    found = [Path(place) / name for place in places if place and (Path(place) / name).is_file()]
+    return found[0] if found else None
+
+
 def pure_noise(repeats: int = 20, p: int = 50, m: int = 200) -> str:
     """Return ratios of pure noise: in the sample, at the noise edge, and on new rows."""
     rng = np.random.default_rng(0)
@@ -82,6 +114,11 @@ def main() -> None:
     put(ROOT / "README.md", "demo", demo_block())
     put(ROOT / "docs" / "command-line.md", "help", help_pages())
     put(ROOT / "docs" / "method.md", "pure-noise", pure_noise())
+    mice = real_data("Data_Cortex_Nuclear.csv")
+    if mice is None:
+        print("the mice were not found, and their table stays as it is: set STANDOUT_DATA to their directory")
+    else:
+        put(ROOT / "docs" / "trust.md", "mice", mice_table(mice))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,12 @@ def test_the_table_of_pure_noise_is_what_the_command_writes(writer):
     assert found == pytest.approx(expected, rel=0.01), "run: make docs"
 
 
+@pytest.mark.data
+def test_the_table_of_the_mice_is_what_the_command_writes(writer, real_data):
+    table = writer.mice_table(real_data("Data_Cortex_Nuclear.csv"))
+    assert written(ROOT / "docs" / "trust.md", "mice").strip() == table, "run: make docs"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):

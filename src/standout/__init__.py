@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from standout.estimators.cpca import CPCA
     from standout.estimators.dpca import DPCA
     from standout.estimators.kernel import KernelDPCA
+    from standout.inference import assess, find_replicates, held_out_ratio, permutation_test, stability
     from standout.moments import Moments
     from standout.paths import Path, path
     from standout.robust import robust_moments
@@ -32,13 +33,18 @@ __all__ = [
     "Path",
     "Source",
     "__version__",
+    "assess",
     "compare",
+    "find_replicates",
+    "held_out_ratio",
     "load",
     "path",
+    "permutation_test",
     "read",
     "report",
     "robust_moments",
     "save",
+    "stability",
 ]
 
 _HOME = {
@@ -49,6 +55,11 @@ _HOME = {
     "Path": "standout.paths",
     "Source": "standout.sources",
     "compare": "standout.comparison",
+    "assess": "standout.inference",
+    "find_replicates": "standout.inference",
+    "held_out_ratio": "standout.inference",
+    "permutation_test": "standout.inference",
+    "stability": "standout.inference",
     "load": "standout.store",
     "path": "standout.paths",
     "read": "standout.sources",

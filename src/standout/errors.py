@@ -19,7 +19,8 @@
     ├── ShrinkageWarning                   the background covariance was shrunk
     ├── StructuralWarning                  the background does not vary in some direction: infinite ratios
     ├── ConditionWarning                   the covariances alone cannot give the answer to full accuracy
-    └── FeatureWarning                     features were left out
+    ├── FeatureWarning                     features were left out
+    └── ReplicateWarning                   rows look like replicates of fewer independent units
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ __all__ = [
     "NotNumbersError",
     "OutputError",
     "OverfitWarning",
+    "ReplicateWarning",
     "RowsNeededError",
     "ShrinkageWarning",
     "StandoutError",
@@ -124,6 +126,10 @@ class ConditionWarning(StandoutWarning):
 
 class FeatureWarning(StandoutWarning):
     """Some features take no part."""
+
+
+class ReplicateWarning(StandoutWarning):
+    """Rows look like replicates of fewer independent units."""
 
 
 def warn_user(text: str, category: type[Warning]) -> None:

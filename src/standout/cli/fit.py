@@ -15,6 +15,7 @@ from standout.cli.page import reading_in_words, text_of, write_page
 from standout.cli.rows import write_rows
 from standout.cli.session import Session, about, accounts, check_apart, telling_options
 from standout.facts import facts_of
+from standout.inference import replicates_of
 from standout.output import check_writable, replacing
 from standout.write import check_table_path
 
@@ -87,6 +88,7 @@ def _fit(
     with session.working():
         data = load(target, given["background"], given["by"], given["target_labels"], reading)
         estimator.fit(data.target.source, background=data.background)
+        replicates_of(data.target.source, data.background)  # warns, and the warning is told as a note
         _write(estimator, data, output, scores, page, title)
     session.told_by(estimator)
     facts = {"command": "fit", "model": facts_of(estimator), "data": accounts(data)}

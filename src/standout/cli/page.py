@@ -10,7 +10,7 @@ from standout.cli.session import command_line
 from standout.sources.files.source import Account
 
 
-def write_page(models: Any, data: Data, page: Path, title: str | None) -> None:
+def write_page(models: Any, data: Data, page: Path, title: str | None, trust: Any = None) -> None:
     """Write the report."""
     from standout.show.report import report as write_report
 
@@ -23,6 +23,7 @@ def write_page(models: Any, data: Data, page: Path, title: str | None) -> None:
         command=command_line(),
         code=_code(models, data),
         accounts=tuple(side.account for side in data.sides),
+        trust=trust,
     )
 
 

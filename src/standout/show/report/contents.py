@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from standout.estimators.base import Contrast
 from standout.model import Model
 from standout.show.labels import Labels
 from standout.sources.files.source import Account
+
+if TYPE_CHECKING:
+    from standout.inference import Trust
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Contents:
     notes: tuple[str, ...]
     command: str | None
     code: str
+    trust: Trust | None = None
 
     @property
     def main(self) -> View:

@@ -48,10 +48,12 @@ class Asked:
     code: str | None
     accounts: Sequence[Account]
     notes: Sequence[str]
+    trust: Any = None
 
 
 def gather(asked: Asked) -> Contents:
     """Read the rows, and keep what is drawn."""
+    _check_trust(asked.trust)
     estimators = _estimators(asked.models)
     inputs = sort_out(Given(asked.target, background=asked.background))
     sources, left_out = _sources(inputs.target, inputs.backgrounds)
@@ -82,7 +84,16 @@ def gather(asked: Asked) -> Contents:
         notes=(*asked.notes, *left_out),
         command=asked.command,
         code=asked.code or code_of(views[0].estimator, views[0].model),
+        trust=asked.trust,
     )
+
+
+def _check_trust(given: Any) -> None:
+    if given is not None and not all(hasattr(given, part) for part in ("test", "held_out", "stability", "replicates")):
+        raise InputError(
+            f"trust: a {type(given).__name__} was given, which is no Trust. Give what "
+            "standout.inference.assess returns."
+        )
 
 
 def _estimators(models: Any) -> dict[str, Contrast]:

@@ -42,8 +42,15 @@ def plotly_script() -> str:
     return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def page(title: str, subtitle: str, verdict: Verdict, sections: Sequence[Section], scores: dict[str, Any]) -> str:
-    """Return the whole page."""
+def page(
+    title: str,
+    subtitle: str,
+    verdict: Verdict,
+    sections: Sequence[Section],
+    scores: dict[str, Any],
+    warnings: Sequence[str] = (),
+) -> str:
+    """Return the whole page; the warnings stand above all else."""
     figures = {name: figure for section in sections for name, figure in section.figures.items()}
     environment = _templates()
     own = environment.loader.get_source(environment, "report.js")[0]
@@ -54,6 +61,7 @@ def page(title: str, subtitle: str, verdict: Verdict, sections: Sequence[Section
         title=title,
         subtitle=subtitle,
         verdict=verdict,
+        warnings=warnings,
         sections=sections,
         policy=_policy(scripts, compiling=any(view["webgl"] for view in scores["views"])),
         data=script_json({"figures": figures, "scores": scores}),

@@ -15,6 +15,7 @@ from standout.show.report.contents import Contents, Section
 from standout.show.report.page import render
 from standout.show.report.points import MOST_COMPONENTS, PointSet, point_sets
 from standout.show.report.spectrum import ratio_figure
+from standout.show.report.trust import trust
 from standout.show.report.words import account_sentences, caption, method_name, problem
 from standout.show.text import count, number, shortened
 
@@ -223,4 +224,4 @@ def repeating(contents: Contents) -> Section:
 
 
 # The page, from top to bottom.
-SECTIONS = (scores, ratios, features, data, reading, repeating)
+SECTIONS = (scores, trust, ratios, features, data, reading, repeating)

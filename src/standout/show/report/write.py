@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from standout.output import check_writable, replacing
 from standout.show.report.contents import Contents
@@ -13,9 +13,13 @@ from standout.show.report.gather import Asked, gather
 from standout.show.report.page import page, plotly_script
 from standout.show.report.points import scores_data
 from standout.show.report.sections import SECTIONS
-from standout.show.report.words import method_name, verdict
+from standout.show.report.trust_words import trusted_verdict
+from standout.show.report.words import method_name
 from standout.show.text import count
 from standout.sources.files.source import Account
+
+if TYPE_CHECKING:
+    from standout.inference import Trust
 
 
 def report(
@@ -32,6 +36,7 @@ def report(
     code: str | None = None,
     accounts: Sequence[Account] = (),
     notes: Sequence[str] = (),
+    trust: Trust | None = None,
 ) -> Path:
     """Write what a model has found as one HTML file, with plots to look around in, that needs nothing else.
 
@@ -64,6 +69,8 @@ def report(
         What reading did to the data; by default the sources' own.
     notes : sequence of str, optional
         What else the reader should know.
+    trust : Trust, optional
+        What :func:`standout.inference.assess` found: whether it is real, holds on other rows, and is stable.
 
     Returns
     -------
@@ -88,16 +95,22 @@ def report(
     wanted = check_writable(path, "report")
     plotly_script()  # what is missing is better told before the rows are read
     asked = Asked(
-        models, target, background, labels, background_labels, ids, title, command, code, tuple(accounts), tuple(notes)
-    )
+        models, target, background, labels, background_labels, ids, title, command, code, tuple(accounts), tuple(notes),
+        trust,
+    )  # fmt: skip
     contents = gather(asked)
     sections = [section for make in SECTIONS if (section := make(contents)) is not None]
-    said = verdict(contents.main.model)
-    text = page(contents.title, _subtitle(contents), said, sections, scores_data(contents))
+    said = trusted_verdict(contents.main.model, trust)
+    warnings = [] if trust is None else [_sentence(finding.text) for finding in trust.replicates]
+    text = page(contents.title, _subtitle(contents), said, sections, scores_data(contents), warnings)
     with replacing(wanted, "report") as draft:
         # Names of files may hold bytes that are no text; they must not cost the report.
         draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return wanted
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _subtitle(contents: Contents) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -99,6 +100,14 @@ class _Described:
         self.layout = replace(self.layout, groups_match=pattern)
         if "groups" in self.__dict__:  # kept in memory, and not asked for again
             self.__dict__["groups"] = self._subjects()
+
+    def without_groups(self) -> Any:
+        """Return the same rows with nothing said about groups."""
+        plain = copy.copy(self)
+        plain.layout = replace(self.layout, groups=None)
+        if "groups" in plain.__dict__:
+            plain.__dict__["groups"] = None
+        return plain
 
     def _role(self, column: str | None) -> NDArray[Any] | None:
         return None if column is None else self.about(column)

@@ -1,0 +1,45 @@
+"""Target and background without any difference but the one that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Rows of independent features: Gaussian, or Student's t with five degrees of freedom."""
+
+    m: int
+    n: int
+    size: int
+    heavy: bool = False
+    shift: float = 0.0  # between the means of target and background
+    ratios: tuple[float, ...] = ()  # population ratios of the target's own directions
+
+    def rows(self, rng: Rng, count: int) -> np.ndarray:
+        return rng.standard_t(5, size=(count, self.size)) if self.heavy else rng.normal(size=(count, self.size))
+
+    def sample(self, rng: Rng) -> tuple[np.ndarray, np.ndarray]:
+        target, background = self.rows(rng, self.m), self.rows(rng, self.n)
+        # Directions of their own, not features: shrinkage toward the diagonal must not be helped.
+        axes = np.linalg.qr(np.random.default_rng(0).normal(size=(self.size, len(self.ratios))))[0]
+        target += (target @ axes) * (np.sqrt(self.ratios) - 1) @ axes.T
+        return target + self.shift, background
+
+    def true_ratio(self, direction: np.ndarray) -> float:
+        """The population ratio along a direction."""
+        axes = np.linalg.qr(np.random.default_rng(0).normal(size=(self.size, len(self.ratios))))[0]
+        own = (axes.T @ direction) ** 2 @ (np.array(self.ratios) - 1)
+        return float(1 + own / (direction @ direction))
+
+
+def replicated(rng: Rng, sizes: Sequence[int], features: int, within: float, heavy: bool = False) -> np.ndarray:
+    """Rows of subjects with ``sizes`` replicates each: what differs between subjects, and a little within."""
+    draw = Noise(0, 0, features, heavy).rows
+    subjects = np.repeat(np.arange(len(sizes)), sizes)
+    return draw(rng, len(sizes))[subjects] + within * draw(rng, len(subjects))

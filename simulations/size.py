@@ -1,0 +1,174 @@
+"""Size: how often tests at the 5 % level reject when there is nothing to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from simulations.noise import Noise, Rng, replicated
+from simulations.table import Rate, rate, repeat
+from standout import DPCA
+from standout.inference import find_replicates, permutation_test
+
+# With 99 permutations p = 0.05 can be reached exactly: the test at 5 % is exact.
+_PERMUTATIONS = 99
+_LEVEL = 0.05
+NOMINAL = (0.03, 0.07)
+
+
+def rejects(target: Any, background: Any, **settings: Any) -> bool:
+    found = permutation_test(target, background, n_permutations=_PERMUTATIONS, n_jobs=1, **settings)
+    return bool(found.p_values[-1] <= _LEVEL)
+
+
+def _permuted(noise: Noise, **settings: Any) -> Callable[[Rng], bool]:
+    return lambda rng: rejects(*noise.sample(rng), random_state=rng, **settings)
+
+
+def _analytic(noise: Noise) -> Callable[[Rng], bool]:
+    def work(rng: Rng) -> bool:
+        target, background = noise.sample(rng)
+        return bool(DPCA(1, shrinkage=None).fit(target, background=background).p_value_ < _LEVEL)
+
+    return work
+
+
+def _analytic_answers(noise: Noise) -> Callable[[Rng], bool]:
+    def work(rng: Rng) -> bool:
+        target, background = noise.sample(rng)
+        return not np.isnan(DPCA(1).fit(target, background=background).p_value_)
+
+    return work
+
+
+def rows(runs: int) -> list[Rate]:
+    """Independent rows: the formula and the permutation test, light and heavy tails, few background rows."""
+    cases = {
+        "100 + 120 × 10": (Noise(100, 120, 10), {}),
+        "60 + 40 × 10, exact problem": (Noise(60, 40, 10), {"shrinkage": None}),
+        "60 + 15 × 10, exact problem": (Noise(60, 15, 10), {"shrinkage": None}),
+        "60 + 40 × 20, shrunk": (Noise(60, 40, 20), {}),
+    }
+    results = []
+    for name, (noise, settings) in cases.items():
+        for heavy in (False, True):
+            data = Noise(noise.m, noise.n, noise.size, heavy)
+            tails = "t₅" if heavy else "Gaussian"
+            results.append(rate(f"{tails} {name}: permutation", repeat(_permuted(data, **settings), runs, 1), NOMINAL))
+            analytic = repeat(_analytic(data), runs, 1)
+            results.append(rate(f"{tails} {name}: formula", analytic, None if heavy else NOMINAL))
+    shifted = Noise(60, 40, 10, shift=5.0)
+    results.append(rate("means 5 sd apart, 60 + 40 × 10: permutation", repeat(_permuted(shifted), runs, 2), NOMINAL))
+    return results
+
+
+def few(runs: int) -> list[Rate]:
+    """Fewer background rows than features: the formula has no answer."""
+    results = []
+    for heavy in (False, True):
+        tails = "t₅" if heavy else "Gaussian"
+        narrow, wide = Noise(50, 20, 40, heavy), Noise(20, 15, 100, heavy)
+        results.append(rate(f"{tails} 50 + 20 × 40: permutation", repeat(_permuted(narrow), runs, 3), NOMINAL))
+        results.append(rate(f"{tails} 20 + 15 × 100: permutation", repeat(_permuted(wide), runs, 4), NOMINAL))
+        results.append(
+            rate(f"{tails} 20 + 15 × 100 in overall sd: permutation", repeat(_in_overall_sd(wide), runs, 4), NOMINAL)
+        )
+    answered = repeat(_analytic_answers(Noise(50, 20, 40)), min(runs, 50), 3)
+    return [*results, rate("Gaussian 50 + 20 × 40: formula has an answer", answered, (0.0, 0.0))]
+
+
+def _in_overall_sd(noise: Noise) -> Callable[[Rng], bool]:
+    def work(rng: Rng) -> bool:
+        with patch("standout.inference.statistic.MOST_WORK", 0.0):
+            return rejects(*noise.sample(rng), random_state=rng)
+
+    return work
+
+
+def _grouped(
+    sizes: tuple[list[int], list[int]], features: int, heavy: bool = False, told: bool = True, **settings: Any
+):
+    ids = [np.repeat(np.arange(len(part)), part) for part in sizes]
+
+    def work(rng: Rng) -> bool:
+        sets = [replicated(rng, part, features, 0.3, heavy) for part in sizes]
+        groups = {"groups": ids[0], "background_groups": ids[1] + 1000} if told else {}
+        return rejects(*sets, random_state=rng, **groups, **settings)
+
+    return work
+
+
+def groups(runs: int) -> list[Rate]:
+    """Replicates: 9 background subjects with 15 rows each are 9."""
+    mice, few = ([15] * 18, [15] * 9), ([10] * 4, [10] * 4)
+    uneven = ([2, 9, 4, 5, 1, 7, 3, 8, 2, 4], [3, 6, 1, 9, 4, 2])
+    return [
+        rate("18 × 15 + 9 × 15 replicates × 20, groups given", repeat(_grouped(mice, 20), runs, 5), NOMINAL),
+        rate("the same, exact problem", repeat(_grouped(mice, 12, shrinkage=None), runs, 5), NOMINAL),
+        rate("the same, 100 features", repeat(_grouped(mice, 100), min(runs, 400), 5), NOMINAL),
+        rate("the same without groups", repeat(_grouped(mice, 20, told=False), min(runs, 200), 5), (0.9, 1.0)),
+        rate("4 × 10 + 4 × 10 replicates × 20, all 70 reshufflings", repeat(_grouped(few, 20), runs, 6), NOMINAL),
+        rate("uneven groups, t₅, × 5", repeat(_grouped(uneven, 5, heavy=True), runs, 7), NOMINAL),
+    ]
+
+
+def _paired(subjects: int, replicates: int, features: int, heavy: bool) -> Callable[[Rng], bool]:
+    ids = np.repeat(np.arange(subjects), replicates)
+
+    def work(rng: Rng) -> bool:
+        noise = Noise(0, 0, features, heavy)
+        common = noise.rows(rng, subjects)[ids]
+        sets = [common + replicated(rng, [replicates] * subjects, features, 0.3, heavy) for _ in range(2)]
+        return rejects(*sets, random_state=rng, pairs=ids, background_pairs=ids)
+
+    return work
+
+
+def pairs(runs: int) -> list[Rate]:
+    """The same subjects in target and background."""
+    return [
+        rate("30 pairs × 10", repeat(_paired(30, 1, 10, False), runs, 8), NOMINAL),
+        rate("12 pairs, 5 rows each, × 10", repeat(_paired(12, 5, 10, False), runs, 9), NOMINAL),
+        rate("30 pairs × 10, t₅", repeat(_paired(30, 1, 10, True), runs, 10), NOMINAL),
+    ]
+
+
+def _several(mix: str, heavy: bool) -> Callable[[Rng], bool]:
+    def work(rng: Rng) -> bool:
+        noise = Noise(50, 40, 8, heavy)
+        target, first = noise.sample(rng)
+        return rejects(target, [first, noise.rows(rng, 25) + 3.0], random_state=rng, mix=mix)
+
+    return work
+
+
+def backgrounds(runs: int) -> list[Rate]:
+    """Two backgrounds with means of their own."""
+    return [
+        rate(
+            f"50 + (40, 25) × 8, mix={mix!r}{', t₅' if heavy else ''}", repeat(_several(mix, heavy), runs, 11), NOMINAL
+        )
+        for mix, heavy in (("pooled", False), ("equal", False), ("equal", True))
+    ]
+
+
+def replicates(runs: int) -> list[Rate]:
+    """How often independent rows with serial ids are taken for replicates, and replicates are not."""
+
+    def independent(rng: Rng) -> bool:
+        n_rows, size, each = rng.integers(8, 60), rng.integers(1, 20), rng.integers(2, 6)
+        ids = [f"s{row // each}_{row % each}" for row in range(n_rows)]
+        return find_replicates(rng.standard_t(5, size=(n_rows, size)), ids) is not None
+
+    def real(rng: Rng) -> bool:
+        each = int(rng.integers(3, 10))
+        ids = [f"s{row // each}_{row % each}" for row in range(10 * each)]
+        return find_replicates(replicated(rng, [each] * 10, 10, 0.6), ids) is not None
+
+    return [
+        rate("independent rows, ids s0_0, s0_1, ...: taken for replicates", repeat(independent, runs, 12), (0, 0.02)),
+        rate("10 subjects with 3 to 9 replicates: found", repeat(real, runs, 13), (0.95, 1.0)),
+    ]

@@ -1,0 +1,62 @@
+"""Counting hits over many seeded runs, and writing the table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.stats import binomtest
+
+from standout.errors import StandoutWarning
+
+# Below this many runs other processes are not worth starting.
+_FEW = 200
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often something happened, and how often it should."""
+
+    what: str
+    hits: int
+    runs: int
+    wanted: tuple[float, float] | None = None  # from, to; None: told, not asked for
+
+    @property
+    def value(self) -> float:
+        return self.hits / self.runs
+
+    @property
+    def holds(self) -> bool:
+        return self.wanted is None or self.wanted[0] <= self.value <= self.wanted[1]
+
+    def row(self) -> str:
+        ends = binomtest(self.hits, self.runs).proportion_ci()
+        wanted = "" if self.wanted is None else f"{100 * self.wanted[0]:g} to {100 * self.wanted[1]:g} %"
+        verdict = "" if self.wanted is None else "yes" if self.holds else "**no**"
+        interval = f"{100 * ends.low:.1f} to {100 * ends.high:.1f} %"
+        return f"| {self.what} | {100 * self.value:.1f} % | {interval} | {wanted} | {verdict} | {self.runs} |"
+
+
+HEADER = "| what | how often | 95 % interval of that | wanted | holds | runs |\n|---|---|---|---|---|---|"
+
+
+def repeat(work: Callable[[np.random.Generator], Any], runs: int, seed: int) -> np.ndarray:
+    """Return what ``work`` gives in each run; every run has a seed of its own."""
+    if runs < _FEW:
+        return np.array([_run(work, seed, number) for number in range(runs)])
+    return np.array(Parallel(n_jobs=-1)(delayed(_run)(work, seed, number) for number in range(runs)))
+
+
+def _run(work: Callable[[np.random.Generator], Any], seed: int, number: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StandoutWarning)
+        return work(np.random.default_rng([seed, number]))
+
+
+def rate(what: str, hits: np.ndarray, wanted: tuple[float, float] | None = None) -> Rate:
+    return Rate(what, int(np.sum(hits)), len(hits), wanted)

@@ -1,0 +1,326 @@
+"""The permutation test: how often labels that mean nothing give so large a ratio.
+
+It answers where no formula does: heavy tails, fewer background rows than features, a shrunk
+background, rows that come in groups or in pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from standout.blas import Array, threads_for
+from standout.errors import InputError
+from standout.estimators.dpca import DPCA
+from standout.inference.coordinates import deflated
+from standout.inference.question import Question
+from standout.inference.resample import Chunk, Samples, gather, in_chunks
+from standout.inference.shuffle import Labels, Shuffle, shuffle_of
+from standout.inference.statistic import Statistic, background_variance, prepared, statistic_of
+from standout.parameters import check_choice, check_count, wanted_from
+from standout.solve.pair import check_varies
+from standout.sources.progress import Progress, watching
+from standout.summary import Summary
+
+_EPS = float(np.finfo(float).eps)
+# Two ways to the same ratio agree to this: as large as the observed one is not smaller by less.
+_TIE = 1e-9
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """What a permutation test found.
+
+    Attributes
+    ----------
+    ratios : ndarray of shape (n_components,)
+        The observed ratios: each the largest that is left without the components before it.
+    p_values : ndarray of shape (n_components,)
+        The share of labellings, the one as it is among them, that give as large a ratio; made not to fall
+        from one component to the next.
+    null : ndarray of shape (n_components, n_permutations)
+        The ratios of the reshufflings; the labels as they are do not count as one.
+    permuted : "rows", "groups" or "pairs"
+        What was reshuffled.
+    units : tuple of int
+        How many rows, groups or pairs the target and each background have.
+    rank : int
+        The number of dimensions in which target and backgrounds vary.
+    n_possible : float
+        How many different labellings there are, the one as it is among them.
+    complete : bool
+        Whether all of them were looked at, so that the p-values hold without any chance.
+    shrinkage : float
+        How much the background was shrunk for the first observed ratio; 0 for the exact problem.
+    notes : tuple of str
+        What one should know.
+    """
+
+    ratios: Array
+    p_values: Array
+    null: Array
+    permuted: str
+    units: tuple[int, ...]
+    rank: int
+    n_possible: float
+    complete: bool
+    shrinkage: float
+    notes: tuple[str, ...]
+
+    @property
+    def smallest_p(self) -> float:
+        """The smallest p-value that so many reshufflings can give."""
+        return float(1 / (self.null.shape[1] + 1))
+
+    def count(self, level: float = _LEVEL) -> int:
+        """Return how many components stand out at this level, tested one after the other."""
+        passed = self.p_values <= level
+        return len(passed) if passed.all() else int(np.argmin(passed))
+
+    def edge(self, level: float = _LEVEL) -> Array:
+        """Return the ratio that reshuffled labels exceed with probability ``level``, for each component."""
+        return np.asarray(np.quantile(self.null, 1 - level, axis=1, method="higher"))
+
+    def summary(self) -> Summary:
+        """Return the result in words."""
+        return _in_words(self)
+
+
+def permutation_test(
+    target: Any,
+    background: Any,
+    *,
+    n_permutations: int = 999,
+    n_components: int = 1,
+    shrinkage: str | float | None = "auto",
+    mix: str | ArrayLike = "pooled",
+    groups: Any = None,
+    background_groups: Any = None,
+    pairs: Any = None,
+    background_pairs: Any = None,
+    features: str = "all",
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> PermutationTest:
+    """Test whether the largest ratios could come from labels that mean nothing.
+
+    Each set is centred by its own mean; what is left is pooled, the labels "target" and "background" are
+    reshuffled, every new set is centred again, and the largest ratio is found as
+    :class:`standout.DPCA` finds it, with the shrinkage estimated anew each time. Means take no part. For
+    the next component the one before is taken out of both sets and everything is repeated.
+
+    Parameters
+    ----------
+    target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
+        The target. Rows are held in memory.
+    background : dataset, or list or dict of datasets
+        The background(s), on the same features. With several, labels are reshuffled over all sets.
+    n_permutations : int, default=999
+        How many reshufflings. Where there are no more different ones than this, each is looked at once.
+    n_components : int, default=1
+        How many components to test, one after the other.
+    shrinkage : "auto", "oas", None or float in [0, 1], default="auto"
+        As in :class:`standout.DPCA`; the rule "auto" is asked once, and the intensity found anew for every
+        reshuffling.
+    mix : "pooled", "equal", dict or array-like of shape (n_backgrounds,), default="pooled"
+        Shares of several backgrounds.
+    groups, background_groups : array-like of shape (n_rows,), optional
+        The subject of each row: subjects are then reshuffled as a whole. For several backgrounds a list or
+        dict.
+    pairs, background_pairs : array-like of shape (n_rows,), optional
+        The subject of each row, where every subject is in the target and in the background: labels are then
+        swapped within subjects.
+    features : "all" or "common", default="all"
+        What to do when target and background have other feature names.
+    random_state : int or None, default=None
+        Seed; None is 0.
+    n_jobs : int or None, default=None
+        How many processes, where the work is worth more than one; None takes all cores. The result does not
+        depend on it.
+    progress : callable, optional
+        Told how many reshufflings are done; by default whoever is :func:`~standout.sources.progress.watching`.
+
+    Returns
+    -------
+    PermutationTest
+
+    Notes
+    -----
+    With far more features than rows (rows² × features above 4e9) features are measured in their overall
+    sd instead of the background's, and the background is shrunk toward its mean variance: one Gram
+    matrix then serves all reshufflings. Such a test sees signals spread over many features, and hardly
+    those in a few; a note says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout.inference import permutation_test
+    >>> rng = np.random.default_rng(0)
+    >>> background = rng.standard_t(5, size=(60, 5)) * [9, 3, 1, 1, 1]
+    >>> target = rng.standard_t(5, size=(40, 5)) * [9, 3, 1, 4, 1]      # the fourth varies more
+    >>> found = permutation_test(target, background, n_components=2, n_permutations=199)
+    >>> found.p_values[0]
+    np.float64(0.005)
+    >>> found.count()
+    1
+    """
+    same = DPCA(
+        check_count("n_components", n_components), shrinkage=shrinkage, mix=mix, features=features,
+        random_state=random_state,
+    )  # fmt: skip
+    wanted = wanted_from(same)
+    if isinstance(mix, str):
+        check_choice("mix", mix, ("pooled", "equal"))
+    plan = _Plan(check_count("n_permutations", n_permutations), n_components, wanted.seed, n_jobs)
+    samples = gather(target, background, groups, background_groups, features, "permutation_test")
+    shuffle = shuffle_of(samples, pairs, background_pairs)
+    question = Question(tuple(sample.role for sample in samples.backgrounds), wanted.mix, wanted.shrinkage)
+    with watching(progress) if progress is not None else nullcontext():
+        return _tested(samples, shuffle, question, plan)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How much to do, and how."""
+
+    n_permutations: int
+    n_components: int
+    seed: int
+    n_jobs: int | None
+
+
+def _tested(samples: Samples, shuffle: Shuffle, question: Question, plan: _Plan) -> PermutationTest:
+    labels = shuffle.row_labels
+    possible = shuffle.count()
+    complete = possible - 1 <= plan.n_permutations
+    labellings = [new for new in shuffle.all() if (new != labels).any()] if complete else None
+    with threads_for(0):
+        rows, question, rank = prepared(_centred(samples), question, labels)
+        _check_components(plan.n_components, min(rank, samples.target.n_rows - 1))
+        own = background_variance(rows, labels, question)
+        steps, rho = [], 0.0
+        for number in range(plan.n_components):
+            removed = np.maximum(own - background_variance(rows, labels, question), 0.0)
+            here = statistic_of(rows, question, removed)
+            rho = here.shrinkage(labels) if number == 0 else rho
+            there = statistic_of(shuffle.inflated(rows), question, removed)
+            steps.append((here.ratio(labels), _reshuffled(there, shuffle, labellings, plan, number)))
+            if number + 1 < plan.n_components:
+                rows = deflated(rows, here.scores(labels), samples.target.n_rows)
+    ratios, null = np.array([ratio for ratio, _ in steps]), np.stack([null for _, null in steps])
+    reached = (null >= ratios[:, None] * (1 - _TIE)).sum(axis=1)
+    found = PermutationTest(
+        ratios=ratios,
+        p_values=np.maximum.accumulate((1 + reached) / (1 + null.shape[1])),
+        null=null,
+        permuted=shuffle.kind,
+        units=tuple(int(size) for size in np.bincount(shuffle.labels)),
+        rank=rank,
+        n_possible=possible,
+        complete=complete,
+        shrinkage=rho,
+        notes=samples.notes,
+    )
+    return replace(found, notes=(*found.notes, *_notes(found, question)))
+
+
+def _centred(samples: Samples) -> Array:
+    """Return all rows, each set about its own mean; what is only rounding around the mean becomes zero."""
+    parts = []
+    for sample in samples.sets:
+        rows = sample.rows()
+        mean = rows.mean(axis=0)
+        rows -= mean
+        rows -= rows.mean(axis=0)
+        rows[:, np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows)) <= 10 * _EPS * np.abs(mean)] = 0.0
+        check_varies(np.einsum("ij,ij->j", rows, rows), sample.role)
+        parts.append(rows)
+    return np.concatenate(parts)
+
+
+def _check_components(wanted: int, limit: int) -> None:
+    if wanted > limit:
+        raise InputError(
+            f"n_components={wanted}, and the data has only {limit} dimension{'s' if limit != 1 else ''} to offer. Ask "
+            f"for at most {limit}."
+        )
+
+
+def _reshuffled(
+    statistic: Statistic, shuffle: Shuffle, labellings: list[Labels] | None, plan: _Plan, number: int
+) -> Array:
+    """Return the ratios of all labellings, or of as many as were asked for."""
+
+    def work(chunk: Chunk) -> list[float]:
+        if labellings is not None:
+            return [statistic.ratio(labels) for labels in labellings[chunk.start : chunk.stop]]
+        rng = np.random.default_rng(chunk.seed)
+        return [statistic.ratio(shuffle.draw(rng)) for _ in range(chunk.start, chunk.stop)]
+
+    count = plan.n_permutations if labellings is None else len(labellings)
+    what = "permutations" + (f", component {number + 1}" if plan.n_components > 1 else "")
+    return np.array(in_chunks(work, count, plan.seed, plan.n_jobs, what))
+
+
+def _notes(found: PermutationTest, question: Question) -> list[str]:
+    notes = []
+    if found.smallest_p > _LEVEL:
+        what = f"only {found.n_possible:.0f} different labellings exist" if found.complete else "so few were asked for"
+        remedy = f"Give more {found.permuted}" if found.complete else "Use more permutations"
+        notes.append(
+            f"no p-value below {found.smallest_p:.2g} is possible, because {what}: the test cannot tell anything from "
+            f"noise at the 5 % level. {remedy}."
+        )
+    dof = sum(found.units[1:]) - len(found.units[1:])
+    if dof < found.rank and found.count() == 0:
+        notes.append(
+            f"{sum(found.units[1:])} background {found.permuted} leave {dof} degrees of freedom for {found.rank} "
+            f"dimensions: so few give large ratios on noise, and only a very large one could stand out. Give more "
+            f"background {found.permuted}, or choose fewer features (without looking at the labels)."
+        )
+    if question.spanned:
+        notes.append(
+            f"with {question.spanned} features each was measured in its overall sd, not the background's, to be quick: "
+            "a signal in a few features alone may be missed. Choose fewer features to have them measured in the "
+            "background's."
+        )
+    return notes
+
+
+def _in_words(found: PermutationTest) -> Summary:
+    sets = ["target", *(["background"] if len(found.units) == 2 else _numbered(len(found.units) - 1))]
+    counted = ", ".join(f"{count} in the {name}" for count, name in zip(found.units, sets, strict=True))
+    if found.permuted == "pairs":
+        counted = f"labels within {found.units[0]} pairs"
+    looked = f"all {found.n_possible:.0f}" if found.complete else f"{found.null.shape[1]} of {found.n_possible:.3g}"
+    looked = f"{looked} labellings"
+    shrunk = f"background shrunk by {found.shrinkage:.3g}" if found.shrinkage else "exact"
+    lines = [
+        "Permutation test: could so large a ratio come from labels that mean nothing?",
+        f"  reshuffled  {'' if found.permuted == 'pairs' else found.permuted + ': '}{counted}; {looked}",
+        f"  problem     {shrunk}",
+        "",
+        f"  {'component':>9}  {'ratio':>9}  {'5 % of noise is above':>21}  {'p':>7}",
+    ]
+    for number, (ratio, edge, p) in enumerate(zip(found.ratios, found.edge(), found.p_values, strict=True)):
+        lines.append(f"  {number + 1:>9}  {ratio:>9.4g}  {edge:>21.4g}  {p:>7.3g}")
+    return Summary("\n".join([*lines, "", f"  {_verdict(found)}", *(f"  ! {note}" for note in found.notes)]))
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"background {number + 1}" for number in range(count)]
+
+
+def _verdict(found: PermutationTest) -> str:
+    count, tested = found.count(), len(found.ratios)
+    if count == 0:
+        return "Nothing stands out: reshuffled labels give as large a ratio too often (5 % level)."
+    told = "The component stands" if tested == 1 else f"{count} of {tested} components stand{'s' if count == 1 else ''}"
+    return f"{told} out: reshuffled labels rarely give as large a ratio (5 % level)."

@@ -1,0 +1,187 @@
+"""What everything that resamples shares: the rows of every set, the units they belong to, and work in chunks.
+
+A unit is what is independent: a group (subject) where groups are given, a row otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.blas import Array, threads_for
+from standout.dataset import Dataset
+from standout.errors import InputError, RowsNeededError
+from standout.inputs import Given, match_features, sort_out
+from standout.parameters import check_choice
+from standout.sources import ArraySource, RowSource, block_rows, has_moments
+from standout.sources.locate import explain_non_finite
+from standout.sources.progress import report
+from standout.sources.weighted import distinct_groups
+
+Index = NDArray[np.intp]
+_Result = TypeVar("_Result")
+
+# Pieces of work that share a seed: fixed, so that results do not depend on the number of processes.
+_CHUNK = 10
+# Seconds of work from which other processes gain more than their start costs.
+_WORTH_PROCESSES = 10.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The rows of one set, and the unit that each of them belongs to."""
+
+    role: str
+    source: RowSource
+    units: Index  # (n_rows,): from 0 on
+    ids: tuple[Hashable, ...]  # the ids of the groups; empty where every row is a unit of its own
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.units)
+
+    @property
+    def n_units(self) -> int:
+        """Number of independent units."""
+        return len(self.ids) or len(self.units)
+
+    def rows(self) -> Array:
+        """Return all rows as one array of float64, all finite."""
+        rows = np.array(self.source.rows(0, self.n_rows), dtype=np.float64, order="C")
+        with np.errstate(all="ignore"):
+            if not np.isfinite(np.einsum("ij,ij->", rows, rows)):
+                raise explain_non_finite(self.source, rows, self.role)
+        return rows
+
+    def counted(self) -> str:
+        """Say how many rows and groups there are."""
+        return f"{self.n_rows} rows" + (f" of {self.n_units} groups" if self.ids else "")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Target and backgrounds on the same features."""
+
+    target: Sample
+    backgrounds: tuple[Sample, ...]
+    keys: tuple[Any, ...] | None  # what several backgrounds were given under; None for a single one
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sets(self) -> tuple[Sample, ...]:
+        """The target and the backgrounds."""
+        return (self.target, *self.backgrounds)
+
+    def as_background(self, parts: Sequence[Any]) -> Any:
+        """Return one thing for each background in the form the backgrounds were given in."""
+        return parts[0] if self.keys is None else dict(zip(self.keys, parts, strict=True))
+
+
+def gather(target: Any, background: Any, groups: Any, background_groups: Any, features: str, purpose: str) -> Samples:
+    """Read target and backgrounds, bring them to the same features, and note their groups."""
+    check_choice("features", features, ("all", "common"))
+    inputs = sort_out(Given(target, background=background, groups=groups, background_groups=background_groups))
+    if inputs.target is None:
+        raise InputError("target: no rows were given. Give the target's rows.")
+    if not inputs.backgrounds:
+        raise InputError(f"{purpose} compares target and background, and there is none. Give background rows.")
+    matched = match_features(inputs, inputs.target.names, inputs.target.n_features, features)
+    assert matched.inputs.target is not None
+    samples = [_sample(data, purpose) for data in (matched.inputs.target, *matched.inputs.backgrounds.values())]
+    keys = None
+    if list(inputs.backgrounds) != ["background"]:
+        keys = tuple(background) if isinstance(background, Mapping) else tuple(range(len(background)))
+    return Samples(samples[0], tuple(samples[1:]), keys, tuple(note.text for note in matched.notes))
+
+
+def _sample(data: Dataset, purpose: str) -> Sample:
+    if data.source is None or (has_moments(data.source) and data.rows is None):
+        raise RowsNeededError(f"{data.role}: {purpose} resamples rows, and moments were given. Give the rows.")
+    rows = data.rows
+    if rows is None:
+        blocks = [np.asarray(block) for block in data.source.blocks(block_rows(data.source.n_features))]
+        rows = ArraySource(np.concatenate(blocks), data.source.names)
+    n_rows = rows.n_rows or 0
+    # After the rows: a file tells its groups while it is read.
+    groups = data.groups if data.groups is not None else data.source.groups
+    if groups is None:
+        return Sample(data.role, rows, np.arange(n_rows), ())
+    distinct_groups(groups, None, n_rows, data.role)
+    return Sample(data.role, rows, *coded(groups))
+
+
+def coded(ids: Any) -> tuple[Index, tuple[Hashable, ...]]:
+    """Return a number for each id, in order of appearance, and the distinct ids."""
+    listed = np.asarray(ids).tolist()
+    number = {name: place for place, name in enumerate(dict.fromkeys(listed))}
+    return np.array([number[name] for name in listed], dtype=np.intp), tuple(number)
+
+
+def unit_means(rows: Array, units: Index) -> Array:
+    """Return the mean of each unit's rows, (n_units, n_features)."""
+    counts = np.bincount(units)
+    if len(counts) == len(units):
+        means = np.empty_like(rows)
+        means[units] = rows
+        return means
+    order = np.argsort(units, kind="stable")
+    starts = np.cumsum(counts) - counts
+    return np.asarray(np.add.reduceat(rows[order], starts, axis=0) / counts[:, None])
+
+
+def n_processes(n_jobs: Any) -> int:
+    """Return how many processes may be used: all cores for None and -1."""
+    if n_jobs is None or (isinstance(n_jobs, Integral) and int(n_jobs) == -1):
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool) and int(n_jobs) >= 1:
+        return int(n_jobs)
+    raise InputError(f"n_jobs={n_jobs!r} is not possible. Use a whole number from 1 on, or None for all cores.")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A few pieces of work: which, and their seed."""
+
+    start: int
+    stop: int
+    seed: np.random.SeedSequence
+
+
+def in_chunks(work: Callable[[Chunk], list[_Result]], count: int, seed: int, n_jobs: Any, what: str) -> list[_Result]:
+    """Do ``count`` like pieces of work, a few at a time; the results come in order and do not depend on ``n_jobs``.
+
+    Each chunk has a seed of its own. How long the first one takes tells whether other processes are worth
+    starting. Threads would not do: scipy's eigensolvers keep the interpreter's lock.
+    """
+    processes = n_processes(n_jobs)
+    starts = range(0, count, _CHUNK)
+    seeds = np.random.SeedSequence(seed).spawn(len(starts))
+    chunks = [Chunk(start, min(start + _CHUNK, count), seed) for start, seed in zip(starts, seeds, strict=True)]
+    began = time.perf_counter()
+    results = _alone(work, chunks[0])
+    expected = (time.perf_counter() - began) * (len(chunks) - 1)
+    report(what, chunks[0].stop, chunks[0].stop / count)
+    rest: Iterable[list[_Result]] = (_alone(work, chunk) for chunk in chunks[1:])
+    if processes > 1 and expected > _WORTH_PROCESSES:
+        from sklearn.utils.parallel import Parallel, delayed
+
+        pool = Parallel(n_jobs=processes, return_as="generator")
+        rest = pool(delayed(_alone)(work, chunk) for chunk in chunks[1:])
+    for chunk, result in zip(chunks[1:], rest, strict=True):
+        results.extend(result)
+        report(what, chunk.stop, chunk.stop / count)
+    return results
+
+
+def _alone(work: Callable[[Chunk], list[_Result]], chunk: Chunk) -> list[_Result]:
+    """Do one chunk with BLAS on one thread: many problems side by side gain more than each by itself."""
+    with threads_for(0):
+        return work(chunk)

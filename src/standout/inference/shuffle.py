@@ -1,0 +1,188 @@
+"""Which labels a reshuffling may give: of whole units, over all sets or within pairs.
+
+Under the null hypothesis target and background differ in their means only. Each set is therefore
+centred, and what is left is reshuffled and centred anew under the new labels, which keeps the degrees
+of freedom of every set as they were.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.blas import Array
+from standout.errors import InputError, NotEnoughRowsError, listed
+from standout.inference.resample import Index, Samples, coded, unit_means
+
+Labels = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """The units of all sets, the set each belongs to, and the blocks that labels are reshuffled in."""
+
+    labels: Labels  # (n_units,): 0 is the target, k the k-th background
+    units: Index  # (n_rows,): the unit of each row
+    kind: str  # "rows", "groups" or "pairs"
+    blocks: Index | None = None  # (n_pairs, n_sets): the units of each pair; None: all units are one block
+
+    @property
+    def row_labels(self) -> Labels:
+        """The labels of the rows as they are."""
+        return self.labels[self.units]
+
+    def draw(self, rng: np.random.Generator) -> Labels:
+        """Return reshuffled labels of the rows."""
+        if self.blocks is None:
+            return rng.permutation(self.labels)[self.units]
+        labels = np.empty_like(self.labels)
+        labels[self.blocks] = rng.permuted(self.labels[self.blocks], axis=1)
+        return labels[self.units]
+
+    def count(self) -> float:
+        """Return how many different labellings there are; inf beyond the largest float."""
+        if self.blocks is not None:
+            logarithm = len(self.blocks) * math.lgamma(self.blocks.shape[1] + 1)
+        else:
+            sizes = np.bincount(self.labels)
+            logarithm = math.lgamma(sizes.sum() + 1) - sum(math.lgamma(size + 1) for size in sizes)
+        return float(round(math.exp(logarithm))) if logarithm < 30 else math.exp(min(logarithm, 709.0))
+
+    def all(self) -> Iterator[Labels]:
+        """Yield every labelling of the rows once."""
+        if self.blocks is None:
+            for labels in _arrangements(len(self.labels), np.bincount(self.labels).tolist()):
+                yield labels[self.units]
+            return
+        orders = list(itertools.permutations(range(self.blocks.shape[1])))
+        for chosen in itertools.product(orders, repeat=len(self.blocks)):
+            labels = np.empty_like(self.labels)
+            labels[self.blocks] = chosen
+            yield labels[self.units]
+
+    def inflated(self, residuals: Array) -> Array:
+        """Give residuals back the spread between units that centring has taken.
+
+        The G means of a set's units have lost one of G degrees of freedom to the set's mean, and lose
+        as much again, over all units, when they are centred under other labels. What varies within a unit
+        has lost nothing.
+        """
+        sizes = np.bincount(self.labels)
+        total = sizes.sum()
+        factor = np.sqrt(sizes / (sizes - 1) * ((total - 1) / total))[self.labels]
+        if len(self.units) == total:
+            return np.asarray(residuals * factor[self.units][:, None])
+        extra = unit_means(residuals, self.units) * (factor - 1)[:, None]
+        return np.asarray(residuals + extra[self.units])
+
+
+def _arrangements(n_units: int, sizes: list[int]) -> Iterator[Labels]:
+    """Yield every way to give each of the units a label, ``sizes[k]`` of them the label k."""
+
+    def fill(free: tuple[int, ...], label: int, labels: Labels) -> Iterator[Labels]:
+        if label == len(sizes) - 1:
+            labels[list(free)] = label
+            yield labels.copy()
+            return
+        for chosen in itertools.combinations(free, sizes[label]):
+            labels[list(chosen)] = label
+            yield from fill(tuple(unit for unit in free if unit not in chosen), label + 1, labels)
+
+    yield from fill(tuple(range(n_units)), 0, np.zeros(n_units, dtype=np.intp))
+
+
+def shuffle_of(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
+    """Return what may be reshuffled: pairs where given, else groups, else rows."""
+    shuffle = _paired(samples, pairs, background_pairs) if _is_paired(pairs, background_pairs) else _free(samples)
+    sizes = np.bincount(shuffle.labels)
+    if sizes.min() < 2:
+        few = samples.sets[int(np.argmin(sizes))]
+        raise NotEnoughRowsError(
+            f"{few.role}: {sizes.min()} of the {shuffle.kind} that are reshuffled, and a spread between them needs at "
+            f"least 2. Give more {shuffle.kind}."
+        )
+    return shuffle
+
+
+def _is_paired(pairs: Any, background_pairs: Any) -> bool:
+    if (pairs is None) != (background_pairs is None):
+        raise InputError("pairs= and background_pairs= belong together. Give the subject of each row of every set.")
+    return pairs is not None
+
+
+def _free(samples: Samples) -> Shuffle:
+    """Reshuffle groups or rows over all sets."""
+    grouped = [sample for sample in samples.sets if sample.ids]
+    if grouped and len(grouped) < len(samples.sets):
+        lacking = [sample.role for sample in samples.sets if not sample.ids]
+        raise InputError(
+            f"groups were given, and none for {listed(lacking)}: whole groups cannot be exchanged for single rows. "
+            "Give groups for every set, or for none."
+        )
+    if grouped:
+        _check_apart(samples)
+    starts = np.cumsum([0, *(sample.n_units for sample in samples.sets)])
+    units = np.concatenate([sample.units + start for sample, start in zip(samples.sets, starts, strict=False)])
+    labels = np.repeat(np.arange(len(samples.sets)), np.diff(starts))
+    return Shuffle(labels, units, "groups" if grouped else "rows")
+
+
+def _check_apart(samples: Samples) -> None:
+    for one, other in itertools.combinations(samples.sets, 2):
+        shared = [name for name in one.ids if name in set(other.ids)]
+        if shared:
+            raise InputError(
+                f"{len(shared)} groups occur in the {one.role} and in the {other.role}: {listed(shared)}. If these are "
+                "the same subjects, give their ids as pairs= and background_pairs= instead of groups; if not, give "
+                "them ids of their own."
+            )
+
+
+def _paired(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
+    """Reshuffle labels within each subject."""
+    if any(sample.ids for sample in samples.sets):
+        raise InputError("pairs and groups were both given, and a pair is a group already. Give one of them.")
+    given = [pairs, *_for_each(samples, background_pairs)]
+    subjects = [_subjects(ids, sample.n_rows, sample.role) for ids, sample in zip(given, samples.sets, strict=True)]
+    order = subjects[0][1]
+    for sample, (_, ids) in zip(samples.sets[1:], subjects[1:], strict=True):
+        alone = [name for name in dict.fromkeys([*order, *ids]) if (name in order) != (name in ids)]
+        if alone:
+            raise InputError(
+                f"pairs: {len(alone)} subjects are not in both the target and the {sample.role}: {listed(alone)}. "
+                "Leave their rows out, or use groups= if no subject is in both."
+            )
+    place = {name: number for number, name in enumerate(order)}
+    n_sets, n_pairs = len(samples.sets), len(order)
+    units = [
+        np.array([place[name] for name in ids])[codes] + number * n_pairs
+        for number, (codes, ids) in enumerate(subjects)
+    ]
+    blocks = np.arange(n_sets * n_pairs).reshape(n_sets, n_pairs).T
+    return Shuffle(np.repeat(np.arange(n_sets), n_pairs), np.concatenate(units), "pairs", blocks)
+
+
+def _for_each(samples: Samples, background_pairs: Any) -> list[Any]:
+    """Return the ids of each background in order."""
+    if samples.keys is None:
+        return [background_pairs]
+    if isinstance(background_pairs, dict) and set(background_pairs) == set(samples.keys):
+        return [background_pairs[key] for key in samples.keys]
+    if isinstance(background_pairs, list | tuple) and len(background_pairs) == len(samples.keys):
+        return list(background_pairs)
+    raise InputError(
+        f"background_pairs: they do not fit the {len(samples.keys)} backgrounds {listed(list(samples.keys))}. Give a "
+        "list or dict with one entry for each background."
+    )
+
+
+def _subjects(ids: Any, n_rows: int, role: str) -> tuple[Index, tuple[Any, ...]]:
+    if np.ndim(ids) != 1 or len(ids) != n_rows:
+        raise InputError(f"{role} pairs: shape {np.shape(ids)} for {n_rows} rows. Give one subject for each row.")
+    return coded(ids)

@@ -1,0 +1,180 @@
+"""The held-out ratio against its definition: fit on some rows, variances of scores on the others, scipy's F and t."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from standout import CPCA, DPCA, KernelDPCA, Moments
+from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
+from standout.inference import held_out_ratio
+from standout.inference.held_out import variance_by_unit
+
+pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+
+
+def pair(seed=0, m=60, n=50, size=6, signal=3.0):
+    rng = np.random.default_rng(seed)
+    target, background = rng.normal(size=(m, size)), rng.normal(size=(n, size)) + 2.0
+    target[:, 1] *= signal
+    return target, background
+
+
+def test_one_split_is_the_raw_definition_with_scipys_f():
+    target, background = pair()
+    found = held_out_ratio(target, background, n_components=2, split=0.4, random_state=3, level=0.9)
+    (fitted,) = found.estimators
+    # The split is drawn unit by unit, target first.
+    rng = np.random.default_rng(3)
+    held = [rng.permutation(np.repeat([0, 1], [round(0.4 * n), n - round(0.4 * n)])) == 0 for n in (60, 50)]
+    again = DPCA(2).fit(target[~held[0]], background=background[~held[1]])
+    np.testing.assert_allclose(again.components_, fitted.components_, rtol=1e-10)
+    scores = again.transform(target[held[0]]), again.transform(background[held[1]])
+    ratio = scores[0].var(axis=0, ddof=1) / scores[1].var(axis=0, ddof=1)
+    np.testing.assert_allclose(found.ratios, ratio, rtol=1e-10)
+    np.testing.assert_allclose(found.training_ratios[0], again.ratios_, rtol=1e-10)
+    np.testing.assert_allclose(found.low, ratio / stats.f.ppf(0.95, 23, 19), rtol=1e-10)
+    np.testing.assert_allclose(found.high, ratio / stats.f.ppf(0.05, 23, 19), rtol=1e-10)
+    assert "F distribution" in found.interval
+
+
+def test_folds_hold_every_row_out_once_and_are_averaged_by_logarithm():
+    target, background = pair(1)
+    target[:, 0], background[:, 0] = np.arange(60), np.arange(50)  # a row is known by its first feature
+    seen = []
+
+    class Spy(DPCA):
+        def transform(self, X):
+            seen.append(np.asarray(X.rows(0, X.n_rows))[:, 0])
+            return super().transform(X)
+
+    found = held_out_ratio(target, background, estimator=Spy(2), folds=4)
+    assert found.fold_ratios.shape == (4, 2)
+    np.testing.assert_array_equal(np.sort(np.concatenate(seen[0::2])), np.arange(60))
+    np.testing.assert_array_equal(np.sort(np.concatenate(seen[1::2])), np.arange(50))
+    logs = np.log(found.fold_ratios)
+    np.testing.assert_allclose(np.log(found.ratios), logs.mean(axis=0))
+    reach = stats.t.ppf(0.975, 3) * np.sqrt((1 / 4 + 1 / 3) * logs.var(axis=0, ddof=1))
+    np.testing.assert_allclose(np.log(found.high), logs.mean(axis=0) + reach)
+    np.testing.assert_allclose(np.log(found.low), logs.mean(axis=0) - reach)
+
+
+def test_a_subject_is_never_on_both_sides():
+    target, background = pair(2)
+    # Subjects 0 to 9 are in both sets; 10 to 14 in the background alone.
+    groups, others = np.arange(60) % 10, np.arange(50) % 15
+    target[:, 0], background[:, 0] = groups, others
+    trained, held = [], []
+
+    class Spy(DPCA):
+        def fit(self, X, **given):
+            trained.append(set(X.rows(0, X.n_rows)[:, 0]) | set(given["background"].rows(0, 10**6)[:, 0]))
+            return super().fit(X, **given)
+
+        def transform(self, X):
+            held.append(set(X.rows(0, X.n_rows)[:, 0]))
+            return super().transform(X)
+
+    found = held_out_ratio(target, background, estimator=Spy(1), groups=groups, background_groups=others, folds=3)
+    assert found.by == "groups" and len(trained) == 3
+    for fold in range(3):
+        assert not trained[fold] & (held[2 * fold] | held[2 * fold + 1])
+
+
+def test_the_variance_by_unit_is_the_usual_one_for_single_rows_and_that_of_the_means_for_copies():
+    scores = np.random.default_rng(0).normal(size=(12, 3))
+    np.testing.assert_allclose(variance_by_unit(scores, np.arange(12)), scores.var(axis=0, ddof=1))
+    copies = np.repeat(scores, 5, axis=0)
+    np.testing.assert_allclose(variance_by_unit(copies, np.repeat(np.arange(12), 5)), scores.var(axis=0, ddof=1))
+
+
+def test_copies_of_rows_change_nothing_when_they_are_groups():
+    target, background = pair(3)
+    rows = held_out_ratio(target, background, split=0.5, groups=np.arange(60), background_groups=np.arange(50))
+    copied = held_out_ratio(
+        np.repeat(target, 4, axis=0),
+        np.repeat(background, 4, axis=0),
+        estimator=DPCA(1, shrinkage=rows.estimators[0].shrinkage_ or None),
+        split=0.5,
+        groups=np.repeat(np.arange(60), 4),
+        background_groups=np.repeat(np.arange(50), 4),
+    )
+    for name in ("ratios", "low", "high"):
+        np.testing.assert_allclose(getattr(copied, name), getattr(rows, name), rtol=1e-8)
+
+
+@pytest.mark.parametrize("estimator", [CPCA(2, alpha=2.0), KernelDPCA(2, kernel="poly"), DPCA(2, axes="signal")])
+def test_every_estimator_of_the_family_can_be_measured(estimator):
+    target, background = pair(4, m=90, n=90)
+    found = held_out_ratio(target, {"a": background[:40], "b": background[40:] - 9.0}, estimator=estimator)
+    assert found.low[0] > 1 and len(found.estimators) == 5
+    assert not hasattr(estimator, "n_features_in_")  # it was copied
+    assert found.fold_ratios.shape[1] == min(fitted.n_components_ for fitted in found.estimators)
+
+
+def test_several_backgrounds_have_their_shares():
+    target, background = pair(5)
+    parts = {"a": background[:20], "b": 3 * background[20:]}
+    found = held_out_ratio(target, parts, estimator=DPCA(1, mix={"a": 0.9, "b": 0.1}), split=0.5, random_state=1)
+    rng = np.random.default_rng(1)
+    held = [rng.permutation(np.repeat([0, 1], [n // 2, n - n // 2])) == 0 for n in (60, 20, 30)]
+    (fitted,) = found.estimators
+    spread = [
+        fitted.transform(rows[mask]).var(axis=0, ddof=1)
+        for rows, mask in zip((target, *parts.values()), held, strict=True)
+    ]
+    np.testing.assert_allclose(found.ratios, spread[0] / (0.9 * spread[1] + 0.1 * spread[2]))
+
+
+def test_noise_has_a_large_ratio_in_training_and_none_held_out():
+    target, background = pair(6, m=60, n=40, size=30, signal=1.0)
+    found = held_out_ratio(target, background, estimator=DPCA(1, shrinkage=None))
+    assert found.training_ratios.min() > 10 and found.low[0] < 1 < found.high[0]
+    assert "No component is clearly above one" in found.summary()
+    loud = held_out_ratio(*pair(7))
+    assert "The component is above one" in loud.summary() and "5 folds by rows" in loud.summary()
+
+
+def test_the_shift_counts_where_the_estimator_keeps_it():
+    target, background = pair(8, signal=1.0)
+    far = target + 20.0
+    found = held_out_ratio(far, background, estimator=DPCA(1, centering="background"), split=0.5)
+    assert found.ratios[0] > 100 and np.isnan(found.low[0]) and "none" in found.interval
+    assert held_out_ratio(far, background, split=0.5).ratios[0] < 10
+
+
+def test_few_groups_make_fewer_folds_and_that_is_told(remedy):
+    target, background = pair(9)
+    found = held_out_ratio(target, background, groups=np.arange(60) % 12, background_groups=np.arange(50) % 7)
+    assert len(found.fold_ratios) == 3 and found.units == (12, 7)
+    (note,) = found.notes
+    assert note.startswith("3 folds instead of 5")
+    remedy(note)
+
+
+def test_the_split_follows_the_seed():
+    data = pair(10)
+    first, again, other = (held_out_ratio(*data, random_state=seed).ratios[0] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+BAD = {
+    "moments": (lambda x, y: held_out_ratio(Moments.of(x), y), ["target", "moments"], RowsNeededError),
+    "split": (lambda x, y: held_out_ratio(x, y, split=1.0), ["split=1.0"], InputError),
+    "tiny split": (lambda x, y: held_out_ratio(x, y[:5], split=0.2), ["background", "split=0.2"], NotEnoughRowsError),
+    "folds": (lambda x, y: held_out_ratio(x, y, folds=0), ["folds=0"], InputError),
+    "level": (lambda x, y: held_out_ratio(x, y, level=95), ["level=95"], InputError),
+    "three rows": (lambda x, y: held_out_ratio(x, y[:3]), ["background", "cannot be split"], NotEnoughRowsError),
+    "no estimator": (lambda x, y: held_out_ratio(x, y, estimator=stats), ["estimator", "module"], InputError),
+    "by label": (
+        lambda x, y: held_out_ratio(x, y, estimator=DPCA(background_label="c")),
+        ["background_label='c'"],
+        InputError,
+    ),
+    "no background": (lambda x, _: held_out_ratio(x, None), ["there is none"], InputError),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_cannot_be_measured_is_refused_with_a_remedy(kind, refused):
+    call, words, error = BAD[kind]
+    refused(lambda: call(*pair()), *words, kind=error)

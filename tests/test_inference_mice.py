@@ -1,0 +1,43 @@
+"""The paper's mice, resampled: 135 background rows say yes to everything, nine background animals do not."""
+
+import numpy as np
+import pytest
+
+from standout.inference import held_out_ratio, permutation_test, stability
+from test_mice import Mice
+
+pytestmark = [pytest.mark.data, pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")]
+
+
+@pytest.fixture(scope="module", params=["c-CS-s", "c-SC-s"])
+def mice(request, real_data):
+    return Mice(real_data("Data_Cortex_Nuclear.csv"), request.param)
+
+
+def animals(mice):
+    return {"groups": mice.mice, "background_groups": mice.background_mice}
+
+
+def test_counted_by_rows_everything_stands_out_and_by_animal_nothing(mice, remedy):
+    by_row = permutation_test(mice.target, mice.background, n_permutations=199)
+    by_animal = permutation_test(mice.target, mice.background, n_permutations=199, **animals(mice))
+    assert by_row.p_values[0] == 0.005 and by_animal.p_values[0] > 0.05
+    assert by_row.ratios[0] == by_animal.ratios[0]
+    assert by_animal.units == (18, 9)
+    (note,) = by_animal.notes
+    assert note.startswith("9 background groups leave 8 degrees of freedom")
+    remedy(note)
+
+
+def test_the_held_out_ratio_collapses_when_whole_animals_are_held_out(mice):
+    by_row = held_out_ratio(mice.target, mice.background)
+    by_animal = held_out_ratio(mice.target, mice.background, **animals(mice))
+    assert by_row.low[0] > 10 and by_animal.low[0] < 1
+    assert by_animal.ratios[0] < by_row.ratios[0] / 10
+
+
+def test_components_change_with_the_animals_and_not_with_the_rows(mice):
+    by_row = stability(mice.target, mice.background, n_components=1, n_bootstrap=60)
+    by_animal = stability(mice.target, mice.background, n_components=1, n_bootstrap=60, **animals(mice))
+    assert by_row.low[0] > 0.9 > by_animal.low[0]
+    assert np.median(by_animal.angles) > np.median(by_row.angles)

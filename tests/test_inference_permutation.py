@@ -1,0 +1,405 @@
+"""The permutation test against brute force: the same labels, raw covariances and scipy's eigh, one after the other."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import linalg
+
+from helpers import mixing
+from standout import DPCA, Moments
+from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
+from standout.inference import permutation_test, resample, statistic
+from standout.inference.permutation import PermutationTest
+from standout.sources.progress import watching
+
+pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+
+
+def noise(seed, *shapes):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=shape) + rng.normal(size=shape[1]) for shape in shapes]
+
+
+def covariance(rows):
+    return np.cov(rows.T, ddof=0)
+
+
+def oas(correlation, dof):
+    p, square = len(correlation), (correlation**2).sum()
+    return min(1.0, ((1 - 2 / p) * square + p**2) / ((dof + 1 - 2 / p) * (square - p)))
+
+
+def raw_ratio(sets, shares=(1.0,), shrunk=False):
+    """The largest ratio by the definition: D × D covariances, the background shrunk toward its diagonal by OAS."""
+    target = covariance(sets[0])
+    background = sum(share * covariance(rows) for share, rows in zip(shares, sets[1:], strict=True))
+    if shrunk:
+        sd = np.sqrt(np.diag(background))
+        dof = 1 / sum(share**2 / (len(rows) - 1) for share, rows in zip(shares, sets[1:], strict=True))
+        rho = oas(background / np.outer(sd, sd), dof)
+        background = (1 - rho) * background + rho * np.diag(sd**2)
+    return linalg.eigh(target, background, eigvals_only=True)[-1]
+
+
+def raw_residuals(sets, units):
+    """Each set about its mean; the means of its units get back what centring took from their spread."""
+    total = sum(len(set(ids)) for ids in units)
+    parts = []
+    for rows, ids in zip(sets, units, strict=True):
+        rows = rows - rows.mean(axis=0)
+        count = len(set(ids))
+        factor = math.sqrt(count / (count - 1) * (total - 1) / total)
+        means = pd.DataFrame(rows).groupby(np.asarray(ids)).transform("mean").to_numpy()
+        parts.append(rows - means + factor * means)
+    return np.vstack(parts)
+
+
+def by_label(rows, labels):
+    return [rows[labels == label] for label in range(labels.max() + 1)]
+
+
+def drawn(count, seed, draw):
+    """The labels of ``count`` reshufflings: ten for each child of the seed."""
+    children = np.random.SeedSequence(seed).spawn(math.ceil(count / 10))
+    generators = [np.random.default_rng(child) for child in children]
+    return [draw(generators[number // 10]) for number in range(count)]
+
+
+@pytest.mark.parametrize(("shrinkage", "shape"), [(None, (40, 30, 8)), ("oas", (40, 30, 8)), ("auto", (12, 15, 40))])
+def test_rows_reshuffled_one_by_one_give_the_same_ratios(shrinkage, shape):
+    m, n, size = shape
+    sets = noise(0, (m, size), (n, size))
+    found = permutation_test(*sets, n_permutations=23, shrinkage=shrinkage, random_state=5)
+    labels = np.repeat([0, 1], [m, n])
+    rows = raw_residuals(sets, [range(m), range(n)])
+    shrunk = shrinkage is not None
+    expected = [
+        raw_ratio(by_label(rows, new), shrunk=shrunk) for new in drawn(23, 5, lambda rng: rng.permutation(labels))
+    ]
+    np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
+    assert found.ratios[0] == pytest.approx(raw_ratio(sets, shrunk=shrunk), rel=1e-9)
+    assert found.p_values[0] == (1 + np.sum(np.array(expected) >= found.ratios[0])) / 24
+
+
+def test_groups_are_reshuffled_as_a_whole():
+    sizes = [[3, 5, 2, 4, 6], [4, 1, 7, 5]]
+    sets = noise(1, (20, 4), (17, 4))
+    groups = [np.repeat([f"a{i}" for i in range(5)], sizes[0]), np.repeat([f"b{i}" for i in range(4)], sizes[1])]
+    found = permutation_test(
+        *sets, n_permutations=15, shrinkage="oas", groups=groups[0], background_groups=groups[1], random_state=2
+    )
+    rows, units = raw_residuals(sets, groups), np.repeat(np.arange(9), sizes[0] + sizes[1])
+    labels = np.repeat([0, 1], [5, 4])
+    expected = [
+        raw_ratio(by_label(rows, new[units]), shrunk=True) for new in drawn(15, 2, lambda rng: rng.permutation(labels))
+    ]
+    np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
+    assert found.permuted == "groups" and found.units == (5, 4)
+
+
+@pytest.mark.parametrize("mix", ["pooled", "equal", [0.2, 0.8]])
+def test_several_backgrounds_keep_their_means_and_shares(mix):
+    sets = noise(2, (20, 5), (30, 5), (15, 5))
+    found = permutation_test(sets[0], sets[1:], n_permutations=12, shrinkage="oas", mix=mix, random_state=3)
+    shares = {"pooled": (2 / 3, 1 / 3), "equal": (0.5, 0.5)}.get(mix if isinstance(mix, str) else "", (0.2, 0.8))
+    labels, rows = np.repeat([0, 1, 2], [20, 30, 15]), raw_residuals(sets, [range(20), range(30), range(15)])
+    expected = [
+        raw_ratio(by_label(rows, new), shares, shrunk=True) for new in drawn(12, 3, lambda rng: rng.permutation(labels))
+    ]
+    np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
+    assert found.ratios[0] == pytest.approx(raw_ratio(sets, shares, shrunk=True), rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [5, 60])
+def test_a_background_without_a_share_takes_part_in_the_reshuffling_only(size):
+    sets = noise(21, (20, size), (18, size), (15, size))
+    found = permutation_test(sets[0], sets[1:], n_permutations=9, mix=[1, 0], n_components=2)
+    model = DPCA(2, mix=[1, 0]).fit(sets[0], background=sets[1:])
+    assert found.ratios[0] == pytest.approx(model.ratios_[0], rel=1e-9)
+    assert np.isfinite(found.null).all()
+
+
+def test_all_swaps_of_a_few_pairs_are_looked_at():
+    sets = noise(3, (10, 3), (10, 3))
+    subjects = np.repeat(list("abcde"), 2)
+    turned = np.repeat([3, 1, 4, 0, 2], 2) * 2 + np.tile([0, 1], 5)  # the background in another order
+    found = permutation_test(
+        sets[0], sets[1][turned], shrinkage=None, pairs=subjects, background_pairs=subjects[turned]
+    )
+    rows = raw_residuals(sets, [subjects, subjects])
+    expected = []
+    for swaps in itertools.product([0, 1], repeat=5):
+        flip = np.repeat(swaps, 2)
+        if any(swaps):  # the labels as they are count once, by the observed ratio
+            expected.append(raw_ratio(by_label(rows, np.concatenate([flip, 1 - flip]))))
+    assert found.complete and found.n_possible == 32 and found.permuted == "pairs"
+    np.testing.assert_allclose(np.sort(found.null[0]), np.sort(expected), rtol=1e-9)
+    assert found.p_values[0] == (1 + np.sum(np.array(expected) >= found.ratios[0])) / 32
+
+
+def test_all_assignments_of_a_few_groups_are_looked_at():
+    sets = noise(4, (12, 3), (9, 3))
+    groups = np.repeat(np.arange(4), 3), np.repeat(np.arange(4, 7), 3)
+    found = permutation_test(*sets, groups=groups[0], background_groups=groups[1], shrinkage=None)
+    rows, units = raw_residuals(sets, groups), np.concatenate(groups)
+    expected = [
+        raw_ratio(by_label(rows, (~np.isin(units, chosen)).astype(int)))
+        for chosen in itertools.combinations(range(7), 4)
+        if chosen != (0, 1, 2, 3)
+    ]
+    assert found.complete and found.n_possible == 35 == math.comb(7, 4)
+    np.testing.assert_allclose(np.sort(found.null[0]), np.sort(expected), rtol=1e-9)
+    assert found.p_values[0] == (1 + np.sum(np.array(expected) >= found.ratios[0])) / 35
+    sets[0][:, 0] = np.repeat([-50.0, 50.0], 6)  # no other labelling comes near
+    assert permutation_test(*sets, groups=groups[0], background_groups=groups[1]).p_values[0] == 1 / 35
+
+
+def test_too_few_groups_for_any_p_value_below_5_percent_is_told(remedy):
+    sets = noise(5, (8, 3), (4, 3))
+    found = permutation_test(*sets, groups=np.repeat([0, 1, 2, 3], 2), background_groups=np.repeat([4, 5], 2))
+    assert found.n_possible == 15
+    assert any("no p-value below 0.067 is possible" in note for note in found.notes)
+    for note in found.notes:
+        remedy(note)
+    assert "no p-value below" in found.summary()
+
+
+def wide_pair():
+    target, background = noise(6, (20, 150), (16, 150))
+    target[:, 4] *= 30
+    target[:, 9] *= 20
+    return target, background
+
+
+@pytest.mark.parametrize("shrinkage", [None, "auto"])
+def test_observed_ratios_are_those_of_the_model(shrinkage):
+    target, background = noise(7, (80, 6), (90, 6))
+    target[:, 2] *= 4
+    found = permutation_test(target, background, n_components=3, n_permutations=9, shrinkage=shrinkage)
+    model = DPCA(3, shrinkage=shrinkage).fit(target, background=background)
+    np.testing.assert_allclose(found.ratios, model.ratios_, rtol=1e-9 if shrinkage is None else 0.03)
+    np.testing.assert_allclose(found.ratios[0], model.ratios_[0], rtol=1e-9)
+    assert found.shrinkage == pytest.approx(model.shrinkage_, abs=1e-12)
+
+
+def test_wide_observed_ratios_are_those_of_the_model():
+    target, background = wide_pair()
+    found = permutation_test(target, background, n_components=3, n_permutations=39)
+    model = DPCA(3).fit(target, background=background)
+    assert found.ratios[0] == pytest.approx(model.ratios_[0], rel=1e-9)
+    np.testing.assert_allclose(found.ratios, model.ratios_, rtol=0.03)
+    assert found.count() == 2
+
+
+def test_a_gram_matrix_for_all_labels_is_the_problem_in_overall_sd(monkeypatch):
+    monkeypatch.setattr(statistic, "MOST_WORK", 0.0)
+    sets = noise(8, (12, 40), (15, 40))
+    found = permutation_test(*sets, n_permutations=11, random_state=1)
+    assert any("overall sd" in note for note in found.notes)
+    centred = np.vstack([rows - rows.mean(axis=0) for rows in sets])
+    inflated = raw_residuals(sets, [range(12), range(15)])
+    labels = np.repeat([0, 1], [12, 15])
+
+    def ratio(rows, new):
+        # In any orthonormal basis of the span of the rows, features in overall sd.
+        target, background = (covariance(part) for part in by_label(rows, new))
+        level = np.trace(background) / 40
+        rho = oas(background / level, 14)
+        return linalg.eigh(target, (1 - rho) * background + rho * level * np.eye(40), eigvals_only=True)[-1]
+
+    sd = np.sqrt((centred**2).mean(axis=0))
+    assert found.ratios[0] == pytest.approx(ratio(centred / sd, labels), rel=1e-9)
+    expected = [ratio(inflated / sd, new) for new in drawn(11, 1, lambda rng: rng.permutation(labels))]
+    np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
+
+
+def test_the_next_component_is_tested_on_the_remaining_generalized_eigenvectors():
+    target, background = noise(9, (40, 6), (50, 6))
+    found = permutation_test(target, background, n_components=3, n_permutations=7, shrinkage=None)
+    _, vectors = linalg.eigh(covariance(target), covariance(background))
+    rest = vectors[:, ::-1][:, 2:]
+    alone = permutation_test(target @ rest, background @ rest, n_permutations=7, shrinkage=None)
+    np.testing.assert_allclose(found.null[2], alone.null[0], rtol=1e-8)
+    assert found.ratios[2] == pytest.approx(alone.ratios[0], rel=1e-8)
+    assert (np.diff(found.p_values) >= 0).all()
+
+
+def test_exact_ratios_do_not_notice_linear_maps_of_the_features():
+    sets = noise(10, (40, 6), (70, 6))
+    matrix = mixing(np.random.default_rng(0), 6, 1e3)
+    plain, mapped = (permutation_test(*pair, n_permutations=19, shrinkage=None, n_components=2)
+                     for pair in (sets, [rows @ matrix for rows in sets]))  # fmt: skip
+    np.testing.assert_allclose(mapped.null, plain.null, rtol=1e-6)
+    np.testing.assert_array_equal(mapped.p_values, plain.p_values)
+
+
+@pytest.mark.parametrize("shape", [(40, 30, 8), (12, 15, 40)])
+def test_neither_means_nor_units_of_measurement_matter(shape):
+    m, n, size = shape
+    sets = noise(11, (m, size), (n, size))
+    scale = np.geomspace(1e-3, 1e3, size)
+    plain = permutation_test(*sets, n_permutations=19, n_components=2)
+    moved = permutation_test(sets[0] * scale + 1e4 * scale, sets[1] * scale - 3.0, n_permutations=19, n_components=2)
+    np.testing.assert_allclose(moved.null, plain.null, rtol=1e-6)
+    np.testing.assert_allclose(moved.ratios, plain.ratios, rtol=1e-6)
+
+
+def test_the_order_of_rows_does_not_matter():
+    sets = noise(12, (12, 3), (12, 3))
+    groups = np.repeat([0, 1, 2], 4), np.repeat([3, 4, 5], 4)
+    order = np.random.default_rng(0).permutation(12)
+    plain = permutation_test(*sets, groups=groups[0], background_groups=groups[1])
+    turned = permutation_test(
+        sets[0][order], sets[1][order], groups=groups[0][order], background_groups=groups[1][order]
+    )
+    assert turned.p_values[0] == plain.p_values[0]
+    np.testing.assert_allclose(np.sort(turned.null[0]), np.sort(plain.null[0]), rtol=1e-10)
+
+
+def test_the_number_of_processes_does_not_matter(monkeypatch):
+    sets = noise(13, (30, 5), (40, 5))
+    one = permutation_test(*sets, n_permutations=45, n_jobs=1, random_state=4)
+    monkeypatch.setattr(resample, "_WORTH_PROCESSES", 0.0)
+    two = permutation_test(*sets, n_permutations=45, n_jobs=2, random_state=4)
+    np.testing.assert_array_equal(one.null, two.null)
+    other = permutation_test(*sets, n_permutations=45, n_jobs=1, random_state=5)
+    assert (other.null != one.null).any()
+
+
+def test_p_values_are_above_zero_and_at_most_one():
+    target, background = noise(14, (40, 4), (60, 4))
+    for scale in (1e-4, 1.0, 1e4):
+        found = permutation_test(target * scale, background, n_permutations=19, n_components=4)
+        assert ((found.p_values > 0) & (found.p_values <= 1)).all()
+    assert found.p_values[0] == 0.05
+
+
+def test_a_feature_that_is_constant_in_the_background_has_an_infinite_ratio():
+    target, background = noise(15, (60, 3), (90, 3))
+    background[:, 1] = 7.0
+    found = permutation_test(target, background, n_permutations=99, n_components=2)
+    assert found.ratios[0] == math.inf and np.isfinite(found.ratios[1]) and np.isfinite(found.null).all()
+    assert found.p_values[0] == 0.01 and found.p_values[1] > 0.05
+
+
+def test_a_feature_that_stands_twice_changes_nothing():
+    target, background = noise(16, (40, 4), (60, 4))
+    twice = [np.hstack([rows, rows[:, :1]]) for rows in (target, background)]
+    plain, doubled = (permutation_test(*pair, n_permutations=19, shrinkage=None, n_components=2)
+                      for pair in ((target, background), twice))  # fmt: skip
+    np.testing.assert_allclose(doubled.null, plain.null, rtol=1e-8)
+    assert doubled.rank == plain.rank == 4
+
+
+def test_whoever_watches_is_told_how_far_it_is():
+    sets = noise(17, (20, 3), (30, 3))
+    seen, own = [], []
+    with watching(seen.append):
+        permutation_test(*sets, n_permutations=25)
+        permutation_test(*sets, n_permutations=25, progress=own.append)
+    assert [(one.what, one.rows, one.share) for one in seen] == [
+        ("permutations", 10, 0.4),
+        ("permutations", 20, 0.8),
+        ("permutations", 25, 1.0),
+    ]
+    assert own == seen
+
+
+def test_frames_are_matched_by_name():
+    target, background = noise(18, (30, 3), (40, 3))
+    one = pd.DataFrame(target, columns=list("abc"))
+    other = pd.DataFrame(background[:, [2, 0, 1]], columns=list("cab"))
+    plain = permutation_test(target, background, n_permutations=9)
+    named = permutation_test(one, other, n_permutations=9)
+    np.testing.assert_allclose(named.null, plain.null, rtol=1e-12)
+    common = permutation_test(one, other[["a", "b"]], n_permutations=9, features="common")
+    assert common.rank == 2 and any("'c'" in note for note in common.notes)
+
+
+def test_the_edge_is_a_ratio_that_noise_exceeds_as_often_as_asked():
+    null = np.arange(1.0, 101.0)[None]
+    found = PermutationTest(np.array([96.0]), np.array([0.05]), null, "rows", (5, 5), 2, 252.0, False, 0.0, ())
+    assert (null > found.edge(0.05)).sum() == 4 and found.edge(0.1) == 91.0  # of 100 draws
+    assert found.count() == 1 and found.count(0.01) == 0
+
+
+def test_the_summary_tells_a_finding_from_noise():
+    target, background = noise(19, (60, 4), (60, 4))
+    quiet = permutation_test(target, background, n_permutations=99)
+    target[:, 1] *= 4
+    loud = permutation_test(target, background, n_permutations=99)
+    assert "Nothing stands out" in quiet.summary() and "component stands out" in loud.summary()
+    assert "rows: 60 in the target, 60 in the background" in loud.summary()
+
+
+PAIR = noise(20, (20, 3), (24, 3))
+BAD = {
+    "moments": (lambda: permutation_test(Moments.of(PAIR[0]), PAIR[1]), ["target", "moments"], RowsNeededError),
+    "background moments": (
+        lambda: permutation_test(PAIR[0], Moments.of(PAIR[1])),
+        ["background", "moments"],
+        RowsNeededError,
+    ),
+    "no background": (lambda: permutation_test(PAIR[0], None), ["there is none"], InputError),
+    "no target": (lambda: permutation_test(None, PAIR[1]), ["target"], InputError),
+    "a group in both": (
+        lambda: permutation_test(*PAIR, groups=[1] * 10 + [2] * 10, background_groups=[2] * 12 + [3] * 12),
+        ["1 groups occur in the target and in the background", "2", "pairs="],
+        InputError,
+    ),
+    "groups on one side": (
+        lambda: permutation_test(*PAIR, groups=[1] * 10 + [2] * 10),
+        ["none for 'background'"],
+        InputError,
+    ),
+    "one group": (
+        lambda: permutation_test(*PAIR, groups=[1] * 20, background_groups=[2] * 12 + [3] * 12),
+        ["target: 1 of the groups"],
+        NotEnoughRowsError,
+    ),
+    "pairs on one side": (lambda: permutation_test(*PAIR, pairs=range(20)), ["belong together"], InputError),
+    "unlike pairs": (
+        lambda: permutation_test(*PAIR, pairs=range(20), background_pairs=range(24)),
+        ["4 subjects", "20, 21, 22, 23"],
+        InputError,
+    ),
+    "too few pair ids": (
+        lambda: permutation_test(*PAIR, pairs=range(5), background_pairs=range(24)),
+        ["target pairs", "(5,)", "20 rows"],
+        InputError,
+    ),
+    "pairs and groups": (
+        lambda: permutation_test(
+            *PAIR, pairs=range(20), background_pairs=range(24), groups=range(20), background_groups=range(24)
+        ),
+        ["both given"],
+        InputError,
+    ),
+    "NaN": (
+        lambda: permutation_test(np.where(PAIR[0] > 1, np.nan, PAIR[0]), PAIR[1]),
+        ["target", "NaN"],
+        InputError,
+    ),
+    "constant": (lambda: permutation_test(PAIR[0], np.ones((9, 3))), ["background: every feature"], InputError),
+    "no permutations": (lambda: permutation_test(*PAIR, n_permutations=0), ["n_permutations=0"], InputError),
+    "components": (lambda: permutation_test(*PAIR, n_components="auto"), ["n_components='auto'"], InputError),
+    "too many components": (lambda: permutation_test(*PAIR, n_components=4), ["only 3 dimensions"], InputError),
+    "minimax": (lambda: permutation_test(*PAIR, mix="minimax"), ["mix='minimax'", "'pooled'"], InputError),
+    "n_jobs": (lambda: permutation_test(*PAIR, n_jobs=0), ["n_jobs=0"], InputError),
+    "shrinkage": (lambda: permutation_test(*PAIR, shrinkage=2), ["shrinkage=2"], InputError),
+    "exact without rows": (
+        lambda: permutation_test(*noise(0, (9, 9), (5, 9)), shrinkage=None),
+        ["the exact problem", "5 rows"],
+        NotEnoughRowsError,
+    ),
+    "features": (lambda: permutation_test(PAIR[0], PAIR[1][:, :2]), ["2 features"], InputError),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_cannot_be_tested_is_refused_with_a_remedy(kind, refused):
+    call, words, error = BAD[kind]
+    refused(call, *words, kind=error)

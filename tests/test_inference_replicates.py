@@ -1,0 +1,91 @@
+"""Replicates are told by their ids and distances; independent rows, whatever they are called, are not."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial.distance import pdist, squareform
+
+from standout.inference import find_replicates
+
+
+def replicates(seed=0, units=8, each=5, size=6, within=0.4):
+    rng = np.random.default_rng(seed)
+    return np.repeat(rng.normal(size=(units, size)), each, axis=0) + within * rng.normal(size=(units * each, size))
+
+
+def ids(pattern, units=8, each=5):
+    return [pattern.format(unit=unit, run=run, letter="abcdefgh"[run]) for unit in range(units) for run in range(each)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rule"),
+    [
+        ("mouse{unit}_{run}", "before the last '_'"),
+        ("3{unit}-{run}", "before the last '-'"),
+        ("p{unit}.{letter}", "before the last '.'"),
+        ("s{unit} run {run}", "before the last ' '"),
+        ("s{unit}_{letter}_{run}", "before the first '_'"),
+        ("12{unit}{letter}", "without its last letter"),
+        ("patient {unit}", "the id itself"),
+    ],
+)
+def test_a_shared_part_of_the_id_tells_the_unit(pattern, rule, remedy):
+    finding = find_replicates(replicates(), ids(pattern))
+    assert finding is not None and rule in finding.rule
+    assert (finding.n_rows, finding.n_units) == (40, 8)
+    assert len(set(finding.groups)) == 8 and (np.repeat(finding.groups[::5], 5) == finding.groups).all()
+    remedy(finding.text)
+
+
+def test_the_ratio_is_that_of_mean_squared_distances():
+    rows = replicates(1)
+    finding = find_replicates(rows, ids("m{unit}_{run}"))
+    distance = squareform(pdist((rows - rows.mean(axis=0)) / rows.std(axis=0), "sqeuclidean"))
+    unit = np.repeat(np.arange(8), 5)
+    same = (unit[:, None] == unit) & ~np.eye(40, dtype=bool)
+    expected = distance[same].mean() / distance[unit[:, None] != unit].mean()
+    assert finding.ratio == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("pattern", ["mouse{unit}_{run}", "{unit}{letter}", "patient {unit}"])
+def test_independent_rows_are_not_replicates_whatever_they_are_called(pattern):
+    rows = np.random.default_rng(2).normal(size=(40, 6))
+    assert find_replicates(rows, ids(pattern)) is None
+
+
+@pytest.mark.parametrize("names", [[f"row_{i}" for i in range(40)], list(range(40)), None])
+def test_serial_ids_tell_no_unit(names):
+    assert find_replicates(replicates(3), names) is None
+
+
+def test_classes_are_not_taken_for_units():
+    rng = np.random.default_rng(4)
+    kind = np.repeat(["a", "b", "c", "d"], 10)
+    rows = 10 * np.repeat(rng.normal(size=(4, 6)), 10, axis=0) + rng.normal(size=(40, 6))
+    names = [f"{one}_{number}" for number, one in enumerate(kind)]
+    assert find_replicates(rows, names) is not None
+    assert find_replicates(rows, names, kind) is None
+
+
+def test_missing_values_and_constant_features_do_not_matter():
+    rows = replicates(5, size=8)
+    rows[np.random.default_rng(0).uniform(size=rows.shape) < 0.1] = np.nan
+    rows[:, 3] = 1e6
+    finding = find_replicates(rows, ids("m{unit}_{run}"))
+    assert finding is not None and finding.n_units == 8
+
+
+def test_what_does_not_fit_is_refused(refused):
+    refused(lambda: find_replicates(replicates(), ["a_1", "a_2"]), "ids: shape (2,) for 40 rows")
+    refused(lambda: find_replicates(replicates(), ids("m{unit}_{run}"), labels=[1]), "labels: shape (1,)")
+
+
+@pytest.mark.data
+def test_the_mice_are_found_out(real_data):
+    table = pd.read_csv(real_data("Data_Cortex_Nuclear.csv"), encoding="utf-8-sig")
+    proteins = table.iloc[:, 1:78].to_numpy(float)
+    finding = find_replicates(proteins, table["MouseID"], table["class"])
+    assert (finding.n_rows, finding.n_units) == (1080, 72) and "'309' of '309_1'" in finding.text
+    for _, part in table.groupby("class"):  # also each class by itself
+        alone = find_replicates(proteins[part.index], part["MouseID"])
+        assert alone.n_units == len(part) / 15

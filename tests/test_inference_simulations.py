@@ -1,0 +1,49 @@
+"""Do tests reject as often as they say, and intervals cover: few runs here, a thousand with ``-m slow``.
+
+The long form is also a command, ``python -m simulations``, which writes the tables.
+"""
+
+import pytest
+from scipy.stats import binomtest
+from simulations.__main__ import SIMULATIONS
+from simulations.size import NOMINAL, Noise, _analytic, _grouped, _permuted
+from simulations.table import Rate, rate, repeat
+
+MICE = ([15] * 18, [15] * 9)
+
+
+def possible(one):
+    """Whether the wanted rate could have given so many hits (99.9 %)."""
+    ends = binomtest(one.hits, one.runs).proportion_ci(0.999)
+    return ends.low <= one.wanted[1] and ends.high >= one.wanted[0]
+
+
+@pytest.mark.parametrize("name", ["pairs", "backgrounds", "counts", "split", "folds", "bootstrap", "replicates"])
+def test_a_few_runs_are_compatible_with_what_is_wanted(name):
+    results = SIMULATIONS[name](25)
+    assert all(possible(one) for one in results if one.wanted is not None), "\n".join(one.row() for one in results)
+
+
+def test_replicated_noise_is_rejected_as_rows_and_not_as_groups():
+    told, untold = (repeat(_grouped(MICE, 20, told=told), 40, 5) for told in (True, False))
+    assert possible(rate("groups", told, NOMINAL))
+    assert untold.mean() > 0.9
+
+
+def test_heavy_tails_mislead_the_formula_and_not_the_permutation_test():
+    noise = Noise(100, 120, 10, heavy=True)
+    assert possible(rate("permutation", repeat(_permuted(noise), 100, 1), NOMINAL))
+    assert repeat(_analytic(noise), 150, 1).mean() > 0.09
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SIMULATIONS if name != "power"])
+def test_many_runs_hold(name):
+    results = SIMULATIONS[name](1000)
+    assert all(one.holds for one in results), "\n".join(one.row() for one in results)
+
+
+def test_a_rate_is_written_with_its_interval_and_verdict():
+    row = Rate("noise", 5, 100, (0.03, 0.07)).row()
+    assert row == "| noise | 5.0 % | 1.6 to 11.3 % | 3 to 7 % | yes | 100 |"
+    assert "**no**" in Rate("noise", 50, 100, (0.03, 0.07)).row()

@@ -1,0 +1,180 @@
+"""The section on trust: its tables hold the numbers, and where no formula answers the verdict is the test's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reports import HOSTILE, written
+from standout import DPCA, KernelDPCA
+from standout.inference import ReplicateFinding, Trust, assess, permutation_test
+from standout.inference.stability import stable_words
+from standout.show.report.trust_words import trusted_verdict
+from standout.show.text import number
+
+pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+
+NAMES = [f"{HOSTILE[i]}{i}" for i in range(5)]
+RNG = np.random.default_rng(0)
+BACKGROUND = pd.DataFrame(RNG.normal(size=(90, 5)), columns=NAMES)
+TARGET = pd.DataFrame(RNG.normal(size=(70, 5)) * [1, 1, 4, 2, 1], columns=NAMES)
+FEW = RNG.normal(size=(8, 30)), RNG.normal(size=(10, 30))  # fewer rows than features: no formula
+
+
+@pytest.fixture(scope="module")
+def model():
+    return DPCA(2).fit(TARGET, background=BACKGROUND)
+
+
+@pytest.fixture(scope="module")
+def trust():
+    found = assess(TARGET, BACKGROUND, n_permutations=49, n_bootstrap=20)
+    finding = ReplicateFinding(70, 7, "a rule", 0.1, np.array(["a"] * 70), f"the rows look replicated {HOSTILE[0]}")
+    return replace(found, test=replace(found.test, notes=HOSTILE), replicates=(finding,))
+
+
+@pytest.fixture(scope="module")
+def page(model, trust, tmp_path_factory):
+    return written(tmp_path_factory.mktemp("report") / "page.html", model, TARGET, BACKGROUND, trust=trust)
+
+
+@pytest.fixture(scope="module")
+def unanswered():
+    model = DPCA(1).fit(FEW[0], background=FEW[1])
+    assert np.isnan(model.p_value_)
+    return model._solved()
+
+
+def table(page, *headings):
+    return next(table[1:] for table in page.tables if set(headings) <= set(table[0]))
+
+
+def told(value):
+    return number(float(value), trimmed=False)
+
+
+def test_the_section_follows_the_rows_and_is_missing_without_trust(page, model, tmp_path):
+    sections = [attributes["id"] for attributes in page.all("section") if "id" in attributes]
+    assert sections[:3] == ["scores", "trust", "ratios"]
+    without = written(tmp_path / "page.html", model, TARGET, BACKGROUND)
+    assert "Is it real?" in page.text and "Is it real?" not in without.text
+    assert "null" in page.figures and "null" not in without.figures
+    only = written(tmp_path / "only.html", model, TARGET, BACKGROUND, trust=Trust())
+    assert "Is it real?" not in only.text
+
+
+def test_the_table_of_the_test_holds_ratio_edge_and_p(page, trust):
+    test = trust.test
+    edges = np.quantile(test.null, 0.95, axis=1, method="higher")
+    expected = [[str(k + 1), told(test.ratios[k]), told(edges[k]), number(float(test.p_values[k]))] for k in range(2)]
+    assert table(page, "observed ratio") == expected
+
+
+def test_the_figure_counts_every_reshuffling_and_marks_the_observed_ratio(page, trust):
+    figure = page.figures["null"]
+    (bars,) = figure["data"]
+    assert sum(bars["y"]) == 49
+    x, width = np.array(bars["x"]), np.array(bars["width"])
+    edges = np.append(x - width / 2, x[-1] + width[-1] / 2)
+    assert np.isclose(edges[[0, -1]], [trust.test.null[0].min(), trust.test.null[0].max()]).all()
+    assert figure["layout"]["shapes"][0]["x0"] == trust.test.ratios[0]
+    assert figure["layout"]["annotations"][0]["text"] == f"observed {number(trust.test.ratios[0])}"
+
+
+def test_the_table_of_held_out_ratios_holds_both_ratios_and_the_interval(page, trust):
+    held = trust.held_out
+    training = np.prod(held.training_ratios, axis=0) ** (1 / len(held.training_ratios))
+    for k, row in enumerate(table(page, "held-out ratio")):
+        ends = f"{told(held.low[k])} to {told(held.high[k])}"
+        assert row[:4] == [str(k + 1), told(training[k]), told(held.ratios[k]), ends]
+        assert (row[4] == "holds") == (held.low[k] > 1)
+    assert held.interval in page.text
+
+
+def test_the_tables_of_stability_hold_correlations_and_the_features_with_their_signs(page, trust):
+    found = trust.stability
+    for k, row in enumerate(table(page, "correlation")):
+        ends = f"{found.low[k]:.2f} to {found.high[k]:.2f}"
+        assert row == [str(k + 1), f"{found.median[k]:.2f}", ends, stable_words(found.low[k])]
+        assert row[3] in str(found.summary())
+    tables = [table[1:] for table in page.tables if "same sign in" in table[0]]
+    assert len(tables) == 2
+    for k, rows in enumerate(tables):
+        order = np.argsort(-np.abs(found.weights[k]))
+        assert [row[1] for row in rows] == [told(found.weights[k, j]) for j in order]
+        ends = [f"{told(found.weight_low[k, j])} to {told(found.weight_high[k, j])}" for j in order]
+        assert [row[2] for row in rows] == ends
+        assert [row[3] for row in rows] == [f"{int(100 * found.same_sign[k, j] + 1e-9)} %" for j in order]
+    titles = [attributes["title"] for attributes in page.all("th") if "title" in attributes]
+    assert titles[: len(NAMES)] == [NAMES[j] for j in np.argsort(-np.abs(found.weights[0]))]
+
+
+def test_text_of_notes_names_and_replicates_stays_text(page):
+    assert page.all("img") == [] and len(page.all("script")) == 3
+    shown = " ".join(page.text.split())
+    for text in HOSTILE:
+        assert " ".join(text.split()) in shown
+
+
+def test_rows_that_look_replicated_are_told_above_the_verdict(page):
+    assert "The rows look replicated" in page.text
+    assert page.text.index("The rows look replicated") < page.text.index("The target stands out from the background")
+
+
+def test_with_a_formula_the_verdict_adds_the_test_and_the_rows_held_out(page):
+    assert "p = 0.02" in page.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "On rows that were not used to find it" in page.text
+
+
+def test_without_a_formula_the_verdict_is_that_of_the_test(unanswered):
+    test = permutation_test(*FEW, n_permutations=39)
+    assert test.count() == 0
+    said = trusted_verdict(unanswered, Trust(test))
+    chance = f"(p = {number(float(test.p_values[0]))})".replace(" ", "\N{NO-BREAK SPACE}")
+    assert said.kind == "nothing" and chance in said.sentences[0]
+    assert said.sentences[0].startswith("The permutation test") and "too often" in said.sentences[0]
+    found = trusted_verdict(unanswered, Trust(replace(test, p_values=np.array([1 / 40]))))
+    assert found.kind == "found" and "rarely" in found.sentences[0]
+    assert trusted_verdict(unanswered, None).kind == "unknown"
+
+
+def test_few_units_that_allow_no_small_p_are_said_to_be_too_few(unanswered):
+    groups, others = np.repeat([0, 1], 4), np.repeat([2, 3, 4], [4, 3, 3])
+    test = permutation_test(*FEW, groups=groups, background_groups=others)
+    assert test.complete and test.smallest_p == 0.1
+    said = trusted_verdict(unanswered, Trust(test))
+    assert (said.kind, said.headline) == ("unknown", "Too few groups to tell this from noise")
+    assert "no p-value below 0.1 is possible, because only 10 different labellings of the groups" in said.sentences[0]
+
+
+def test_a_formula_that_the_test_contradicts_is_no_finding(model, trust):
+    contradicted = Trust(replace(trust.test, p_values=np.array([0.6, 0.6])))
+    said = trusted_verdict(model._solved(), contradicted)
+    assert (said.kind, said.headline) == ("unknown", "Formula and permutation test disagree")
+    assert trusted_verdict(model._solved(), Trust(trust.test)).kind == "found"
+
+
+def test_a_finding_that_does_not_hold_on_other_rows_is_not_confirmed(model, trust):
+    weak = replace(trust.held_out, low=np.array([0.8, 0.8]))
+    said = trusted_verdict(model._solved(), Trust(trust.test, weak))
+    assert (said.kind, said.headline) == ("unknown", "Signs of a finding, not confirmed")
+
+
+def test_a_p_value_that_other_labellings_could_move_over_the_level_is_said_to_be_close(model, trust):
+    near = replace(trust.test, p_values=np.array([0.04, 0.6]))
+    assert any("too close to 5 %" in text for text in trusted_verdict(model._solved(), Trust(near)).sentences)
+    assert not any("too close" in text for text in trusted_verdict(model._solved(), Trust(trust.test)).sentences)
+
+
+def test_a_linear_test_is_not_taken_for_one_of_the_kernel(trust):
+    kernel = KernelDPCA(1).fit(TARGET.to_numpy(), background=BACKGROUND.to_numpy())
+    said = trusted_verdict(kernel._solved(), Trust(trust.test))
+    assert said.headline == trusted_verdict(kernel._solved(), None).headline
+    assert "linear dPCA, not of this kernel" in said.sentences[-1]
+
+
+def test_something_else_than_trust_is_refused(model, trust, refused, tmp_path):
+    refused(
+        lambda: written(tmp_path / "page.html", model, TARGET, BACKGROUND, trust=trust.test), "trust", "Permutation"
+    )
