@@ -62,6 +62,8 @@ def test(target: str, **given: Any) -> None:
         check_writable(page, "--output")
         check_apart({"--output": page}, [target, *given["background"]])
     work = {name: given.pop(name) for name in ("permutations", "folds", "bootstrap", "seed", "jobs")}
+    if work["folds"] == 1 or not any(work[name] for name in ("permutations", "folds", "bootstrap")):
+        raise click.UsageError("There is nothing left to ask. Give --permutations, --bootstrap, or --folds from 2 on.")
     estimator, paired = _estimator(given), _paired(given)
     with session.working():
         data = load(target, given["background"], given["by"], given["target_labels"], Reading.of(given))

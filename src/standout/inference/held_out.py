@@ -86,6 +86,11 @@ class HeldOut:
         return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
 
     def _verdict(self) -> str:
+        if not np.isfinite(self.fold_ratios).all() or not (self.fold_ratios > 0).all():
+            return (
+                "In some fold the held-out target or background does not vary along a component, so there is no "
+                "interval: look at fold_ratios."
+            )
         count = int((self.low > 1).sum())
         if count == 0:
             return "No component is clearly above one on rows it has not seen: nothing specific to the target is shown."

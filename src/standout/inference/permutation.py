@@ -31,6 +31,8 @@ _EPS = float(np.finfo(float).eps)
 # Two ways to the same ratio agree to this: as large as the observed one is not smaller by less.
 _TIE = 1e-9
 _LEVEL = 0.05
+# With this many times more rows per group (or pair) in one set than in the other the test loses its level.
+_UNEVEN = 1.5
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,10 @@ def permutation_test(
 
     Notes
     -----
+    With groups or pairs, target and background should have about as many rows for each subject. Where they do
+    not, and rows of one subject hardly resemble each other, noise is taken for a finding far too often; a note
+    says so.
+
     With far more features than rows (rows² × features above 4e9) features are measured in their overall
     sd instead of the background's, and the background is shrunk toward its mean variance: one Gram
     matrix then serves all reshufflings. Such a test sees signals spread over many features, and hardly
@@ -228,7 +234,23 @@ def _tested(samples: Samples, shuffle: Shuffle, question: Question, plan: _Plan)
         shrinkage=rho,
         notes=samples.notes,
     )
-    return replace(found, notes=(*found.notes, *_notes(found, question)))
+    return replace(found, notes=(*found.notes, *_uneven(found, samples), *_notes(found, question)))
+
+
+def _uneven(found: PermutationTest, samples: Samples) -> list[str]:
+    """Say where the level is not kept: a set with many rows per unit is more even than those reshuffled."""
+    if found.permuted == "rows":
+        return []
+    rows = [samples.target.n_rows, sum(sample.n_rows for sample in samples.backgrounds)]
+    each = [rows[0] / found.units[0], rows[1] / sum(found.units[1:])]
+    if max(each) <= _UNEVEN * min(each):
+        return []
+    return [
+        f"the target has {each[0]:.3g} rows for each of its {found.permuted} and the background {each[1]:.3g}: "
+        "reshuffled sets are then unlike the real ones, and the test takes noise for a finding far too often where "
+        "rows of one subject hardly resemble each other. Give about as many rows for each subject on both sides, for "
+        "instance their means."
+    ]
 
 
 def _centred(samples: Samples) -> Array:

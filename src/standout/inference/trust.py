@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from standout.errors import ReplicateWarning, warn_user
+from standout.errors import InputError, NotEnoughRowsError, ReplicateWarning, StandoutWarning, warn_user
 from standout.estimators.base import Contrast
 from standout.estimators.dpca import DPCA
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
 from standout.inference.replicates import ReplicateFinding, find_replicates
 from standout.inference.stability import Stability, stability
+from standout.parameters import check_count
 from standout.summary import Summary
 
 
@@ -48,7 +49,7 @@ def assess(
     background: Any,
     *,
     estimator: Contrast | None = None,
-    n_components: int = 2,
+    n_components: int | None = None,
     n_permutations: int = 999,
     n_bootstrap: int = 200,
     folds: int = 5,
@@ -68,9 +69,10 @@ def assess(
     background : dataset, or list or dict of datasets
         The background(s), on the same features.
     estimator : DPCA, optional
-        Whose parameters (shrinkage, mix, features, axes, ...) to use; ``DPCA(n_components)`` by default.
-    n_components : int, default=2
-        How many components to look at.
+        Whose parameters (shrinkage, mix, features, axes, ...) to use; ``DPCA(n_components)`` by default. The
+        permutation test is one of dPCA about its own means and is left out, with a warning, for others.
+    n_components : int, optional
+        How many components to look at; by default those of the estimator, or 2.
     n_permutations, n_bootstrap, folds : int
         How much work; 0 leaves the part out.
     groups, background_groups : array-like of shape (n_rows,), optional
@@ -97,7 +99,13 @@ def assess(
     >>> float(found.test.p_values[0]), bool(found.held_out.low[0] > 1), bool(found.stability.low[0] > 0.9)
     (0.01, True, True)
     """
-    used = estimator if estimator is not None else DPCA(n_components)
+    if (pairs is None) != (background_pairs is None):
+        raise InputError("pairs and background_pairs belong together, and only one was given. Give both.")
+    if pairs is not None and (groups is not None or background_groups is not None):
+        raise InputError("pairs and groups were both given, and a pair is a group already. Give one of them.")
+    used = estimator if estimator is not None else DPCA(n_components or 2)
+    if n_components is None:
+        n_components = check_count("n_components", used.n_components)
     given = {name: value for name, value in used.get_params().items() if name not in ("n_components", "random_state")}
     # Whatever is held out or drawn anew, rows of a pair stay together.
     sides: dict[str, Any] = {"groups": groups, "background_groups": background_groups}
@@ -105,7 +113,7 @@ def assess(
         sides = {"groups": pairs, "background_groups": background_pairs}
     same: dict[str, Any] = {"n_components": n_components, "random_state": random_state}
     test = held = stable = None
-    if n_permutations:
+    if n_permutations and _is_testable(used):
         statistic = {name: given[name] for name in ("shrinkage", "mix", "features") if name in given}
         paired = {"pairs": pairs, "background_pairs": background_pairs}
         chosen = paired if pairs is not None else sides
@@ -113,13 +121,32 @@ def assess(
             target, background, n_permutations=n_permutations, n_jobs=n_jobs, **chosen, **same, **statistic
         )
     if folds:
-        held = held_out_ratio(
-            target, background, estimator=used.__class__(n_components=n_components, **given), folds=folds,
-            random_state=random_state, **sides,
-        )  # fmt: skip
+        finder = used.__class__(n_components=n_components, **given)
+        held = _held_out(target, background, estimator=finder, folds=folds, random_state=random_state, **sides)
     if n_bootstrap and isinstance(used, DPCA):
         stable = stability(target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **sides, **same, **given)
     return Trust(test, held, stable, replicates_of(target, background) if groups is None and pairs is None else ())
+
+
+def _is_testable(estimator: Any) -> bool:
+    """Tell whether the permutation test speaks of this estimator's components; warn where it does not."""
+    if isinstance(estimator, DPCA) and estimator.centering == "own":
+        return True
+    warn_user(
+        "the permutation test is one of dPCA with each set about its own mean, and says nothing of these components, "
+        "so it was left out. Use DPCA with centering='own' to have it.",
+        StandoutWarning,
+    )
+    return False
+
+
+def _held_out(target: Any, background: Any, **given: Any) -> HeldOut | None:
+    """Return the held-out ratio; where the rows are too few for it, only a warning, so that the rest is not lost."""
+    try:
+        return held_out_ratio(target, background, **given)
+    except NotEnoughRowsError as error:
+        warn_user(f"the held-out ratio was left out: {error}", StandoutWarning)
+        return None
 
 
 def replicates_of(target: Any, background: Any) -> tuple[ReplicateFinding, ...]:
