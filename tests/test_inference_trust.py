@@ -48,7 +48,7 @@ def test_what_is_impossible_does_not_take_the_rest_along(pair):
 def test_a_background_that_does_not_vary_is_no_proof_of_nothing(pair):
     target, background = pair
     found = held_out_ratio(target, background * [1, 1, 0, 1] + 5, estimator=DPCA(1, shrinkage=None))
-    assert np.isinf(found.fold_ratios).all()
+    assert np.isinf(found.fold_ratios).any()
     assert "does not vary" in found.summary() and "nothing specific" not in found.summary()
 
 
