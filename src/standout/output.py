@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +43,7 @@ def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Pa
 
     Examples
     --------
+    >>> import tempfile
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(Path(folder) / "a.txt") as draft:
@@ -51,12 +52,11 @@ def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Pa
     [('a.txt', 'whole')]
     """
     wanted = check_writable(path, what)
-    draft: Path | None = None
+    # The name is chosen before the file is there, so that an interruption at any moment finds it to remove. Whole, it
+    # might be too long a name.
+    draft = wanted.with_name(f".{wanted.name[:40]}.{secrets.token_hex(4)}.part{wanted.suffix}")
     try:
-        prefix, suffix = f".{wanted.name[:40]}.", f".part{wanted.suffix}"  # whole, it might be too long a name
-        handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=wanted.parent)
-        draft = Path(name)
-        os.close(handle)
+        draft.touch(mode=0o600, exist_ok=False)
         yield draft
         _settle(draft, wanted)
     except OSError as error:
@@ -65,8 +65,7 @@ def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Pa
         why = _WHY.get(error.errno, f"{error.strerror}. Choose another place.")
         raise OutputError(f"{what}: {wanted} could not be written: {why}") from error
     finally:
-        if draft is not None:
-            draft.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
 def _settle(draft: Path, wanted: Path) -> None:

@@ -6,6 +6,7 @@ outside).
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -22,4 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # while the library was still being loaded
         sys.stderr.write("standout: interrupted before anything was done.\n")
         return 130
-    return run(list(sys.argv[1:] if arguments is None else arguments))
+    code = run(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is None and code in (130, 143):
+        # Readers' threads may still be at work, and taking them down in order can end in an abort of its own.
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
+    return code
