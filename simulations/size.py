@@ -89,12 +89,17 @@ def _in_overall_sd(noise: Noise) -> Callable[[Rng], bool]:
 
 
 def _grouped(
-    sizes: tuple[list[int], list[int]], features: int, heavy: bool = False, told: bool = True, **settings: Any
-):
+    sizes: tuple[list[int], list[int]],
+    features: int,
+    heavy: bool = False,
+    told: bool = True,
+    within: float = 0.3,
+    **settings: Any,
+) -> Callable[[Rng], bool]:
     ids = [np.repeat(np.arange(len(part)), part) for part in sizes]
 
     def work(rng: Rng) -> bool:
-        sets = [replicated(rng, part, features, 0.3, heavy) for part in sizes]
+        sets = [replicated(rng, part, features, within, heavy) for part in sizes]
         groups = {"groups": ids[0], "background_groups": ids[1] + 1000} if told else {}
         return rejects(*sets, random_state=rng, **groups, **settings)
 
@@ -103,26 +108,39 @@ def _grouped(
 
 def groups(runs: int) -> list[Rate]:
     """Replicates: 9 background subjects with 15 rows each are 9."""
-    mice, few = ([15] * 18, [15] * 9), ([10] * 4, [10] * 4)
+    mice, three, four = ([15] * 18, [15] * 9), ([10] * 3, [10] * 3), ([10] * 4, [10] * 4)
     uneven = ([2, 9, 4, 5, 1, 7, 3, 8, 2, 4], [3, 6, 1, 9, 4, 2])
+    unlike = {"10 × 20 + 10 × 2": ([20] * 10, [2] * 10), "30 × 2 + 10 × 10": ([2] * 30, [10] * 10)}
     return [
-        rate("18 × 15 + 9 × 15 replicates × 20, groups given", repeat(_grouped(mice, 20), runs, 5), NOMINAL),
-        rate("the same, exact problem", repeat(_grouped(mice, 12, shrinkage=None), runs, 5), NOMINAL),
-        rate("the same, 100 features", repeat(_grouped(mice, 100), min(runs, 400), 5), NOMINAL),
-        rate("the same without groups", repeat(_grouped(mice, 20, told=False), min(runs, 200), 5), (0.9, 1.0)),
-        rate("4 × 10 + 4 × 10 replicates × 20, all 70 reshufflings", repeat(_grouped(few, 20), runs, 6), NOMINAL),
-        rate("uneven groups, t₅, × 5", repeat(_grouped(uneven, 5, heavy=True), runs, 7), NOMINAL),
+        rate("18 × 15 + 9 × 15 replicates × 12, exact", repeat(_grouped(mice, 12, shrinkage=None), runs, 5), NOMINAL),
+        rate("the same × 20, shrunk", repeat(_grouped(mice, 20), runs, 5), NOMINAL),
+        rate("the same × 100, shrunk", repeat(_grouped(mice, 100), min(runs, 400), 5), NOMINAL),
+        rate("the same × 20, groups not given", repeat(_grouped(mice, 20, told=False), min(runs, 200), 5), (0.9, 1.0)),
+        rate("3 × 10 + 3 × 10 replicates × 5, exact", repeat(_grouped(three, 5, shrinkage=None), runs, 6), NOMINAL),
+        rate("4 × 10 + 4 × 10 replicates × 20, shrunk", repeat(_grouped(four, 20), runs, 6), NOMINAL),
+        rate("16 uneven groups × 5, shrunk", repeat(_grouped(uneven, 5), runs, 7), NOMINAL),
+        rate("16 uneven groups × 5, shrunk, t₅", repeat(_grouped(uneven, 5, heavy=True), runs, 7), NOMINAL),
+        *(
+            rate(f"{name} rows × 8, sd {within:g} within subjects", repeat(work, runs, 14), NOMINAL)
+            for name, sizes in unlike.items()
+            for within in (0.3, 2.0)
+            for work in [_grouped(sizes, 8, within=within)]
+        ),
     ]
 
 
-def _paired(subjects: int, replicates: int, features: int, heavy: bool) -> Callable[[Rng], bool]:
-    ids = np.repeat(np.arange(subjects), replicates)
+def _paired(
+    subjects: int, replicates: tuple[int, int], features: int, heavy: bool = False, within: float = 0.3
+) -> Callable[[Rng], bool]:
+    ids = [np.repeat(np.arange(subjects), each) for each in replicates]
 
     def work(rng: Rng) -> bool:
-        noise = Noise(0, 0, features, heavy)
-        common = noise.rows(rng, subjects)[ids]
-        sets = [common + replicated(rng, [replicates] * subjects, features, 0.3, heavy) for _ in range(2)]
-        return rejects(*sets, random_state=rng, pairs=ids, background_pairs=ids)
+        common = Noise(0, 0, features, heavy).rows(rng, subjects)
+        sets = [
+            common[part] + replicated(rng, [each] * subjects, features, within, heavy)
+            for part, each in zip(ids, replicates, strict=True)
+        ]
+        return rejects(*sets, random_state=rng, pairs=ids[0], background_pairs=ids[1])
 
     return work
 
@@ -130,9 +148,12 @@ def _paired(subjects: int, replicates: int, features: int, heavy: bool) -> Calla
 def pairs(runs: int) -> list[Rate]:
     """The same subjects in target and background."""
     return [
-        rate("30 pairs × 10", repeat(_paired(30, 1, 10, False), runs, 8), NOMINAL),
-        rate("12 pairs, 5 rows each, × 10", repeat(_paired(12, 5, 10, False), runs, 9), NOMINAL),
-        rate("30 pairs × 10, t₅", repeat(_paired(30, 1, 10, True), runs, 10), NOMINAL),
+        rate("30 pairs × 10", repeat(_paired(30, (1, 1), 10), runs, 8), NOMINAL),
+        rate("12 pairs, 5 rows each, × 10", repeat(_paired(12, (5, 5), 10), runs, 9), NOMINAL),
+        rate("30 pairs × 10, t₅", repeat(_paired(30, (1, 1), 10, heavy=True), runs, 10), NOMINAL),
+        rate(
+            "10 pairs of 20 and 2 rows × 8, sd 2 within", repeat(_paired(10, (20, 2), 8, within=2.0), runs, 15), NOMINAL
+        ),
     ]
 
 

@@ -12,7 +12,9 @@ from helpers import mixing
 from standout import DPCA, Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
 from standout.inference import permutation_test, resample, statistic
+from standout.inference.even import even_rows
 from standout.inference.permutation import PermutationTest
+from standout.inference.shuffle import Shuffle
 from standout.sources.progress import watching
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
@@ -120,6 +122,63 @@ def test_a_background_without_a_share_takes_part_in_the_reshuffling_only(size):
     model = DPCA(2, mix=[1, 0]).fit(sets[0], background=sets[1:])
     assert found.ratios[0] == pytest.approx(model.ratios_[0], rel=1e-9)
     assert np.isfinite(found.null).all()
+
+
+def test_rows_that_do_not_take_part_are_as_if_left_out():
+    sets = noise(22, (50, 4), (24, 4))
+    groups = np.arange(50) // 10, 100 + np.arange(24) // 3
+    found = permutation_test(*sets, n_permutations=9, groups=groups[0], background_groups=groups[1], random_state=3)
+    shuffle = Shuffle(np.repeat([0, 1], [5, 8]), np.concatenate([groups[0], groups[1] - 95]), "groups")
+    kept = even_rows(shuffle, 3)
+    np.testing.assert_array_equal(np.bincount(shuffle.units[kept]), 3)
+    np.testing.assert_array_equal(kept[kept >= 50], np.arange(50, 74))
+    mine = kept[kept < 50]
+    alone = permutation_test(
+        sets[0][mine], sets[1], n_permutations=9, groups=groups[0][mine], background_groups=groups[1], random_state=3
+    )
+    np.testing.assert_allclose(found.null, alone.null, rtol=1e-12)
+    assert found.ratios[0] == pytest.approx(alone.ratios[0], rel=1e-12)
+    assert even_rows(Shuffle(shuffle.labels, np.repeat(np.arange(13), 4), "groups"), 0) is None
+
+
+def test_of_each_pair_as_many_rows_take_part_as_its_sparser_side_has():
+    sizes = np.array([4, 2, 1, 3, 3, 5])  # the first three units are the target's
+    shuffle = Shuffle(np.repeat([0, 1], 3), np.repeat(np.arange(6), sizes), "pairs", np.arange(6).reshape(2, 3).T)
+    kept = even_rows(shuffle, 0)
+    np.testing.assert_array_equal(np.bincount(shuffle.units[kept]), [3, 2, 1, 3, 2, 1])
+
+
+def test_groups_are_thinned_to_their_like_by_rank():
+    sizes = np.array([8, 2, 30, 4, 1, 2])  # 8, 2, 30 against 4, 1, 2
+    shuffle = Shuffle(np.repeat([0, 1], 3), np.repeat(np.arange(6), sizes), "groups")
+    np.testing.assert_array_equal(np.bincount(shuffle.units[even_rows(shuffle, 0)]), [2, 1, 4, 4, 1, 2])
+
+
+@pytest.mark.parametrize("paired", [False, True], ids=["groups", "pairs"])
+def test_many_rows_per_subject_on_one_side_are_not_taken_for_a_finding(paired):
+    # Ten subjects with twenty rows against ten with two, hardly any difference between subjects: before the rows
+    # were evened out, half of such noise and more was rejected.
+    ids = np.repeat(np.arange(10), 20), np.repeat(np.arange(10), 2)
+    given = {"pairs": ids[0], "background_pairs": ids[1]}
+    if not paired:
+        given = {"groups": ids[0], "background_groups": ids[1] + 10}
+    rejected = 0
+    for seed in range(40):
+        sets = noise(100 + seed, (200, 8), (20, 8))
+        rejected += permutation_test(*sets, n_permutations=19, n_jobs=1, **given).p_values[0] <= 0.05
+    assert rejected <= 8  # more have a chance of 0.0001 at the nominal rate
+
+
+def test_pairs_need_a_subject_for_every_row(refused):
+    sets = noise(3, (4, 2), (4, 2))
+    pairs = {"pairs": ["a", None, "b", "b"], "background_pairs": ["a", "a", "b", "b"]}
+    refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows have no subject")
+
+
+def test_pairs_that_differ_in_kind_only_are_told_so(refused):
+    sets = noise(3, (4, 2), (4, 2))
+    pairs = {"pairs": [1, 1, 2, 2], "background_pairs": ["1", "1", "2", "2"]}
+    refused(lambda: permutation_test(*sets, **pairs), "ids are int in the target and str there")
 
 
 def test_all_swaps_of_a_few_pairs_are_looked_at():

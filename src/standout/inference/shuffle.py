@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from standout.blas import Array
 from standout.errors import InputError, NotEnoughRowsError, listed
 from standout.inference.resample import Index, Samples, coded, unit_means
+from standout.sources.checks import is_missing
 
 Labels = NDArray[np.intp]
 
@@ -71,7 +72,8 @@ class Shuffle:
 
         The G means of a set's units have lost one of G degrees of freedom to the set's mean, and lose
         as much again, over all units, when they are centred under other labels. What varies within a unit
-        has lost nothing.
+        has lost nothing. Without this the test rejects too often with few groups (11 % instead of 5 for
+        three against three); with it, a little too seldom.
         """
         sizes = np.bincount(self.labels)
         total = sizes.sum()
@@ -155,8 +157,8 @@ def _paired(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
         alone = [name for name in dict.fromkeys([*order, *ids]) if (name in order) != (name in ids)]
         if alone:
             raise InputError(
-                f"pairs: {len(alone)} subjects are not in both the target and the {sample.role}: {listed(alone)}. "
-                "Leave their rows out, or use groups= if no subject is in both."
+                f"pairs: {len(alone)} subjects are not in both the target and the {sample.role}: {listed(alone)}"
+                f"{_other_kind(order, ids)}. Leave their rows out, or use groups= if no subject is in both."
             )
     place = {name: number for number, name in enumerate(order)}
     n_sets, n_pairs = len(samples.sets), len(order)
@@ -166,6 +168,13 @@ def _paired(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
     ]
     blocks = np.arange(n_sets * n_pairs).reshape(n_sets, n_pairs).T
     return Shuffle(np.repeat(np.arange(n_sets), n_pairs), np.concatenate(units), "pairs", blocks)
+
+
+def _other_kind(order: tuple[Any, ...], ids: tuple[Any, ...]) -> str:
+    """Say where ids differ only in being text or numbers."""
+    if set(order) & set(ids) or not set(map(str, order)) & set(map(str, ids)):
+        return ""
+    return f" (ids are {type(order[0]).__name__} in the target and {type(ids[0]).__name__} there: make them alike)"
 
 
 def _for_each(samples: Samples, background_pairs: Any) -> list[Any]:
@@ -185,4 +194,9 @@ def _for_each(samples: Samples, background_pairs: Any) -> list[Any]:
 def _subjects(ids: Any, n_rows: int, role: str) -> tuple[Index, tuple[Any, ...]]:
     if np.ndim(ids) != 1 or len(ids) != n_rows:
         raise InputError(f"{role} pairs: shape {np.shape(ids)} for {n_rows} rows. Give one subject for each row.")
+    missing = sum(is_missing(name) for name in np.asarray(ids).tolist())
+    if missing:
+        raise InputError(
+            f"{role} pairs: {missing} of {n_rows} rows have no subject. Give each row its subject, or leave it out."
+        )
     return coded(ids)

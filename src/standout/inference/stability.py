@@ -225,7 +225,7 @@ class _Refit:
     @classmethod
     def of(cls, estimator: DPCA, samples: Samples) -> _Refit:
         """Fit the original; its shrinkage and the number of its components are kept."""
-        data = [_dataset(sample, np.arange(sample.n_rows)) for sample in samples.sets]
+        data = [_dataset(sample, _Drawn(np.arange(sample.n_rows), sample.units)) for sample in samples.sets]
         estimator.n_features_in_ = data[0].n_features
         wanted = estimator._wanted(_matched(data))
         model = fit_model(data[0], {part.role: part for part in data[1:]}, wanted)
@@ -289,23 +289,31 @@ class _Refit:
         ]
 
 
-def _dataset(sample: Sample, index: Index) -> Dataset:
-    groups = None if not sample.ids else sample.units[index]
-    return Dataset(sample.role, RowView(sample.source, index), groups=groups)
+@dataclass(frozen=True)
+class _Drawn:
+    """Rows of a set, and the unit each counts for: a unit that was drawn twice is two."""
+
+    rows: Index
+    units: Index
+
+
+def _dataset(sample: Sample, drawn: _Drawn) -> Dataset:
+    return Dataset(sample.role, RowView(sample.source, drawn.rows), groups=drawn.units if sample.ids else None)
 
 
 def _matched(data: list[Dataset]) -> Matched:
     return Matched(Inputs(data[0], {part.role: part for part in data[1:]}))
 
 
-def _drawn(sample: Sample, rng: np.random.Generator) -> Index:
+def _drawn(sample: Sample, rng: np.random.Generator) -> _Drawn:
     """Return the rows of as many units as there are, drawn with replacement."""
     chosen = rng.integers(sample.n_units, size=sample.n_units)
     if not sample.ids:
-        return chosen
+        return _Drawn(chosen, chosen)
     order = np.argsort(sample.units, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(sample.units))[:-1])
-    return np.concatenate([rows[unit] for unit in chosen])
+    units = np.repeat(np.arange(len(chosen)), [len(rows[unit]) for unit in chosen])
+    return _Drawn(np.concatenate([rows[unit] for unit in chosen]), units)
 
 
 def _centred_scores(model: Model, target: Any) -> Array:

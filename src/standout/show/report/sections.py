@@ -209,6 +209,7 @@ def reading(contents: Contents) -> Section:
         has_edge=not math.isnan(model.noise_edge),
         has_patterns=has_patterns(model),
         shrunk=model.regime == "shrunk",
+        trust=contents.trust,
     )
     return Section("reading", "How to read this", html)
 
