@@ -12,6 +12,7 @@
     │   └── ModelFileError                 a file is not a model that can be loaded
     ├── RowsNeededError (TypeError)        moments were given where the rows are needed
     ├── MissingExtraError (ImportError)    an optional package is not installed
+    ├── DataMissingError (FileNotFoundError)  a public dataset is neither here nor to be downloaded
     └── OutputError (OSError)              a file cannot be written
 
     StandoutWarning (UserWarning)
@@ -33,6 +34,7 @@ from difflib import get_close_matches
 __all__ = [
     "ColumnError",
     "ConditionWarning",
+    "DataMissingError",
     "FeatureError",
     "FeatureWarning",
     "InputError",
@@ -98,6 +100,10 @@ class RowsNeededError(StandoutError, TypeError):
 
 class MissingExtraError(StandoutError, ImportError):
     """An optional package is not installed."""
+
+
+class DataMissingError(StandoutError, FileNotFoundError):
+    """A public dataset was not found on this machine and could not be downloaded."""
 
 
 class OutputError(StandoutError, OSError):

@@ -47,10 +47,12 @@ class _Bar:
         if self.live is None:
             self._start()
         if self.task is None:
-            self.task = self.live.add_task(now.what, total=None, rows=0, speed=0.0)
+            self.task = self.live.add_task(now.what, total=None, told="")
         seconds = max(time.monotonic() - self.began, 1e-9)
         total = 1.0 if now.share is not None else None
-        self.live.update(self.task, completed=now.share or 0.0, total=total, rows=now.rows, speed=now.rows / seconds)
+        # A download counts no rows.
+        told = f"{now.rows:,} rows {now.rows / seconds:,.0f} rows/s" if now.rows else ""
+        self.live.update(self.task, completed=now.share or 0.0, total=total, told=told)
 
     def _next(self) -> None:
         self.began = time.monotonic()
@@ -66,8 +68,7 @@ class _Bar:
         self.live = Live(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[rows]:,} rows"),
-            TextColumn("{task.fields[speed]:,.0f} rows/s"),
+            TextColumn("{task.fields[told]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,

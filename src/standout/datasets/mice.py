@@ -1,0 +1,152 @@
+"""The expression of 77 proteins in the cortex of mice: the UCI csv, or the same from OpenML."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.blas import Array
+from standout.datasets.places import Public, obtain
+from standout.datasets.prepared import first_file, identified
+from standout.errors import InputError, did_you_mean, listed
+from standout.output import replacing
+from standout.sources.progress import Progress
+
+_FILE = "Data_Cortex_Nuclear.csv"
+_KEPT = "miceprotein_openml.csv"
+_COUNTS = {
+    "c-CS-m": 150, "c-SC-m": 150, "c-CS-s": 135, "c-SC-s": 135, "t-CS-m": 135, "t-SC-m": 135, "t-SC-s": 135,
+    "t-CS-s": 105,
+}  # fmt: skip
+_N_PROTEINS, _N_MISSING, _N_REPLICATES = 77, 1396, 15
+
+
+@dataclass(frozen=True)
+class Mice:
+    """Proteins of mice, several rows (replicates) for each mouse.
+
+    A label has three parts: c or t (control, or trisomic as in Down syndrome), CS or SC (stimulated to learn, or
+    not), and m or s (memantine, or saline).
+    """
+
+    proteins: Array  # (n, 77), NaN where a value is missing
+    names: tuple[str, ...]  # of the proteins
+    mouse: NDArray[np.str_]  # (n,)
+    label: NDArray[np.str_]  # (n,): t-SC-m and so on
+    row_ids: NDArray[np.str_]  # (n,): the mouse and the number of the replicate
+    source: str = ""  # the file they were read from
+
+    def rows(self, *labels: str) -> Mice:
+        """Return the rows with these labels, in the order they have."""
+        for label in labels:
+            if label not in _COUNTS:
+                raise InputError(
+                    f"labels: {label!r} is no class of these mice.{did_you_mean(label, _COUNTS)} Choose from "
+                    f"{listed(list(_COUNTS), 8)}."
+                )
+        return self.where(np.isin(self.label, labels))
+
+    def where(self, chosen: NDArray[np.bool_]) -> Mice:
+        """Return the rows where ``chosen`` (n,) is true."""
+        return Mice(
+            self.proteins[chosen], self.names, self.mouse[chosen], self.label[chosen], self.row_ids[chosen], self.source
+        )
+
+
+def load_mice(
+    data_dir: str | os.PathLike[str] | None = None, *, progress: Callable[[Progress], None] | None = None
+) -> Mice:
+    """Load the protein expression of 72 mice, 15 replicates each.
+
+    It is looked for in ``data_dir``, in the directory that the environment variable ``STANDOUT_DATA`` names and in the
+    cache, and otherwise downloaded from OpenML.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+        A directory with ``Data_Cortex_Nuclear.csv`` of the UCI repository.
+    progress : callable, optional
+        Told that a download goes on; by default whoever is :func:`~standout.sources.progress.watching`.
+
+    Returns
+    -------
+    Mice
+        ``proteins`` (1080, 77) with NaN where a value is missing, ``names``, ``mouse``, ``label``, ``row_ids``, and
+        ``source``.
+
+    Examples
+    --------
+    >>> from standout.datasets import load_mice
+    >>> load_mice("data").rows("t-SC-m", "t-SC-s").proteins.shape  # doctest: +SKIP
+    (270, 77)
+    """
+    return obtain(_MICE, data_dir, _read, progress)
+
+
+def _read(folder: Path) -> Mice | None:
+    path = first_file(folder, [_FILE, _KEPT])
+    if path is None:
+        return None
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = list(csv.reader(file))
+        found = _from_table(table, identified([path]))
+    except (ValueError, IndexError, csv.Error) as error:
+        raise InputError(f"{path}: is not the table of the UCI repository ({error}). {_MICE.remedy}") from error
+    return _checked(found, str(path))
+
+
+def _from_table(table: list[list[str]], source: str) -> Mice:
+    header, *rows = [row for row in table if row]
+    if any(len(row) != len(header) for row in rows):
+        line = next(number for number, row in enumerate(rows, 2) if len(row) != len(header))
+        raise ValueError(f"line {line} has {len(rows[line - 2])} fields, the header {len(header)}")
+    names = tuple(name for name in header if name.endswith("_N"))
+    places = [header.index(name) for name in names]
+    proteins = np.array([[float(row[i]) if row[i] else np.nan for i in places] for row in rows]).reshape(-1, len(names))
+    ids, labels = ([row[header.index(name)] for row in rows] for name in ("MouseID", "class"))
+    return _mice(proteins, names, ids, labels, source)
+
+
+def _mice(proteins: Array, names: tuple[str, ...], ids: list[str], labels: list[str], source: str = "") -> Mice:
+    mouse = np.array([name.rpartition("_")[0] for name in ids], dtype=np.str_)
+    return Mice(proteins, names, mouse, np.array(labels, dtype=np.str_), np.array(ids, dtype=np.str_), source)
+
+
+def _checked(found: Mice, what: str) -> Mice:
+    """Return the mice if they are those of the paper, with all that is known of them."""
+    one, other = (found.proteins[:, [name == twin for name in found.names]] for twin in ("ARC_N", "pS6_N"))
+    facts = {
+        "rows": (len(found.label), sum(_COUNTS.values())),
+        "proteins": (len(found.names), _N_PROTEINS),
+        "rows of each class": (dict(sorted(Counter(found.label.tolist()).items())), dict(sorted(_COUNTS.items()))),
+        "rows of each mouse": (sorted(set(Counter(found.mouse.tolist()).values())), [_N_REPLICATES]),
+        "missing values": (int(np.isnan(found.proteins).sum()), _N_MISSING),
+        "ARC_N equal to pS6_N": (one.size > 0 and np.array_equal(one, other, equal_nan=True), True),
+    }
+    wrong = [f"{fact}: {seen}, not {known}" for fact, (seen, known) in facts.items() if seen != known]
+    if wrong:
+        raise InputError(f"{what}: not the mice of the UCI repository ({'; '.join(wrong)}). {_MICE.remedy}")
+    return found
+
+
+def _keep(bunch: Any, folder: Path) -> None:
+    ids, labels = np.asarray(bunch.target).astype(str).T.tolist()
+    names = tuple(bunch.feature_names)
+    found = _checked(_mice(np.asarray(bunch.data, dtype=np.float64), names, ids, labels), "miceprotein of OpenML")
+    with replacing(folder / _KEPT, "cache") as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["MouseID", *names, "class"])
+        for name, row, label in zip(ids, found.proteins.tolist(), labels, strict=True):
+            out.writerow([name, *("" if np.isnan(value) else repr(value) for value in row), label])
+
+
+_MICE = Public("The protein expression of mice", _FILE, "miceprotein", 4, _keep, columns=("MouseID", "class"))

@@ -1,0 +1,167 @@
+"""Without files the data come from OpenML, are checked and kept; without OpenML one is told what to bring."""
+
+import contextlib
+import csv
+import importlib.util
+import socket
+import urllib.request
+
+import numpy as np
+import pytest
+from sklearn.utils import Bunch
+
+import published
+from standout.datasets import cifar10, load_cifar10, load_mice, load_mnist, mnist, places
+from standout.errors import DataMissingError, StandoutError
+from standout.sources.progress import watching
+
+NAMES = {load_mnist: "mnist_784, version 1", load_cifar10: "CIFAR_10, version 1", load_mice: "miceprotein, version 4"}
+
+
+@pytest.fixture
+def home(monkeypatch, tmp_path):
+    """An empty directory of scikit-learn's, and no other place to look in."""
+    monkeypatch.delenv("STANDOUT_DATA", raising=False)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def through_proxy(monkeypatch):
+    """Return a function that sends every connection to a port of this machine."""
+
+    def use(port):
+        for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        monkeypatch.setattr(urllib.request, "_opener", None)  # the one in use knows the old proxy
+
+    return use
+
+
+@pytest.fixture
+def offline(through_proxy):
+    with socket.socket() as taken:  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))
+        through_proxy(taken.getsockname()[1])
+        yield
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    ("load", "files"),
+    [
+        (load_mnist, ("train-images-idx3-ubyte", "t10k-labels-idx1-ubyte", "mnist_6_9.npz")),
+        (load_cifar10, ("cifar-10-python.tar.gz", "cifar-10-batches-py", "cifar10_frogs_gray_6000.npz")),
+        (load_mice, ("Data_Cortex_Nuclear.csv",)),
+    ],
+)
+def test_offline_one_is_told_which_files_to_put_where(home, tmp_path, refused, load, files):
+    words = ("not found in", str(tmp_path), str(home), "OpenML", NAMES[load], "refused", "Give a directory", *files)
+    refused(lambda: load(tmp_path), *words, "data_dir (--data-dir", "STANDOUT_DATA", kind=DataMissingError)
+    with pytest.raises(FileNotFoundError):
+        load()
+
+
+def test_a_server_that_is_silent_is_given_up(home, monkeypatch, through_proxy, refused):
+    monkeypatch.setattr(places, "_SILENCE", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        through_proxy(silent.getsockname()[1])
+        refused(load_mice, "miceprotein, version 4", "timed out", kind=DataMissingError)
+    assert socket.getdefaulttimeout() is None
+
+
+@pytest.mark.usefixtures("home", "offline")
+def test_a_download_shows_signs_of_life(monkeypatch):
+    monkeypatch.setattr(places, "_PULSE", 0.05)
+    seen, told = [], []
+    with watching(seen.append), contextlib.suppress(DataMissingError):
+        load_mice()
+    with contextlib.suppress(DataMissingError):
+        load_mice(progress=told.append)
+    for progress in (seen, told):  # scikit-learn waits for half a second before it tries again
+        assert len(progress) > 3 and {one.what for one in progress} == {"miceprotein from OpenML"}
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_home_that_cannot_be_made_is_named(monkeypatch, tmp_path, refused):
+    monkeypatch.delenv("STANDOUT_DATA", raising=False)
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "file" / "home"))
+    refused(load_mice, "cache", "SCIKIT_LEARN_DATA", kind=StandoutError)
+
+
+def mice_on_openml(path, home, leave_out=()):
+    """Publish the csv as OpenML does: names in quotes, question marks, and columns that are no features."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header, *rows = csv.reader(file)
+    rows = [row for i, row in enumerate(rows) if i not in leave_out]
+    flags = dict.fromkeys(("Genotype", "Treatment", "Behavior"), "is_ignore")
+    flags |= {"MouseID": "is_row_identifier", "class": "is_target"}
+    values = {name: ",".join(sorted({f"'{row[header.index(name)]}'" for row in rows})) for name in flags}
+    attributes = [
+        {"name": name, "kind": f"{{{values[name]}}}" if name in flags else "numeric", "flag": flags.get(name)}
+        for name in header
+    ]
+    written = [
+        [f"'{cell}'" if name in flags else cell or "?" for name, cell in zip(header, row, strict=True)] for row in rows
+    ]
+    published.on_openml(home, "miceprotein", 4, attributes, written)
+
+
+@pytest.mark.data
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("with_pandas", [True, False])
+def test_the_mice_of_openml_are_those_of_the_csv_and_are_kept(real_data, home, monkeypatch, tmp_path, with_pandas):
+    if not with_pandas:
+        monkeypatch.setattr(
+            places, "find_spec", lambda name: None if name == "pandas" else importlib.util.find_spec(name)
+        )
+    path = real_data("Data_Cortex_Nuclear.csv")
+    mice_on_openml(path, home)
+    found, known = load_mice(), load_mice(path.parent)
+    for name in ("proteins", "names", "mouse", "label", "row_ids"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
+    assert found.source.startswith("miceprotein_openml.csv (sha256 ")
+    (home / "openml").rename(tmp_path / "gone")
+    np.testing.assert_array_equal(load_mice().proteins, known.proteins)
+
+
+@pytest.mark.data
+@pytest.mark.usefixtures("offline")
+def test_a_download_that_is_not_what_it_should_be_is_refused_and_not_kept(real_data, home, refused):
+    mice_on_openml(real_data("Data_Cortex_Nuclear.csv"), home, leave_out=[3])
+    refused(load_mice, "miceprotein of OpenML", "rows: 1079, not 1080")
+    assert not list((home / "standout").iterdir())
+    arff = home / "openml" / "openml.org" / "data" / "v1" / "download" / "1" / "it.arff.gz"
+    arff.write_bytes(arff.read_bytes()[:-1000])
+    refused(load_mice, "could not be downloaded from OpenML", kind=DataMissingError)
+
+
+def test_the_digits_of_openml_are_the_images_in_the_order_of_the_idx_files(tmp_path, monkeypatch, refused):
+    images, labels = published.mnist()
+    bunch = Bunch(data=images.reshape(70000, 784), target=labels.astype(str).astype(object))
+    mnist._MNIST.keep(bunch, tmp_path)
+    found = load_mnist(tmp_path)
+    np.testing.assert_array_equal(found.images, images)
+    np.testing.assert_array_equal(found.labels, labels)
+    assert found.is_test.tolist() == [False] * 60000 + [True] * 10000
+    (tmp_path / "mnist_openml.npz").unlink()
+    refused(lambda: mnist._MNIST.keep(Bunch(data=bunch.data, target=bunch.target[::-1]), tmp_path), "of label 0")
+    refused(lambda: mnist._MNIST.keep(Bunch(data=bunch.data[:, 1:], target=bunch.target), tmp_path), "783 features")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_photographs_of_openml_are_turned_gray_and_kept_for_every_class(tmp_path, refused):
+    labels = np.concatenate([np.arange(50000), np.arange(10000)]) % 10
+    planes = np.zeros((60000, 3072), np.uint8)
+    planes[:, 1023], planes[:, 2047] = labels * 25, 100  # the last pixel: red, green
+    cifar10._CIFAR10.keep(Bunch(data=planes, target=labels.astype(str).astype(object)), tmp_path)
+    for number in (6, 9):
+        found = load_cifar10(tmp_path, photographs=cifar10.CLASSES[number])
+        assert found.images.shape == (6000, 32, 32) and found.is_test.sum() == 1000
+        assert set(found.images[:, -1, -1]) == {round(0.299 * 25 * number + 58.7)} and not found.images[:, :-1].any()
+    (tmp_path / "cifar10_gray_openml.npz").unlink()
+    refused(lambda: cifar10._CIFAR10.keep(Bunch(data=planes[1:], target=labels[1:]), tmp_path), "label 0", "5000 and")
+    refused(lambda: cifar10._CIFAR10.keep(Bunch(data=planes[:, 1:], target=labels), tmp_path), "(60000, 3071)")
+    assert not list(tmp_path.iterdir())
