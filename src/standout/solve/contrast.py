@@ -29,6 +29,9 @@ _EPS = float(np.finfo(float).eps)
 _MOST_STEPS = 100
 # Down to this eigenvalue (relative to the largest) a Gram matrix gives a basis that is orthonormal to 1e−10.
 _CLEAR = 1e-6
+# Beyond the largest ratio all eigenvalues lie close together and Lanczos hardly moves: with one restart for
+# so many features it costs no more than the dense way, which then takes over.
+_PER_RESTART = 100
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,7 @@ def top_pairs(matrix: Array, count: int, seed: int = 0) -> tuple[Array, Array]:
     if lanczos.pays_off(len(matrix), count):
         # One product with a vector is too little work for a second thread.
         with threads_for(float(len(matrix)) ** 2):
-            found = lanczos.top_pairs(matrix, None, count, seed)
+            found = lanczos.top_pairs(matrix, None, count, seed, restarts=max(4, len(matrix) // _PER_RESTART))
         if found is not None:
             return found
     values, vectors = top_eigen(matrix, count)

@@ -16,6 +16,7 @@ FROM_FEATURES = 600
 _TOLERANCE = 1e-12
 # An eigenvalue's error is the square of its vector's: alone it needs half the digits.
 _VALUES_TOLERANCE = 1e-7
+_RESTARTS = 60
 
 
 def pays_off(n_features: int, count: int) -> bool:
@@ -24,7 +25,7 @@ def pays_off(n_features: int, count: int) -> bool:
 
 
 def top_pairs(
-    target: Array, factor: Array | None, count: int, seed: int = 0, vectors: bool = True
+    target: Array, factor: Array | None, count: int, seed: int = 0, vectors: bool = True, restarts: int = _RESTARTS
 ) -> tuple[Array, Array] | None:
     """Return the largest ratios and vectors as the dense solver does; None when it did not converge."""
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
@@ -44,7 +45,8 @@ def top_pairs(
     try:
         values, basis = eigsh(
             LinearOperator((size, size), matvec=whitened, dtype=np.float64),
-            k=count, which="LA", v0=start, ncv=basis_size, tol=_TOLERANCE if vectors else _VALUES_TOLERANCE, maxiter=60,
+            k=count, which="LA", v0=start, ncv=basis_size, maxiter=restarts,
+            tol=_TOLERANCE if vectors else _VALUES_TOLERANCE,
         )  # fmt: skip
     except ArpackNoConvergence:
         return None
