@@ -47,11 +47,11 @@ def raw_ratio(sets, shares=(1.0,), shrunk=False):
 
 
 def raw_residuals(sets, units):
-    """Each set about its mean; the means of its units get back what centring took from their spread."""
+    """Each set about the mean of its units; the means of its units get back what centring took from their spread."""
     total = sum(len(set(ids)) for ids in units)
     parts = []
     for rows, ids in zip(sets, units, strict=True):
-        rows = rows - rows.mean(axis=0)
+        rows = rows - pd.DataFrame(rows).groupby(np.asarray(ids)).mean().to_numpy().mean(axis=0)
         count = len(set(ids))
         factor = math.sqrt(count / (count - 1) * (total - 1) / total)
         means = pd.DataFrame(rows).groupby(np.asarray(ids)).transform("mean").to_numpy()
@@ -87,19 +87,19 @@ def test_rows_reshuffled_one_by_one_give_the_same_ratios(shrinkage, shape):
 
 
 def test_groups_are_reshuffled_as_a_whole():
-    sizes = [[3, 5, 2, 4, 6], [4, 1, 7, 5]]
-    sets = noise(1, (20, 4), (17, 4))
-    groups = [np.repeat([f"a{i}" for i in range(5)], sizes[0]), np.repeat([f"b{i}" for i in range(4)], sizes[1])]
+    sizes = [[3, 5, 2, 4, 6], [4, 2, 6, 5, 3]]
+    sets = noise(1, (20, 4), (20, 4))
+    groups = [np.repeat([f"{name}{i}" for i in range(5)], part) for name, part in zip("ab", sizes, strict=True)]
     found = permutation_test(
         *sets, n_permutations=15, shrinkage="oas", groups=groups[0], background_groups=groups[1], random_state=2
     )
-    rows, units = raw_residuals(sets, groups), np.repeat(np.arange(9), sizes[0] + sizes[1])
-    labels = np.repeat([0, 1], [5, 4])
+    rows, units = raw_residuals(sets, groups), np.repeat(np.arange(10), sizes[0] + sizes[1])
+    labels = np.repeat([0, 1], 5)
     expected = [
         raw_ratio(by_label(rows, new[units]), shrunk=True) for new in drawn(15, 2, lambda rng: rng.permutation(labels))
     ]
     np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
-    assert found.permuted == "groups" and found.units == (5, 4)
+    assert found.permuted == "groups" and found.units == (5, 5)
 
 
 @pytest.mark.parametrize("mix", ["pooled", "equal", [0.2, 0.8]])
@@ -154,6 +154,68 @@ def test_groups_are_thinned_to_their_like_by_rank():
     np.testing.assert_array_equal(np.bincount(shuffle.units[even_rows(shuffle, 0)]), [2, 1, 4, 4, 1, 2])
 
 
+def test_thinned_groups_have_as_many_rows_on_average_however_many_groups_there_are():
+    sizes = np.array([1, 1, 1, 1, 30, 30, 1, 1, 30, 30])  # six groups against four
+    shuffle = Shuffle(np.repeat([0, 1], [6, 4]), np.repeat(np.arange(10), sizes), "groups")
+    left = np.bincount(shuffle.units[even_rows(shuffle, 0)])
+    np.testing.assert_array_equal(left, [1, 1, 1, 1, 30, 30, 1, 1, 10, 30])
+    assert left[:6].mean() == pytest.approx(left[6:].mean(), rel=0.05)
+
+
+def test_five_rows_for_each_subject_against_four_are_not_taken_for_a_finding():
+    # The largest exact ratio is steep in the number of background rows: as they come, two of five were rejected.
+    given = {"groups": np.repeat(np.arange(10), 5), "background_groups": 10 + np.repeat(np.arange(10), 4)}
+    rejected = sum(
+        permutation_test(*noise(seed, (50, 30), (40, 30)), n_permutations=19, shrinkage=None, **given).p_values[0]
+        <= 0.05
+        for seed in range(40)
+    )
+    assert rejected <= 8
+
+
+def test_one_subject_with_most_of_the_rows_does_not_shift_all_others():
+    # About the mean of rows every small subject would carry the deviation of the large one: a quarter was rejected.
+    ids = np.repeat(np.arange(12), [60] + [2] * 11)
+    rejected = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        sets = [rng.normal(size=(12, 4))[ids] + 0.2 * rng.normal(size=(len(ids), 4)) for _ in range(2)]
+        rejected += permutation_test(*sets, n_permutations=19, pairs=ids, background_pairs=ids).p_values[0] <= 0.05
+    assert rejected <= 8
+
+
+def test_a_missing_value_is_found_whichever_rows_are_drawn(refused):
+    target, background = noise(1, (60, 5), (12, 5))
+    target[0, 0] = np.nan
+    given = {"groups": np.arange(60) // 20, "background_groups": 10 + np.arange(12)}
+    for seed in range(4):
+        refused(
+            lambda seed=seed: permutation_test(target, background, random_state=seed, **given), "NaN", kind=ValueError
+        )
+
+
+def test_too_few_rows_after_thinning_are_told_as_such(refused):
+    sets = noise(1, (60, 5), (12, 5))
+    given = {"groups": np.arange(60) // 20, "background_groups": 10 + np.arange(12)}
+    refused(
+        lambda: permutation_test(*sets, n_components=3, **given), "15 of 72 rows take part", "only 2 dimensions",
+        kind=NotEnoughRowsError,
+    )  # fmt: skip
+
+
+def test_pooled_backgrounds_keep_their_shares_when_rows_are_drawn():
+    target, first, second = noise(4, (20, 4), (200, 4), (20, 4))
+    given = {
+        "groups": np.arange(20) // 2,
+        "background_groups": [100 + np.arange(200) // 20, 200 + np.arange(20) // 2],
+    }
+    pooled, told = (
+        permutation_test(target, [first, second], n_permutations=9, mix=mix, **given) for mix in ("pooled", [200, 20])
+    )
+    np.testing.assert_array_equal(pooled.ratios, told.ratios)
+    np.testing.assert_array_equal(pooled.null, told.null)
+
+
 @pytest.mark.parametrize("paired", [False, True], ids=["groups", "pairs"])
 def test_many_rows_per_subject_on_one_side_are_not_taken_for_a_finding(paired):
     # Ten subjects with twenty rows against ten with two, hardly any difference between subjects: before the rows
@@ -173,12 +235,16 @@ def test_pairs_need_a_subject_for_every_row(refused):
     sets = noise(3, (4, 2), (4, 2))
     pairs = {"pairs": ["a", None, "b", "b"], "background_pairs": ["a", "a", "b", "b"]}
     refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows have no subject")
+    pairs["pairs"] = ["a", np.nan, "b", "b"]  # as an array NaN would be the text 'nan'
+    refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows have no subject")
+    groups = {"groups": pairs["pairs"], "background_groups": list("cdef")}
+    refused(lambda: permutation_test(*sets, **groups), "1 of 4 rows have no group id")
 
 
 def test_pairs_that_differ_in_kind_only_are_told_so(refused):
     sets = noise(3, (4, 2), (4, 2))
     pairs = {"pairs": [1, 1, 2, 2], "background_pairs": ["1", "1", "2", "2"]}
-    refused(lambda: permutation_test(*sets, **pairs), "ids are int in the target and str there")
+    refused(lambda: permutation_test(*sets, **pairs), "1 in the target may be meant with '1' there")
 
 
 def test_all_swaps_of_a_few_pairs_are_looked_at():
@@ -422,7 +488,7 @@ BAD = {
     "pairs on one side": (lambda: permutation_test(*PAIR, pairs=range(20)), ["belong together"], InputError),
     "unlike pairs": (
         lambda: permutation_test(*PAIR, pairs=range(20), background_pairs=range(24)),
-        ["4 subjects", "20, 21, 22, 23"],
+        ["4 of the subjects", "20, 21, 22, 23"],
         InputError,
     ),
     "too few pair ids": (

@@ -1,10 +1,12 @@
 """Stability: bootstrap samples against refits by hand, wide data, groups, and what it says of noise."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from standout import DPCA, Moments
-from standout.errors import InputError, RowsNeededError
+from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
 from standout.inference import resample, stability
 from standout.sources.progress import watching
 
@@ -155,3 +157,35 @@ BAD = {
 def test_what_cannot_be_followed_is_refused_with_a_remedy(kind, refused):
     call, words, error = BAD[kind]
     refused(lambda: call(*pair()), *words, kind=error)
+
+
+def test_one_group_drawn_anew_is_always_the_same_and_refused(refused):
+    target, background = (np.random.default_rng(seed).normal(size=(20, 3)) for seed in (0, 1))
+    groups = {"groups": [1] * 20, "background_groups": np.arange(20) // 2}
+    refused(lambda: stability(target, background, n_components=1, **groups), "target: 1 group", kind=NotEnoughRowsError)
+
+
+def test_few_groups_are_noted(remedy):
+    target, background = (np.random.default_rng(seed).normal(size=(20, 3)) for seed in (0, 1))
+    groups = {"groups": np.arange(20) // 5, "background_groups": np.arange(20) // 2}
+    found = stability(target, background, n_components=1, n_bootstrap=5, **groups)
+    (note,) = [text for text in found.notes if "only 4 groups" in text]
+    remedy(note)
+
+
+def test_a_group_that_is_drawn_twice_counts_as_two():
+    # Signal axes keep what is above the noise edge, which is counted in groups.
+    rng = np.random.default_rng(5)
+    groups = np.arange(120) // 10
+    target, background = rng.normal(size=(120, 4)) * [1, 1, 1, 6], rng.normal(size=(600, 4))
+    seen = []
+
+    def fit(data, backgrounds, wanted):
+        seen.append(data.counts.units)
+        return original(data, backgrounds, wanted)
+
+    original = sys.modules[stability.__module__].fit_model
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[stability.__module__], "fit_model", fit)
+        stability(target, background, n_components=1, n_bootstrap=5, groups=groups, background_groups=np.arange(600))
+    assert seen == [12] * 6

@@ -56,7 +56,7 @@ class PermutationTest:
     n_possible : float
         How many different labellings there are, the one as it is among them.
     complete : bool
-        Whether all of them were looked at, so that other seeds give the same p-values.
+        Whether all of them were looked at: the p-values then have no error from drawing labellings.
     shrinkage : float
         How much the background was shrunk for the first observed ratio; 0 for the exact problem.
     notes : tuple of str
@@ -141,7 +141,7 @@ def permutation_test(
     features : "all" or "common", default="all"
         What to do when target and background have other feature names.
     random_state : int or None, default=None
-        Seed, from 0 on; None is 0.
+        Seed; None is 0.
     n_jobs : int or None, default=None
         How many processes, where the work is worth more than one; None takes all cores. The result does not
         depend on it.
@@ -158,9 +158,10 @@ def permutation_test(
     its nominal rate, Gaussian or heavy-tailed, and less often than that with few groups.
 
     Subjects can be exchanged only for subjects with as many rows. Of a pair as many rows of each side take part as
-    the sparser side has; with groups, where one set's subjects have more than 1.25 times the rows of their like
-    (the largest compared with the largest, and so on), as many as the sparser have. They are drawn at random, and
-    the ratios are those of these rows; a note says so.
+    the sparser side has. With groups as many take part as make the numbers of rows per subject spread alike in every
+    set: the largest subjects compared with the largest, and so on. They are drawn at random, and the ratios are those
+    of these rows; a note says so. The largest exact ratio is steep in the number of rows, so that even 5 rows for each
+    subject against 4 would reject noise in two of five cases otherwise.
 
     With far more features than rows (rows² × features above 4e9) features are measured in their overall
     sd instead of the background's, and the background is shrunk toward its mean variance: one Gram
@@ -206,14 +207,19 @@ class _Plan:
 
 
 def _tested(samples: Samples, shuffle: Shuffle, question: Question, plan: _Plan) -> PermutationTest:
-    samples, shuffle = evened(samples, shuffle, plan.seed)
+    whole = tuple(sample.n_rows for sample in samples.backgrounds)
+    chosen = evened(samples, shuffle, plan.seed)
+    samples, shuffle = chosen.samples, chosen.shuffle
+    if chosen.told:
+        question = question.mixed_as(whole)
     labels = shuffle.row_labels
     possible = shuffle.count()
     complete = possible - 1 <= plan.n_permutations
     labellings = [new for new in shuffle.all() if (new != labels).any()] if complete else None
     with threads_for(0):
-        rows, question, rank = prepared(_centred(samples), question, labels)
-        _check_components(plan.n_components, min(rank, samples.target.n_rows - 1))
+        with chosen.explaining():
+            rows, question, rank = prepared(_centred(samples, shuffle), question, labels)
+            _check_components(plan.n_components, min(rank, samples.target.n_rows - 1))
         own = background_variance(rows, labels, question)
         steps, rho = [], 0.0
         for number in range(plan.n_components):
@@ -241,14 +247,19 @@ def _tested(samples: Samples, shuffle: Shuffle, question: Question, plan: _Plan)
     return replace(found, notes=(*found.notes, *_notes(found, question)))
 
 
-def _centred(samples: Samples) -> Array:
-    """Return all rows, each set about its own mean; what is only rounding around the mean becomes zero."""
-    parts = []
-    for sample in samples.sets:
+def _centred(samples: Samples, shuffle: Shuffle) -> Array:
+    """Return all rows, each set about the mean of its units; what is only rounding around it becomes zero.
+
+    About the mean of its rows every small unit would carry the deviation of a large one, under the true labels only.
+    """
+    parts, n_units = [], len(shuffle.labels)
+    counts = np.bincount(shuffle.units, minlength=n_units)[shuffle.units]
+    weights = np.split(1 / counts, np.cumsum([sample.n_rows for sample in samples.sets])[:-1])
+    for sample, weight in zip(samples.sets, weights, strict=True):
         rows = sample.rows()
-        mean = rows.mean(axis=0)
+        mean = np.average(rows, axis=0, weights=weight)
         rows -= mean
-        rows -= rows.mean(axis=0)
+        rows -= np.average(rows, axis=0, weights=weight)
         rows[:, np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows)) <= 10 * _EPS * np.abs(mean)] = 0.0
         check_varies(np.einsum("ij,ij->j", rows, rows), sample.role)
         parts.append(rows)

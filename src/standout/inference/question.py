@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from standout.mixture import Mix, Mixture
 from standout.moments import Counts
 from standout.shrinkage import Evidence, intensity, needs_rows, oas
@@ -24,6 +26,12 @@ class Question:
         if sizes not in self._mixtures:
             self._mixtures[sizes] = Mixture.of([Counts(n, n, n, n) for n in sizes], self.mix, self.roles)
         return self._mixtures[sizes]
+
+    def mixed_as(self, sizes: tuple[int, ...]) -> Question:
+        """Return the question with the shares that backgrounds of these sizes have, whatever is drawn of them."""
+        if len(sizes) == 1 or not isinstance(self.mix, str) or self.mix != "pooled":
+            return self
+        return replace(self, mix=np.array(sizes, dtype=np.float64), _mixtures={})
 
     def settled(self, sizes: tuple[int, ...], rank: int) -> Question:
         """Return the question with "auto" decided by the rule, once and for all labellings."""

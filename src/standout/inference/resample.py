@@ -23,7 +23,7 @@ from standout.parameters import check_choice
 from standout.sources import ArraySource, RowSource, block_rows, has_moments
 from standout.sources.locate import explain_non_finite
 from standout.sources.progress import report
-from standout.sources.weighted import distinct_groups
+from standout.sources.weighted import as_ids, distinct_groups
 
 Index = NDArray[np.intp]
 _Result = TypeVar("_Result")
@@ -120,7 +120,7 @@ def _sample(data: Dataset, purpose: str) -> Sample:
 
 def coded(ids: Any) -> tuple[Index, tuple[Hashable, ...]]:
     """Return a number for each id, in order of appearance, and the distinct ids."""
-    listed = np.asarray(ids).tolist()
+    listed = as_ids(ids).tolist()
     number = {name: place for place, name in enumerate(dict.fromkeys(listed))}
     return np.array([number[name] for name in listed], dtype=np.intp), tuple(number)
 

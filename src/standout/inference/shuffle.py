@@ -20,6 +20,7 @@ from standout.blas import Array
 from standout.errors import InputError, NotEnoughRowsError, listed
 from standout.inference.resample import Index, Samples, coded, unit_means
 from standout.sources.checks import is_missing
+from standout.sources.weighted import as_ids
 
 Labels = NDArray[np.intp]
 
@@ -157,8 +158,8 @@ def _paired(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
         alone = [name for name in dict.fromkeys([*order, *ids]) if (name in order) != (name in ids)]
         if alone:
             raise InputError(
-                f"pairs: {len(alone)} subjects are not in both the target and the {sample.role}: {listed(alone)}"
-                f"{_other_kind(order, ids)}. Leave their rows out, or use groups= if no subject is in both."
+                f"pairs: {len(alone)} of the subjects are not in both the target and the {sample.role}: {listed(alone)}"
+                f"{_other_kind(order, ids, alone)}. Leave their rows out, or use groups= if no subject is in both."
             )
     place = {name: number for number, name in enumerate(order)}
     n_sets, n_pairs = len(samples.sets), len(order)
@@ -170,11 +171,21 @@ def _paired(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
     return Shuffle(np.repeat(np.arange(n_sets), n_pairs), np.concatenate(units), "pairs", blocks)
 
 
-def _other_kind(order: tuple[Any, ...], ids: tuple[Any, ...]) -> str:
+def _other_kind(order: tuple[Any, ...], ids: tuple[Any, ...], alone: list[Any]) -> str:
     """Say where ids differ only in being text or numbers."""
-    if set(order) & set(ids) or not set(map(str, order)) & set(map(str, ids)):
+    mine, theirs = ([name for name in names if name in alone] for names in (order, ids))
+    here = {_as_text(name): name for name in theirs}
+    alike = [(name, here[_as_text(name)]) for name in mine if _as_text(name) in here]
+    if not alike:
         return ""
-    return f" (ids are {type(order[0]).__name__} in the target and {type(ids[0]).__name__} there: make them alike)"
+    one, other = alike[0]
+    return f" ({one!r} in the target may be meant with {other!r} there: make ids of one kind first)"
+
+
+def _as_text(name: Any) -> str:
+    if isinstance(name, bytes):
+        return name.decode(errors="replace")
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
 def _for_each(samples: Samples, background_pairs: Any) -> list[Any]:
@@ -194,7 +205,7 @@ def _for_each(samples: Samples, background_pairs: Any) -> list[Any]:
 def _subjects(ids: Any, n_rows: int, role: str) -> tuple[Index, tuple[Any, ...]]:
     if np.ndim(ids) != 1 or len(ids) != n_rows:
         raise InputError(f"{role} pairs: shape {np.shape(ids)} for {n_rows} rows. Give one subject for each row.")
-    missing = sum(is_missing(name) for name in np.asarray(ids).tolist())
+    missing = sum(is_missing(name) for name in as_ids(ids).tolist())
     if missing:
         raise InputError(
             f"{role} pairs: {missing} of {n_rows} rows have no subject. Give each row its subject, or leave it out."

@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 
 from standout.blas import Array
 from standout.dataset import Dataset
-from standout.errors import InputError
+from standout.errors import InputError, NotEnoughRowsError
 from standout.estimators.dpca import DPCA
 from standout.inference.resample import Chunk, Index, Sample, Samples, gather, in_chunks
 from standout.inputs import Inputs, Matched
@@ -193,6 +193,7 @@ def stability(
     estimator = DPCA(n_components, random_state=random_state, **parameters)
     estimator._check_parameters()
     samples = gather(target, background, groups, background_groups, estimator.features, "stability")
+    _check_units(samples)
     refit = _Refit.of(estimator, samples)
 
     def work(chunk: Chunk) -> list[_Again]:
@@ -201,6 +202,20 @@ def stability(
 
     again = in_chunks(work, n_bootstrap, seed_from(random_state), n_jobs, "bootstrap samples")
     return refit.gathered(again, float(level))
+
+
+def _check_units(samples: Samples) -> None:
+    """Refuse a set of one unit: drawn anew it is always the same."""
+    for sample in samples.sets:
+        if sample.n_units < 2:
+            what = "group" if sample.ids else "row"
+            raise NotEnoughRowsError(
+                f"{sample.role}: {sample.n_units} {what}, and drawing anew needs at least 2. Give more {what}s."
+            )
+
+
+# Below this many units a bootstrap sample is too often one and the same.
+_FEW_UNITS = 5
 
 
 @dataclass(frozen=True)
@@ -278,6 +293,15 @@ class _Refit:
         )
 
     def _notes(self) -> list[str]:
+        few = [
+            f"the {sample.role} has only {sample.n_units} {'groups' if sample.ids else 'rows'} to draw from: so few "
+            "tell little of how another sample would look. Give more of them."
+            for sample in self.samples.sets
+            if sample.n_units < _FEW_UNITS
+        ]
+        return few + self._singular()
+
+    def _singular(self) -> list[str]:
         # Two thirds of the units, on average, are in a bootstrap sample.
         distinct = 0.632 * sum(sample.n_rows for sample in self.samples.backgrounds)
         if self.wanted.shrinkage is not None or distinct > self.model.rank:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from standout.errors import InputError, NotEnoughRowsError, ReplicateWarning, StandoutWarning, warn_user
 from standout.estimators.base import Contrast
@@ -14,6 +15,8 @@ from standout.inference.replicates import ReplicateFinding, find_replicates
 from standout.inference.stability import Stability, stability
 from standout.parameters import check_count
 from standout.summary import Summary
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -117,14 +120,21 @@ def assess(
         statistic = {name: given[name] for name in ("shrinkage", "mix", "features") if name in given}
         paired = {"pairs": pairs, "background_pairs": background_pairs}
         chosen = paired if pairs is not None else sides
-        test = permutation_test(
-            target, background, n_permutations=n_permutations, n_jobs=n_jobs, **chosen, **same, **statistic
-        )
+        given_too = {**chosen, **same, **statistic}
+        test = _if_enough(
+            "permutation test", permutation_test, target, background, n_permutations=n_permutations, n_jobs=n_jobs,
+            **given_too,
+        )  # fmt: skip
     if folds:
         finder = used.__class__(n_components=n_components, **given)
-        held = _held_out(target, background, estimator=finder, folds=folds, random_state=random_state, **sides)
+        held = _if_enough(
+            "held-out ratio", held_out_ratio, target, background, estimator=finder, folds=folds,
+            random_state=random_state, **sides,
+        )  # fmt: skip
     if n_bootstrap and isinstance(used, DPCA):
-        stable = stability(target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **sides, **same, **given)
+        stable = _if_enough(
+            "stability", stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **sides, **same, **given
+        )
     return Trust(test, held, stable, replicates_of(target, background) if groups is None and pairs is None else ())
 
 
@@ -140,12 +150,12 @@ def _is_testable(estimator: Any) -> bool:
     return False
 
 
-def _held_out(target: Any, background: Any, **given: Any) -> HeldOut | None:
-    """Return the held-out ratio; where the rows are too few for it, only a warning, so that the rest is not lost."""
+def _if_enough(what: str, ask: Callable[..., _Found], *data: Any, **given: Any) -> _Found | None:
+    """Return an answer; where the rows are too few for it, only a warning, so that the rest is not lost."""
     try:
-        return held_out_ratio(target, background, **given)
+        return ask(*data, **given)
     except NotEnoughRowsError as error:
-        warn_user(f"the held-out ratio was left out: {error}", StandoutWarning)
+        warn_user(f"the {what} was left out: {error}", StandoutWarning)
         return None
 
 

@@ -71,11 +71,24 @@ def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
     return checked
 
 
+def as_ids(ids: Any) -> NDArray[Any]:
+    """Return ids as an array that keeps each as it is: a list of text and NaN must not become text."""
+    if isinstance(ids, np.ma.MaskedArray):
+        kept = np.array(ids.data, dtype=object)
+        kept[np.ma.getmaskarray(ids)] = None
+        return kept
+    if isinstance(ids, list | tuple):
+        kept = np.empty(len(ids), dtype=object)
+        kept[:] = ids
+        return kept
+    return np.asarray(ids)
+
+
 def distinct_groups(
     groups: Sequence[Hashable] | NDArray[Any], weights: ArrayLike | None, n_rows: int, role: str
 ) -> frozenset[Hashable]:
     """Return the distinct group ids of the rows with a positive weight."""
-    ids = np.asarray(groups)
+    ids = as_ids(groups)
     if ids.ndim != 1 or len(ids) != n_rows:
         raise InputError(f"{role} groups: shape {ids.shape} for {n_rows} rows. Give one group id for each row.")
     missing = sum(is_missing(item) for item in ids.tolist())
