@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The tests run on one process for each core; BLAS threads inside them would only get in the way.
 JOBS ?= auto
 
-.PHONY: demo test test-slow lint types layers check bench simulations docs clean help
+.PHONY: demo test test-slow lint types layers check bench simulations paper docs clean help
 
 help:
 	@echo "make demo       the embedded example: PCA and dPCA side by side, with a picture and a report"
@@ -14,6 +14,7 @@ help:
 	@echo "make check      linters, types and the layer check"
 	@echo "make bench      the benchmark table"
 	@echo "make simulations  size, power and coverage of the tests, as tables (about half an hour)"
+	@echo "make paper      every experiment of the paper, and docs/paper.md from what they gave (a quarter of an hour)"
 	@echo "make docs       write the generated parts of the documentation anew"
 
 $(VENV)/.made:
@@ -54,6 +55,10 @@ bench: $(VENV)/.dev
 
 simulations: $(VENV)/.dev
 	$(BIN)/python -m simulations --write docs/simulations.md
+
+paper: $(VENV)/.dev
+	$(BIN)/python -m standout reproduce all $(if $(wildcard ../shared/data),--data-dir ../shared/data) --out standout-reproduce
+	$(BIN)/python scripts/write_paper.py standout-reproduce
 
 docs: $(VENV)/.dev
 	$(BIN)/python scripts/write_docs.py

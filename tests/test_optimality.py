@@ -45,7 +45,7 @@ def test_the_error_of_the_direction_falls_with_the_root_of_the_rows():
 
 
 def test_whitening_by_the_inverse_root_scales_the_background_and_the_plain_root_amplifies_it():
-    """The paper's (12) with +1/2 finds the background; with −1/2 the target's own direction."""
+    """The paper's (13) with +1/2 finds the background; with −1/2 the target's own direction."""
     model = FactorModel()
     values, vectors = np.linalg.eigh(model.background_covariance)
     shared, signal = model.directions[:, 0], model.signal
