@@ -6,6 +6,7 @@ from scipy import linalg, sparse
 
 from helpers import covariance, same_up_to_sign, sample_pair
 from standout import DPCA, Moments
+from standout.solve import lanczos
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -173,3 +174,10 @@ def test_a_shift_in_a_feature_constant_in_both_counts_on_wide_data(solver):
     scale = np.diag(C_yy) + np.diag(C_xx) * (np.arange(80) == 1)
     values = linalg.eigvalsh(C_xx, 0.5 * C_yy + 0.5 * np.diag(scale))
     assert model.ratios_ == pytest.approx(values[::-1][:3], rel=1e-11)
+
+
+def test_lanczos_repeats_to_the_last_bit_even_where_it_must_start_anew():
+    # Every vector is an eigenvector of the identity: the Krylov space is exhausted after one step.
+    first, again = (lanczos.top_pairs(np.eye(700), None, 3) for _ in range(2))
+    np.testing.assert_array_equal(first[1], again[1])
+    np.testing.assert_allclose(first[1].T @ first[1], np.eye(3), atol=1e-12)

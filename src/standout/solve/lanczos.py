@@ -6,6 +6,8 @@ when only a few components are wanted.
 
 from __future__ import annotations
 
+from inspect import signature
+
 import numpy as np
 from scipy.linalg import blas, lapack
 
@@ -40,13 +42,17 @@ def top_pairs(
         back = blas.dtrsv(factor, vector, lower=1, trans=1)
         return np.asarray(blas.dtrsv(factor, blas.dsymv(1.0, target, back, lower=1), lower=1))
 
-    start = np.random.default_rng(seed).normal(size=size)
+    rng = np.random.default_rng(seed)
+    start = rng.normal(size=size)
+    # ARPACK starts anew from random vectors where it comes to a standstill; newer versions of scipy draw these from
+    # a generator that is not seeded unless it is given.
+    seeded = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
     basis_size = min(size, max(2 * count + 20, 40))
     try:
         values, basis = eigsh(
             LinearOperator((size, size), matvec=whitened, dtype=np.float64),
             k=count, which="LA", v0=start, ncv=basis_size, maxiter=restarts,
-            tol=_TOLERANCE if vectors else _VALUES_TOLERANCE,
+            tol=_TOLERANCE if vectors else _VALUES_TOLERANCE, **seeded,
         )  # fmt: skip
     except ArpackNoConvergence:
         return None
