@@ -111,6 +111,7 @@ def groups(runs: int) -> list[Rate]:
     mice, three, four = ([15] * 18, [15] * 9), ([10] * 3, [10] * 3), ([10] * 4, [10] * 4)
     uneven = ([2, 9, 4, 5, 1, 7, 3, 8, 2, 4], [3, 6, 1, 9, 4, 2])
     unlike = {"10 × 20 + 10 × 2": ([20] * 10, [2] * 10), "30 × 2 + 10 × 10": ([2] * 30, [10] * 10)}
+    nearly = ([5] * 10, [4] * 10)
     return [
         rate("18 × 15 + 9 × 15 replicates × 12, exact", repeat(_grouped(mice, 12, shrinkage=None), runs, 5), NOMINAL),
         rate("the same × 20, shrunk", repeat(_grouped(mice, 20), runs, 5), NOMINAL),
@@ -126,19 +127,28 @@ def groups(runs: int) -> list[Rate]:
             for within in (0.3, 2.0)
             for work in [_grouped(sizes, 8, within=within)]
         ),
+        rate(
+            "10 × 5 + 10 × 4 rows × 30, exact",
+            repeat(_grouped(nearly, 30, within=9.0, shrinkage=None), runs, 16),
+            NOMINAL,
+        ),
     ]
 
 
 def _paired(
-    subjects: int, replicates: tuple[int, int], features: int, heavy: bool = False, within: float = 0.3
+    subjects: int,
+    replicates: tuple[int | list[int], int | list[int]],
+    features: int,
+    heavy: bool = False,
+    within: float = 0.3,
 ) -> Callable[[Rng], bool]:
-    ids = [np.repeat(np.arange(subjects), each) for each in replicates]
+    sizes = [np.broadcast_to(each, subjects) for each in replicates]
+    ids = [np.repeat(np.arange(subjects), each) for each in sizes]
 
     def work(rng: Rng) -> bool:
         common = Noise(0, 0, features, heavy).rows(rng, subjects)
         sets = [
-            common[part] + replicated(rng, [each] * subjects, features, within, heavy)
-            for part, each in zip(ids, replicates, strict=True)
+            common[part] + replicated(rng, each, features, within, heavy) for part, each in zip(ids, sizes, strict=True)
         ]
         return rejects(*sets, random_state=rng, pairs=ids[0], background_pairs=ids[1])
 
@@ -147,6 +157,7 @@ def _paired(
 
 def pairs(runs: int) -> list[Rate]:
     """The same subjects in target and background."""
+    large = [60] + [2] * 11
     return [
         rate("30 pairs × 10", repeat(_paired(30, (1, 1), 10), runs, 8), NOMINAL),
         rate("12 pairs, 5 rows each, × 10", repeat(_paired(12, (5, 5), 10), runs, 9), NOMINAL),
@@ -154,6 +165,7 @@ def pairs(runs: int) -> list[Rate]:
         rate(
             "10 pairs of 20 and 2 rows × 8, sd 2 within", repeat(_paired(10, (20, 2), 8, within=2.0), runs, 15), NOMINAL
         ),
+        rate("12 pairs, one of 60 rows, eleven of 2, × 4", repeat(_paired(12, (large, large), 4), runs, 17), NOMINAL),
     ]
 
 
