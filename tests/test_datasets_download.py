@@ -12,7 +12,7 @@ from sklearn.utils import Bunch
 
 import published
 from standout.datasets import cifar10, load_cifar10, load_mice, load_mnist, mnist, places
-from standout.errors import DataMissingError, StandoutError
+from standout.errors import DataMissingError, OutputError, StandoutError
 from standout.sources.progress import watching
 
 NAMES = {load_mnist: "mnist_784, version 1", load_cifar10: "CIFAR_10, version 1", load_mice: "miceprotein, version 4"}
@@ -91,6 +91,30 @@ def test_a_home_that_cannot_be_made_is_named(monkeypatch, tmp_path, refused):
     refused(load_mice, "cache", "SCIKIT_LEARN_DATA", kind=StandoutError)
 
 
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("load", [load_mnist, load_cifar10, load_mice])
+def test_a_cache_that_is_a_file_is_named(home, refused, load):
+    home.mkdir()
+    (home / "standout").write_text("in the way")
+    refused(load, "cache", str(home / "standout"), "SCIKIT_LEARN_DATA", kind=OutputError)
+
+
+@pytest.mark.parametrize("load", [load_mnist, load_cifar10, load_mice])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"data": np.zeros((2, 784))},
+        {"data": np.zeros((2, 784)), "target": None},
+        {"data": np.zeros((2, 784)), "target": np.array(["six", "nine"]), "feature_names": []},
+    ],
+)
+def test_an_answer_of_openml_that_is_not_understood_is_refused(home, monkeypatch, refused, load, answer):
+    monkeypatch.setattr(places, "_fetch", lambda _: Bunch(**answer))
+    words = (NAMES[load].replace(",", " of OpenML,"), "not understood", "Give a directory")
+    refused(load, *words, kind=DataMissingError)
+    assert not list((home / "standout").iterdir())
+
+
 def mice_on_openml(path, home, leave_out=()):
     """Publish the csv as OpenML does: names in quotes, question marks, and columns that are no features."""
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -149,6 +173,8 @@ def test_the_digits_of_openml_are_the_images_in_the_order_of_the_idx_files(tmp_p
     (tmp_path / "mnist_openml.npz").unlink()
     refused(lambda: mnist._MNIST.keep(Bunch(data=bunch.data, target=bunch.target[::-1]), tmp_path), "of label 0")
     refused(lambda: mnist._MNIST.keep(Bunch(data=bunch.data[:, 1:], target=bunch.target), tmp_path), "783 features")
+    column = Bunch(data=bunch.data, target=bunch.target[:, None])
+    refused(lambda: mnist._MNIST.keep(column, tmp_path), "mnist_784 of OpenML: labels of shape (70000, 1)")
     assert not list(tmp_path.iterdir())
 
 

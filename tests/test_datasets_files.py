@@ -7,7 +7,6 @@ import pickle
 import tarfile
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 
@@ -113,7 +112,7 @@ def test_idx_files_that_are_not_mnist_are_refused(mnist, idx_files, tmp_path, re
     refused(with_file(IDX[2], b""), IDX[2], "nothing")
     refused(with_file(IDX[2], published.idx(mnist[0][:9000])), IDX[2], "9000 images", "10000 labels")
     refused(with_file(IDX[2], published.idx(np.zeros((10000, 20, 20), np.uint8))), "unlike sizes, 28×28 and 20×20")
-    refused(with_file(IDX[0], published.idx(np.zeros((60000, 20, 20), np.uint8))), "(70000, 20, 20)", "(70000, 28, 28)")
+    refused(with_file(IDX[0], published.idx(np.zeros((60000, 20, 20), np.uint8))), "(70000, 20, 20)", "(n, 28, 28)")
     with_file(IDX[0], (idx_files / IDX[0]).read_bytes())
     with_file(IDX[2], images)
     other = np.repeat(np.arange(10, dtype=np.uint8), 1000)  # as many as fashion-mnist has, under the same names
@@ -184,8 +183,11 @@ def test_batches_that_are_not_cifar10_are_refused(tmp_path, archive, refused):
     refused(with_batches(few), "100 training and 20 test images of label 6", "5000 and 1000")
     refused(with_batches(few[:5000]), "data_batch_1", "truncated")
     refused(with_batches(b"<html>"), "data_batch_1 is not a python batch")
-    refused(with_batches(pickle.dumps({"data": "none", "labels": [6]})), "data are str", "(1, 3072) of uint8")
+    refused(with_batches(pickle.dumps({"data": "none", "labels": [6]})), "data are str", "(n, 3072) of uint8")
     refused(with_batches(published.python2_batch(np.zeros((20, 99), np.uint8), [6] * 20)), "(20, 99) of uint8")
+    for labels, found in ((3, "()"), ([[6], [6]], "(2, 1)"), (["a", "b"], "<U1"), ([6.5, 6.0], "float64")):
+        wrong = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": labels})
+        refused(with_batches(wrong), "data_batch_1: labels of shape", found, "one whole number for each")
     (tmp_path / "test_batch").unlink()
     refused(lambda: load_cifar10(tmp_path), "but not 'test_batch'")
     cut = tmp_path / "cut"
@@ -199,11 +201,16 @@ def test_a_directory_that_was_named_must_be_there(load, monkeypatch, tmp_path, r
     refused(lambda: load(tmp_path / "typo"), "data_dir", "there is no directory", "typo")
     monkeypatch.setenv("STANDOUT_DATA", str(tmp_path / "other"))
     refused(lambda: load(tmp_path), "STANDOUT_DATA", "there is no directory", "other")
+    (tmp_path / "other").write_text("in the way")
+    refused(lambda: load(tmp_path), "STANDOUT_DATA", "other is a file, not a directory")
+    refused(lambda: load(tmp_path / "other"), "data_dir", "other is a file, not a directory")
 
 
 def test_names_that_do_not_exist_are_refused(refused, tmp_path):
     refused(lambda: load_mnist(tmp_path, digits=[6, 10]), "digits", "(6, 10)")
     refused(lambda: load_mnist(tmp_path, digits=[]), "digits", "()")
+    for digits in ([[6]], np.array([[6, 9]]), np.array(6), "6", [6.0], [True], 6.5, 10, [None], {6: 9}.values):
+        refused(lambda digits=digits: load_mnist(tmp_path, digits=digits), "digits: ", "whole numbers 0 to 9")
     refused(lambda: load_cifar10(tmp_path, photographs="frogs"), "'frogs'", "Did you mean 'frog'?")
 
 
@@ -221,7 +228,7 @@ def prepared(folder, counts=(5918, 5949, 958, 1009), **other):
 def test_a_prepared_file_is_checked(tmp_path, refused):
     assert prepared(tmp_path)().images.shape == (13834, 28, 28)
     refused(prepared(tmp_path, (5918, 5949, 957, 1009)), "mnist_6_9.npz", "957 test images of label 6", "958")
-    refused(prepared(tmp_path, images=np.zeros((13834, 784), np.uint8)), "(13834, 784)", "(13834, 28, 28)")
+    refused(prepared(tmp_path, images=np.zeros((13834, 784), np.uint8)), "(13834, 784)", "(n, 28, 28)")
     refused(prepared(tmp_path, labels=np.repeat([1, 9, 1, 9], (5918, 5949, 958, 1009))), "of label 1", "0 and 0")
     np.savez(tmp_path / "mnist_6_9.npz", pictures=np.zeros(3))
     refused(lambda: load_mnist(tmp_path), "holds 'pictures', but not 'images'")
@@ -230,6 +237,32 @@ def test_a_prepared_file_is_checked(tmp_path, refused):
     for content in (whole[:5000], b"", b"not a zip", whole[:3000] + b"x" * 500 + whole[3500:]):
         (tmp_path / "mnist_6_9.npz").write_bytes(content)
         refused(lambda: load_mnist(tmp_path), "mnist_6_9.npz", "cannot be read as a npz file")
+
+
+@pytest.mark.parametrize("name", ["labels", "is_test"])
+def test_labels_that_are_no_row_of_whole_numbers_are_refused(tmp_path, refused, name):
+    for wrong in (np.array(6), np.full((13834, 1), 6), np.full(13834, "six"), np.full(13834, 6.0), np.full(5, 6)):
+        found = f"{name} of shape {wrong.shape} and type {wrong.dtype}"
+        refused(prepared(tmp_path, **{name: wrong}), "mnist_6_9.npz", found, "one whole number for each")
+
+
+def test_frogs_without_a_batch_for_each_are_refused(tmp_path, refused):
+    frogs, number = published.numbered(6000, 32), np.repeat(np.arange(1, 7), 1000)
+
+    def with_batch(batch):
+        np.savez(tmp_path / "cifar10_frogs_gray_6000.npz", images=frogs, batch=batch)
+        return lambda: load_cifar10(tmp_path)
+
+    assert with_batch(number)().is_test.sum() == 1000
+    for wrong in (np.array(6), number[:, None], number[1:], number.astype(str), number.astype(float)):
+        refused(with_batch(wrong), "gray_6000.npz: batch of shape", f"{wrong.shape} and type {wrong.dtype}", "whole")
+
+
+def test_one_digit_is_a_choice_too(tmp_path):
+    whole = prepared(tmp_path)()
+    for nine in (9, np.int64(9), [9], np.array([9]), iter((9,))):
+        found = load_mnist(tmp_path, digits=nine)
+        np.testing.assert_array_equal(found.images, whole.images[whole.labels == 9])
 
 
 def test_digits_that_a_prepared_file_lacks_are_taken_from_the_idx_files_beside_it(mnist, idx_files, tmp_path, refused):
@@ -273,44 +306,3 @@ class TestRealData:
         assert found.source == "cifar10_frogs_gray_6000.npz (sha256 7a5edc32acb2)"
         if not any((folder / name).exists() for name in ("cifar-10-batches-py", "cifar-10-python.tar.gz")):
             refused(lambda: load_cifar10(folder, photographs="cat"), "holds frogs, but no cat")
-
-    def test_the_mice_are_those_that_pandas_reads(self, real_data):
-        path = real_data("Data_Cortex_Nuclear.csv")
-        found, table = load_mice(path.parent), pd.read_csv(path, encoding="utf-8-sig")
-        np.testing.assert_array_equal(found.proteins, table.iloc[:, 1:78].to_numpy(float))
-        assert found.names == tuple(table.columns[1:78]) and found.row_ids.tolist() == table["MouseID"].tolist()
-        assert found.label.tolist() == table["class"].tolist()
-        assert found.proteins.shape == (1080, 77) and np.isnan(found.proteins).sum() == 1396
-        assert len(set(found.mouse)) == 72 and found.mouse[0] == "309"
-        twins = [found.proteins[:, found.names.index(name)] for name in ("ARC_N", "pS6_N")]
-        np.testing.assert_array_equal(*twins)
-        assert found.source == "Data_Cortex_Nuclear.csv (sha256 5ec490ae48bf)"
-
-    def test_rows_of_a_class_are_chosen_by_name(self, real_data, refused):
-        mice = load_mice(real_data("Data_Cortex_Nuclear.csv").parent)
-        chosen = mice.rows("t-SC-s", "t-CS-s")
-        assert chosen.proteins.shape == (135 + 105, 77) and set(chosen.label) == {"t-SC-s", "t-CS-s"}
-        assert (np.isnan(chosen.proteins).sum(axis=1) == 43).sum() == 3
-        np.testing.assert_array_equal(chosen.proteins, mice.proteins[np.isin(mice.label, ["t-SC-s", "t-CS-s"])])
-        refused(lambda: mice.rows("t-SC-x"), "'t-SC-x'", "Did you mean")
-
-    def test_a_table_of_mice_that_was_changed_or_cut_is_refused(self, real_data, tmp_path, refused):
-        lines = real_data("Data_Cortex_Nuclear.csv").read_text(encoding="utf-8-sig").splitlines()
-
-        def with_lines(*changed):
-            (tmp_path / "Data_Cortex_Nuclear.csv").write_text("\n".join(changed), encoding="utf-8")
-            return lambda: load_mice(tmp_path)
-
-        assert len(with_lines(*lines, "")().label) == 1080
-        refused(with_lines(*lines[:-1]), "rows: 1079, not 1080")
-        refused(with_lines(*lines[:-1], lines[-1][:200]), "line 1081 has", "fields, the header 82")
-        refused(with_lines(*lines[:-1], lines[-1].replace("t-SC-s", "t-SC-m")), "rows of each class", "'t-SC-m': 136")
-        refused(with_lines(*lines[:-1], lines[-1].replace("J3295_15", "other_15")), "rows of each mouse: [1, 14, 15]")
-        first = lines[1].split(",")
-        refused(with_lines(lines[0], ",".join(["309_1", "", *first[2:]]), *lines[2:]), "missing values: 1397, not 1396")
-        refused(with_lines(lines[0], ",".join(["309_1", "?", *first[2:]]), *lines[2:]), "could not convert", "'?'")
-        refused(with_lines(lines[0].replace("pS6_N", "pS7_N"), *lines[1:]), "ARC_N equal to pS6_N: False")
-        refused(with_lines(lines[0].replace("MouseID", "Mouse"), *lines[1:]), "'MouseID' is not in list")
-        refused(with_lines("<html>"), "Data_Cortex_Nuclear.csv")
-        (tmp_path / "Data_Cortex_Nuclear.csv").write_bytes(b"\xff\xfe\x00")
-        refused(lambda: load_mice(tmp_path), "Data_Cortex_Nuclear.csv")

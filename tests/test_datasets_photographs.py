@@ -104,6 +104,7 @@ def test_more_than_there_is_is_refused(numbered_frogs, refused):
     refused(ask(digits=(6, 6)), "digits: (6, 6)")
     refused(ask(digits=(6, 3)), "holds the digits 6, 9, but not 3")
     refused(ask(digits=()), "digits")
+    refused(ask(digits=([6],)), "digits: ([6],)")
 
 
 @pytest.mark.data

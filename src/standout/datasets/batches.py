@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from standout.datasets.images import one_for_each
 from standout.datasets.prepared import identified
 from standout.errors import InputError, listed
 
@@ -85,18 +86,15 @@ def _photographs(content: bytes, label: int, what: str, remedy: str) -> NDArray[
     try:
         batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
         named = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
-        planes, labels = named["data"], np.asarray(named["labels"], dtype=np.int64)
+        planes, labels = named["data"], np.asarray(named["labels"])
     except Exception as error:  # a damaged pickle fails in many ways; what to do is always the same
         raise InputError(
             f"{what} is not a python batch of CIFAR-10 ({type(error).__name__}: {error}). {remedy}"
         ) from error
-    if not isinstance(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape != (len(labels), 3072):
+    if not isinstance(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape[1:] != (3072,):
         found = f"{planes.shape} of {planes.dtype}" if isinstance(planes, np.ndarray) else type(planes).__name__
-        raise InputError(
-            f"{what}: data are {found}, where ({len(labels)}, 3072) of uint8 were expected for its "
-            f"{len(labels)} labels. {remedy}"
-        )
-    return np.asarray(planes[labels == label])
+        raise InputError(f"{what}: data are {found}, where (n, 3072) of uint8 were expected. {remedy}")
+    return np.asarray(planes[one_for_each(planes, labels, "labels", what, remedy) == label])
 
 
 class _ArraysOnly(pickle.Unpickler):

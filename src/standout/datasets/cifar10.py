@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.datasets.batches import ARCHIVE, FOLDER, read_batches
-from standout.datasets.images import Images, check_collection
+from standout.datasets.images import Images, check_collection, one_for_each
 from standout.datasets.places import Public, obtain
 from standout.datasets.prepared import first_file, identified, read_npz, write_npz
 from standout.errors import InputError, did_you_mean, listed
@@ -92,6 +92,7 @@ def _read(folder: Path, wanted: str) -> Images | None:
 
 def _read_frogs(path: Path) -> Images:
     images, batch = read_npz(path, ("images", "batch"), _CIFAR10.remedy)
+    batch = one_for_each(images, batch, "batch", str(path), _CIFAR10.remedy)
     labels = np.full(len(batch), CLASSES.index("frog"), dtype=np.int64)
     found = Images(images, labels, batch == _TEST_BATCH, identified([path]))
     return check_collection(found, _SIDE, _FROG_COUNTS, str(path), _CIFAR10.remedy)

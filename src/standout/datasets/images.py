@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +36,21 @@ class Images:
 
 
 def check_collection(found: Images, side: int, counts: Mapping[int, tuple[int, int]], what: str, remedy: str) -> Images:
-    """Return the images if they are as large and as many as they should be.
+    """Return the images if they are as large and as many as they should be, with labels of the right types.
 
     ``counts`` has the number of training and of test images of each label; ``what`` names the file.
     """
-    n = len(found.labels)
-    if found.images.dtype != np.uint8 or found.images.shape != (n, side, side) or found.is_test.shape != (n,):
+    images = found.images
+    if images.dtype != np.uint8 or images.shape[1:] != (side, side):
         raise InputError(
-            f"{what}: images of shape {found.images.shape} and type {found.images.dtype} for {n} labels, where "
-            f"({n}, {side}, {side}) and uint8 were expected. {remedy}"
+            f"{what}: images of shape {images.shape} and type {images.dtype}, where (n, {side}, {side}) and uint8 "
+            f"were expected. {remedy}"
         )
+    labels, is_test = (
+        one_for_each(images, values, name, what, remedy)
+        for values, name in ((found.labels, "labels"), (found.is_test, "is_test"))
+    )
+    found = Images(images, labels, is_test.astype(bool), found.source)
     seen = {name: (_count(found, name, False), _count(found, name, True)) for name in np.unique(found.labels).tolist()}
     for label in sorted(seen.keys() | counts.keys()):
         here, known = seen.get(label, (0, 0)), counts.get(label, (0, 0))
@@ -54,6 +60,16 @@ def check_collection(found: Images, side: int, counts: Mapping[int, tuple[int, i
                 f"{known[1]} were expected. {remedy}"
             )
     return found
+
+
+def one_for_each(images: NDArray[Any], values: NDArray[Any], name: str, what: str, remedy: str) -> NDArray[np.int64]:
+    """Return the values if they are whole numbers, one for each image; ``name`` and ``what`` say which and where."""
+    if values.ndim != 1 or values.shape != images.shape[:1] or values.dtype.kind not in "biu":
+        raise InputError(
+            f"{what}: {name} of shape {values.shape} and type {values.dtype} for images of shape {images.shape}, where "
+            f"one whole number for each was expected. {remedy}"
+        )
+    return values.astype(np.int64)
 
 
 def _count(found: Images, label: int, test: bool) -> int:

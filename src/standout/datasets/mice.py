@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from standout.blas import Array
 from standout.datasets.places import Public, obtain
-from standout.datasets.prepared import first_file, identified
-from standout.errors import InputError, did_you_mean, listed
+from standout.datasets.prepared import digest, first_file, identified
+from standout.errors import InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.output import replacing
 from standout.sources.progress import Progress
 
@@ -26,6 +26,7 @@ _COUNTS = {
     "c-CS-m": 150, "c-SC-m": 150, "c-CS-s": 135, "c-SC-s": 135, "t-CS-m": 135, "t-SC-m": 135, "t-SC-s": 135,
     "t-CS-s": 105,
 }  # fmt: skip
+_SHA256 = "5ec490ae48bf7f2eb958fd33ef5036e58a2933cc05e816064c0ea3b14ad3903b"  # of the file as published
 _N_PROTEINS, _N_MISSING, _N_REPLICATES = 77, 1396, 15
 
 
@@ -101,19 +102,32 @@ def _read(folder: Path) -> Mice | None:
         found = _from_table(table, identified([path]))
     except (ValueError, IndexError, csv.Error) as error:
         raise InputError(f"{path}: is not the table of the UCI repository ({error}). {_MICE.remedy}") from error
-    return _checked(found, str(path))
+    _checked(found, str(path))
+    if path.name == _FILE and digest(path) != _SHA256:
+        warn_user(
+            f"{path}: not the published file (sha256 {digest(path)[:12]}, not {_SHA256[:12]}), so values may differ "
+            "from the published ones. Use the file of the UCI repository.",
+            StandoutWarning,
+        )
+    return found
 
 
 def _from_table(table: list[list[str]], source: str) -> Mice:
-    header, *rows = [row for row in table if row]
+    header, *rows = [row for row in table if row] or [[]]
+    if any(header.count(name) != 1 for name in ("MouseID", "class")):
+        found = f"its header begins with {','.join(header)[:40]!r}" if header else "it is empty"
+        raise ValueError(
+            f"{found}, where columns 'MouseID', {_N_PROTEINS} proteins whose names end in '_N', and 'class', with "
+            "commas between them, were expected"
+        )
     if any(len(row) != len(header) for row in rows):
         line = next(number for number, row in enumerate(rows, 2) if len(row) != len(header))
         raise ValueError(f"line {line} has {len(rows[line - 2])} fields, the header {len(header)}")
     names = tuple(name for name in header if name.endswith("_N"))
     places = [header.index(name) for name in names]
-    proteins = np.array([[float(row[i]) if row[i] else np.nan for i in places] for row in rows]).reshape(-1, len(names))
+    proteins = np.array([[float(row[i]) if row[i] else np.nan for i in places] for row in rows])
     ids, labels = ([row[header.index(name)] for row in rows] for name in ("MouseID", "class"))
-    return _mice(proteins, names, ids, labels, source)
+    return _mice(proteins.reshape(len(rows), len(names)), names, ids, labels, source)
 
 
 def _mice(proteins: Array, names: tuple[str, ...], ids: list[str], labels: list[str], source: str = "") -> Mice:
@@ -124,11 +138,15 @@ def _mice(proteins: Array, names: tuple[str, ...], ids: list[str], labels: list[
 def _checked(found: Mice, what: str) -> Mice:
     """Return the mice if they are those of the paper, with all that is known of them."""
     one, other = (found.proteins[:, [name == twin for name in found.names]] for twin in ("ARC_N", "pS6_N"))
+    mice_and_classes = set(zip(found.mouse.tolist(), found.label.tolist(), strict=True))
     facts = {
         "rows": (len(found.label), sum(_COUNTS.values())),
         "proteins": (len(found.names), _N_PROTEINS),
+        "names given twice": (_repeated([*found.names, *found.row_ids.tolist()]), []),
         "rows of each class": (dict(sorted(Counter(found.label.tolist()).items())), dict(sorted(_COUNTS.items()))),
         "rows of each mouse": (sorted(set(Counter(found.mouse.tolist()).values())), [_N_REPLICATES]),
+        "mice of several classes": (_repeated([mouse for mouse, _ in mice_and_classes]), []),
+        "infinite values": (int(np.isinf(found.proteins).sum()), 0),
         "missing values": (int(np.isnan(found.proteins).sum()), _N_MISSING),
         "ARC_N equal to pS6_N": (one.size > 0 and np.array_equal(one, other, equal_nan=True), True),
     }
@@ -136,6 +154,11 @@ def _checked(found: Mice, what: str) -> Mice:
     if wrong:
         raise InputError(f"{what}: not the mice of the UCI repository ({'; '.join(wrong)}). {_MICE.remedy}")
     return found
+
+
+def _repeated(names: list[str]) -> list[str]:
+    """Return the names that are there more than once, at most five of them."""
+    return sorted(name for name, n in Counter(names).items() if n > 1)[:5]
 
 
 def _keep(bunch: Any, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ _SOME_COUNTS = {digit: _COUNTS[digit] for digit in (6, 9)}
 def load_mnist(
     data_dir: str | os.PathLike[str] | None = None,
     *,
-    digits: Iterable[int] | None = None,
+    digits: int | Iterable[int] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Images:
     """Load the handwritten digits of MNIST.
@@ -42,7 +43,7 @@ def load_mnist(
     ----------
     data_dir : path, optional
         A directory with the four idx files (plain or .gz), or with ``mnist_6_9.npz``.
-    digits : iterable of int, optional
+    digits : int or iterable of int, optional
         Which digits; by default all that the files hold.
     progress : callable, optional
         Told that a download goes on; by default whoever is :func:`~standout.sources.progress.watching`.
@@ -58,15 +59,23 @@ def load_mnist(
     >>> load_mnist("data", digits=[6, 9]).images.shape  # doctest: +SKIP
     (13834, 28, 28)
     """
-    wanted = None if digits is None else _checked(digits)
+    wanted = None if digits is None else check_digits(digits)
     return obtain(_MNIST, data_dir, partial(_read, wanted=wanted), progress)
 
 
-def _checked(digits: Iterable[int]) -> tuple[int, ...]:
-    chosen = tuple(digits)
-    if not chosen or any(digit not in _COUNTS for digit in chosen):
+def check_digits(digits: Any) -> tuple[int, ...]:
+    """Return one digit or several as a tuple, or say what is wrong."""
+    try:
+        chosen = tuple(digits)
+    except TypeError:
+        chosen = (digits,)
+    if not chosen or not all(_is_digit(one) for one in chosen):
         raise InputError(f"digits: {chosen} was given. Choose from the whole numbers 0 to 9.")
     return chosen
+
+
+def _is_digit(one: object) -> bool:
+    return isinstance(one, Integral) and not isinstance(one, bool) and one in _COUNTS
 
 
 def _read(folder: Path, wanted: tuple[int, ...] | None) -> Images | None:
@@ -83,7 +92,7 @@ def _read(folder: Path, wanted: tuple[int, ...] | None) -> Images | None:
 
 def _read_npz(path: Path) -> Images:
     images, labels, is_test = read_npz(path, ("images", "labels", "is_test"), _MNIST.remedy)
-    found = Images(images, labels.astype(np.int64), is_test.astype(bool), identified([path]))
+    found = Images(images, labels, is_test, identified([path]))
     counts = _SOME_COUNTS if path.name == _SOME else _COUNTS
     return check_collection(found, _SIDE, counts, str(path), _MNIST.remedy)
 

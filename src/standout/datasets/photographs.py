@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from standout.blas import Array
 from standout.datasets.cifar10 import load_cifar10
-from standout.datasets.mnist import load_mnist
+from standout.datasets.images import Images
+from standout.datasets.mnist import check_digits, load_mnist
 from standout.errors import InputError, NotEnoughRowsError
 from standout.parameters import check_count
 from standout.sources.progress import Progress
@@ -80,32 +82,29 @@ def digits_over_photographs(
     >>> example.target.shape, example.background.shape  # doctest: +SKIP
     ((2000, 784), (3000, 784))
     """
-    for name, count in (("n_each", n_each), ("n_background", n_background), ("n_new", n_new or 1)):
-        check_count(name, count)
-    if len(set(digits)) != len(digits):
-        raise InputError(f"digits: {digits} was given. Name each digit once.")
+    chosen = _check_request(digits, n_each=n_each, n_background=n_background, n_new=n_new or 1)
     rng = np.random.default_rng(seed)
-    written = load_mnist(data_dir, digits=digits, progress=progress)
+    written = load_mnist(data_dir, digits=chosen, progress=progress)
     taken = load_cifar10(data_dir, photographs=photographs, progress=progress)
-    over, over_new = _split([np.flatnonzero(written.labels == digit) for digit in digits], n_each, n_new, rng)
-    n_target = len(over)
-    needed = n_target + n_background + len(over_new)
-    if needed > len(taken.images):
-        raise NotEnoughRowsError(
-            f"n_each, n_background, n_new: {needed} photographs are needed, and there are {len(taken.images)} of "
-            f"{photographs!r}. Ask for fewer."
-        )
-    under = rng.permutation(len(taken.images))[:needed]
-    crops = _cropped(taken.images[under], rng)
-    strokes = written.images.reshape(-1, _SIDE**2)
+    over, over_new = _split([np.flatnonzero(written.labels == digit) for digit in chosen], n_each, n_new, rng)
+    under, background, under_new = _crops(taken, (len(over), n_background, len(over_new)), photographs, rng)
     return DigitsOverPhotographs(
-        target=crops[:n_target] + weight * (strokes[over] / 255.0),
+        target=under + weight * _strokes(written, over),
         digit=written.labels[over],
-        background=crops[n_target : n_target + n_background],
-        new=crops[n_target + n_background :] + weight * (strokes[over_new] / 255.0),
+        background=background,
+        new=under_new + weight * _strokes(written, over_new),
         new_digit=written.labels[over_new],
         source=f"{written.source}; {taken.source}",
     )
+
+
+def _check_request(digits: Any, **counts: int) -> tuple[int, ...]:
+    for name, count in counts.items():
+        check_count(name, count)
+    chosen = check_digits(digits)
+    if len(set(chosen)) != len(chosen):
+        raise InputError(f"digits: {chosen} was given. Name each digit once.")
+    return chosen
 
 
 def _split(
@@ -123,6 +122,23 @@ def _split(
         np.concatenate([place[:n_each] for place in drawn]),
         np.concatenate([place[n_each : n_each + n_new] for place in drawn]),
     )
+
+
+def _strokes(written: Images, places: NDArray[np.intp]) -> Array:
+    """Return the digits at these places as rows from 0 to 1."""
+    return np.asarray(written.images[places].reshape(-1, _SIDE**2) / 255.0)
+
+
+def _crops(taken: Images, counts: tuple[int, ...], photographs: str, rng: np.random.Generator) -> list[Array]:
+    """Draw as many photographs as each count says, none twice, and cut a piece out of each."""
+    needed = sum(counts)
+    if needed > len(taken.images):
+        raise NotEnoughRowsError(
+            f"n_each, n_background, n_new: {needed} photographs are needed, and there are {len(taken.images)} of "
+            f"{photographs!r}. Ask for fewer."
+        )
+    drawn = rng.permutation(len(taken.images))[:needed]
+    return np.split(_cropped(taken.images[drawn], rng), np.cumsum(counts)[:-1])
 
 
 def _cropped(images: NDArray[np.uint8], rng: np.random.Generator) -> Array:

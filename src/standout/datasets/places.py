@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from standout.errors import DataMissingError, InputError, OutputError
+from standout.errors import DataMissingError, InputError, OutputError, StandoutError
 from standout.sources.progress import Progress, report, watching
 
 T = TypeVar("T")
@@ -70,26 +70,31 @@ def _folders(data_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
         if named:
             folder = Path(named).expanduser()
             if not folder.is_dir():
-                raise InputError(f"{how}: there is no directory {folder}. Give one that holds the data, or none.")
+                found = f"{folder} is a file, not a directory" if folder.exists() else f"there is no directory {folder}"
+                raise InputError(f"{how}: {found}. Give a directory that holds the data, or none.")
             yield folder
     yield _cache()
 
 
-def _cache() -> Path:
+def _cache(make: bool = False) -> Path:
     """Return where downloads are kept: beside those of scikit-learn."""
     from sklearn.datasets import get_data_home
 
     try:
-        return Path(get_data_home()) / "standout"
+        kept = Path(get_data_home()) / "standout"
+        if make:
+            kept.mkdir(exist_ok=True)
     except OSError as error:
         raise OutputError(
-            f"cache: the directory of scikit-learn's data cannot be made ({error}). Name another in the environment "
-            "variable SCIKIT_LEARN_DATA, or give data_dir."
+            f"cache: the directory of scikit-learn's data, or standout in it, cannot be made ({error}). Name another "
+            "in the environment variable SCIKIT_LEARN_DATA, or give data_dir."
         ) from error
+    return kept
 
 
 def _download(public: Public, looked_in: list[Path]) -> Path:
     """Fetch the dataset from OpenML and keep it in the cache, where ``read`` finds it the next time."""
+    kept = _cache(make=True)  # before the download, which would be in vain without it
     try:
         bunch = _with_signs_of_life(lambda: _fetch(public), f"{public.openml} from OpenML")
     except Exception as error:  # a network and a parser fail in many ways; what to do is always the same
@@ -98,9 +103,15 @@ def _download(public: Public, looked_in: list[Path]) -> Path:
             f"{public.title} was not found in {', '.join(map(str, looked_in))}, and could not be downloaded from "
             f"OpenML ({public.openml}, version {public.version}): {why}. {public.remedy}"
         ) from error
-    kept = _cache()
-    kept.mkdir(parents=True, exist_ok=True)
-    public.keep(bunch, kept)
+    try:
+        public.keep(bunch, kept)
+    except StandoutError:
+        raise
+    except Exception as error:  # what an answer lacks shows wherever it is first used
+        raise DataMissingError(
+            f"{public.openml} of OpenML, version {public.version}: the answer is not understood "
+            f"({type(error).__name__}: {error}). {public.remedy}"
+        ) from error
     return kept
 
 

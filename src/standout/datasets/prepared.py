@@ -23,10 +23,11 @@ def first_file(folder: Path, names: Iterable[str]) -> Path | None:
 
 def identified(paths: Iterable[Path]) -> str:
     """Name files and the beginning of their sha256, without the directory they are in."""
-    return ", ".join(f"{path.name} (sha256 {_digest(path)[:12]})" for path in paths)
+    return ", ".join(f"{path.name} (sha256 {digest(path)[:12]})" for path in paths)
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """Return the sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
