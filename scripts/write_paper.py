@@ -105,7 +105,12 @@ def read(folder: Path) -> Facts:
     missing = [name for name in EXPERIMENTS if not (folder / f"{name}.json").is_file()]
     if missing:
         raise SystemExit(f"{folder}: no {missing[0]}.json. Run: standout reproduce all --out {folder}")
-    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in EXPERIMENTS}
+    facts = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in EXPERIMENTS}
+    for name, found in facts.items():
+        less = [what for what in ("reduced", "embedded") if found["settings"].get(what)]
+        if less:
+            raise SystemExit(f"{folder}: {name}.json is of a {less[0]} run. Run it without --quick and --embedded.")
+    return facts
 
 
 def take_over(folder: Path, pictures: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 from PIL import Image
@@ -26,7 +27,13 @@ def without_data(tmp_path, monkeypatch):
 
 def test_an_experiment_prints_its_tables_and_findings_and_writes_its_files(done, without_data, tmp_path):
     shown = done("reproduce", "digits", "--embedded", "--quick", "--seeds", 1, "-o", tmp_path / "out").out
-    assert shown.startswith("Digits over photographs") and "dPCA by ratio (exact)" in shown and "\n- dPCA" in shown
+    assert (
+        shown.startswith("Digits over tiles: a stand-in")
+        and "Not the paper's data" in shown
+        and "Reduced size" in shown
+        and "dPCA by ratio (exact)" in shown
+        and "\n- dPCA" in shown
+    )
     names = {path.name for path in (tmp_path / "out").iterdir()}
     pictures = {f"digits-{name}.{kind}" for name in ("scores", "weights", "patterns") for kind in ("png", "svg")}
     assert names == {"digits.json", "digits.html", *pictures}
@@ -90,3 +97,10 @@ def test_a_fault_of_ours_in_one_of_all_ends_with_another_code(cli, without_data,
     assert result.code == 1
     assert "digits did not run" in result.err and "mice did not run" in result.err and "--debug" in result.err
     assert (tmp_path / "out" / "index.html").is_file()
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_work(stopped, tmp_path):
+    (tmp_path / "out" / "digits.json").mkdir(parents=True)
+    began = time.monotonic()
+    stopped("reproduce", "digits", "--embedded", "--quick", "-o", tmp_path / "out", told="digits.json is a directory")
+    assert time.monotonic() - began < 5  # the experiment itself takes longer

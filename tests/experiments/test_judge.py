@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import adjusted_rand_score, silhouette_score
+from sklearn.metrics import adjusted_rand_score
 
 from helpers import covariance, ratio, sample_pair
 from standout import DPCA, Moments
-from standout.experiments.judge import accuracy, accuracy_on, ari, silhouette
+from standout.experiments.judge import accuracy, accuracy_on, ari, right_on, silhouette
 from standout.experiments.literal import literal_components
 
 
@@ -33,7 +33,14 @@ def test_ari_is_that_of_the_split_with_the_least_squares_of_two_clusters(clouds)
 
 
 def test_silhouette_is_that_of_all_pairs(clouds):
-    assert silhouette(*clouds) == pytest.approx(silhouette_score(*clouds), rel=1e-12)
+    scores, labels = clouds
+    apart = np.sqrt(((scores[:, None] - scores[None]) ** 2).sum(axis=2))
+    own = labels[:, None] == labels[None]
+    # The mean distance to the others of one's own kind, without oneself, and to those of the other kind.
+    inside = (apart * own).sum(axis=1) / (own.sum(axis=1) - 1)
+    outside = (apart * ~own).sum(axis=1) / (~own).sum(axis=1)
+    expected = np.mean((outside - inside) / np.maximum(inside, outside))
+    assert silhouette(scores, labels) == pytest.approx(expected, rel=1e-9)
 
 
 def test_accuracy_does_not_depend_on_the_units_of_the_scores(clouds):
@@ -58,6 +65,9 @@ def test_accuracy_on_new_rows_comes_from_the_line_of_the_old_ones(clouds):
     said = line.predict((new - scores.mean(axis=0)) / scores.std(axis=0))
     assert accuracy_on(scores, labels, new, said) == 1
     assert accuracy_on(scores, labels, new, np.where(said == 6, 9, 6)) == 0
+    some = np.where(np.arange(50) < 20, said, np.where(said == 6, 9, 6))
+    np.testing.assert_array_equal(right_on(scores, labels, new, some), np.arange(50) < 20)
+    assert accuracy_on(scores, labels, new, some) == 0.4
 
 
 def test_without_components_one_can_only_guess():

@@ -32,7 +32,7 @@ standout reproduce digits --embedded --quick
 @option("--seeds", type=click.IntRange(min=1), default=6, show_default=True, heading="How much work", metavar="N",
         help="How many seeds: 0 to N-1. The same seeds give the same numbers.")  # fmt: skip
 @option("--quick", is_flag=True, heading="How much work",
-        help="Fewer rows and fewer seeds: seconds instead of minutes.")  # fmt: skip
+        help="Fewer rows, and one or two seeds for the digits: seconds instead of minutes.")  # fmt: skip
 @option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("standout-reproduce"),
         show_default=True, heading="Output", help="Write the files into this directory.")  # fmt: skip
 @telling_options()
@@ -45,7 +45,7 @@ def reproduce(name: str, data_dir: Path | None, out: Path, **given: Any) -> None
     One that fails does not stop the others.
     """
     from standout.experiments.record import Plan
-    from standout.experiments.run import attempt, chosen, write_index
+    from standout.experiments.run import attempt, check_places, chosen, write_index
 
     session = Session(given)
     plan = Plan(tuple(range(given["seeds"])), given["quick"], data_dir, given["embedded"])
@@ -53,6 +53,7 @@ def reproduce(name: str, data_dir: Path | None, out: Path, **given: Any) -> None
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"--out: {out} cannot be made ({error.strerror}). Choose another place.") from error
+    check_places(chosen(name), out)
     outcomes = []
     for one in chosen(name):
         with session.working():
@@ -74,6 +75,8 @@ def _show(outcome: Outcome) -> None:
     if record is None:
         return
     click.echo(f"{record.title}\n{'=' * len(record.title)}\nThe paper: {record.claim}\n")
+    if record.caution:
+        click.echo(f"{record.caution}\n")
     for table in record.tables:
         click.echo(f"{as_text(table)}\n")
     click.echo("\n".join(f"- {finding}" for finding in record.findings))
@@ -105,5 +108,5 @@ def _with_a_way_out(error: Exception) -> Exception:
     """Return an error about missing data that also tells what runs without it."""
     if not isinstance(error, DataMissingError):
         return error
-    found = DataMissingError(f"{error} Add --embedded to run it without that data, on what comes with scikit-learn.")
+    found = DataMissingError(f"{error} Add --embedded to run it without that data, on a stand-in.")
     return found.with_traceback(error.__traceback__)

@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> int:
         if sys.stdout is not None:  # None where whoever started us has closed it
             sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        return _say("interrupted: files that were there before are as they were.", INTERRUPTED)
+        return _say("interrupted: every file is whole, new or as it was before.", INTERRUPTED)
     except click.exceptions.Exit as error:
         return int(error.exit_code)
     except SystemExit as error:

@@ -99,10 +99,10 @@ def digits(plan: Plan) -> Record:
     views = {weight: every[0].views for weight, every in seen.items()}
     return Record(
         name="digits",
-        title="Digits over photographs (Fig. 1)",
+        title="Digits over tiles: a stand-in for Fig. 1" if plan.embedded else "Digits over photographs (Fig. 1)",
         claim=_CLAIM,
-        findings=findings(numbers, spectrum),
-        settings=_settings(plan, size),
+        findings=findings(numbers, spectrum, plan.embedded),
+        settings={**_settings(plan, size), "source": getattr(next(iter(samples.values())), "source", size.data)},
         numbers={**numbers, "spectrum": spectrum},
         times={"seconds": time.perf_counter() - began, "fit_seconds": _fit_seconds(seen)},
         tables=_tables(numbers, spectrum, len(size.seeds)),

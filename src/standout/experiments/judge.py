@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from standout.blas import Array
 
-_FOLDS = 5
+FOLDS = 5  # of every cross-validation in the experiments
 
 
 def ari(scores: Array, labels: ArrayLike, seed: int = 0) -> float:
@@ -101,9 +101,9 @@ def accuracy(scores: Array, labels: ArrayLike, groups: ArrayLike | None = None, 
 
     kinds = np.asarray(labels)
     if scores.shape[1] == 0:
-        return _largest_share(kinds, kinds)
+        return float(np.mean(kinds == _commonest(kinds)))
     split = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = split(_FOLDS, shuffle=True, random_state=seed)
+    folds = split(FOLDS, shuffle=True, random_state=seed)
     return float(cross_val_score(_line(), scores, kinds, groups=groups, cv=folds).mean())
 
 
@@ -126,9 +126,32 @@ def accuracy_on(scores: Array, labels: ArrayLike, new_scores: Array, new_labels:
     >>> accuracy_on(np.array([[0.0], [0.1], [5.0], [5.1]]), [6, 6, 9, 9], np.array([[0.2], [4.8]]), [6, 9])
     1.0
     """
+    return float(np.mean(right_on(scores, labels, new_scores, new_labels)))
+
+
+def right_on(scores: Array, labels: ArrayLike, new_scores: Array, new_labels: ArrayLike) -> NDArray[np.bool_]:
+    """Return of which new rows a logistic regression on the scores of the old ones is right.
+
+    Parameters
+    ----------
+    scores, new_scores : ndarray of shape (n_rows, n_components)
+        Scores of the rows the axes come from, and of rows never seen.
+    labels, new_labels : array-like of shape (n_rows,)
+        What the rows are.
+
+    Returns
+    -------
+    ndarray of shape (n_new_rows,)
+
+    Examples
+    --------
+    >>> right_on(np.array([[0.0], [0.1], [5.0], [5.1]]), [6, 6, 9, 9], np.array([[0.2], [4.8]]), [6, 6]).tolist()
+    [True, False]
+    """
+    known, new = np.asarray(labels), np.asarray(new_labels)
     if scores.shape[1] == 0:
-        return _largest_share(np.asarray(labels), np.asarray(new_labels))
-    return float(_line().fit(scores, labels).score(new_scores, new_labels))
+        return np.asarray(new == _commonest(known))
+    return np.asarray(_line().fit(scores, known).predict(new_scores) == new)
 
 
 def _line() -> Any:
@@ -140,7 +163,7 @@ def _line() -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression())
 
 
-def _largest_share(known: NDArray[Any], new: NDArray[Any]) -> float:
-    """Return the accuracy of always saying the commonest label, which is all one can do without scores."""
-    kinds, counts = np.unique(known, return_counts=True)
-    return float(np.mean(new == kinds[counts.argmax()]))
+def _commonest(kinds: NDArray[Any]) -> Any:
+    """Return the commonest label: to say it always is all one can do without scores."""
+    found, counts = np.unique(kinds, return_counts=True)
+    return found[counts.argmax()]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from standout.datasets import load_mice
 from standout.errors import StandoutWarning
 from standout.experiments import mice_measures as measures
-from standout.experiments.mice_measures import BEST, GridCheck, Separation, Singular, Worth
+from standout.experiments.mice_measures import Found, Singular, Worth
 from standout.experiments.mice_pictures import draw_accuracies, draw_ratios, draw_scores
 from standout.experiments.mice_readings import (
     CONTROLS,
@@ -24,16 +23,18 @@ from standout.experiments.mice_readings import (
     paper_readings,
     stand_in,
 )
-from standout.experiments.record import Cell, Picture, Plan, Record, Spread, Table
+from standout.experiments.mice_tables import tables
+from standout.experiments.mice_words import findings
+from standout.experiments.record import Picture, Plan, Record
 
 _CLAIM = (
     "The separation between mice with and without treatment is not seen with PCA, becomes clear when dPCA is applied, "
     "and with cPCA at alpha = 3.5938 and 27.8256, which a search of 15 alphas found."
 )
-# Two of 18 mice: less of a difference says nothing.
-_CLEAR = 2 / 18
-_LEVEL = 0.05
-_LETTERS = "c: control, t: trisomic, as in Down syndrome; CS: stimulated to learn, SC: not; m: memantine, s: saline. "
+_DATA = (
+    "proteins in the cortex of mice: t-SC-m and t-SC-s against each of two controls, rows of the same mouse together"
+)
+_MADE_UP = "a made-up sample (subjects with replicates, drawn from a seed, none of it scikit-learn's)"
 
 
 def mice(plan: Plan) -> Record:
@@ -49,24 +50,21 @@ def mice(plan: Plan) -> Record:
     -------
     Record
     """
+    # On one thread the numbers are the same every time.
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", StandoutWarning)  # the numbers show what they warn of
         rows = _rows(plan)
         found = _measured(rows, plan)
+    mark = " (made-up subjects)" if plan.embedded else ""
     return Record(
         name="mice",
         title="Mice: treated and untreated" if not plan.embedded else "Mice: a made-up stand-in",
         claim=_CLAIM,
-        findings=tuple(_findings(found)),
-        settings={
-            "data": rows.source,
-            "seeds": list(plan.seeds),
-            "reshufflings": _n_permutations(plan),
-            "readings": [reading.name for reading in (*rows.main, *rows.others)],
-        },
+        findings=tuple(findings(found)),
+        settings=_settings(plan, rows),
         numbers=_numbers(found),
-        tables=tuple(_tables(found)),
-        pictures=tuple(_pictures(found)),
+        tables=tuple(replace(table, title=table.title + mark) for table in tables(found)),
+        pictures=tuple(replace(picture, title=picture.title + mark) for picture in _pictures(found)),
     )
 
 
@@ -89,28 +87,35 @@ def _rows(plan: Plan) -> _Rows:
     return _Rows(paper_readings(loaded), others, [all_proteins(loaded, name) for name in CONTROLS], loaded.source)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Everything measured."""
-
-    main: list[tuple[Reading, list[Separation]]]
-    others: list[tuple[Reading, list[Separation]]]
-    worth: list[Worth]
-    singular: list[Singular]
-    alphas: dict[str, list[float]]  # those that stand for the 15, for each reading
-    grid: GridCheck
-
-
 def _n_permutations(plan: Plan) -> int:
     return 199 if plan.reduced else 999
 
 
-def _measured(rows: _Rows, plan: Plan) -> _Found:
+def _n_chance(plan: Plan) -> int:
+    """Return how often the classes are reshuffled; each time all folds are run anew."""
+    return 19 if plan.reduced else 99
+
+
+def _settings(plan: Plan, rows: _Rows) -> dict[str, Any]:
+    return {
+        "data": _MADE_UP if plan.embedded else _DATA,
+        "source": rows.source,
+        "seeds": list(plan.seeds),
+        "reshufflings": _n_permutations(plan),
+        "reshufflings of classes": _n_chance(plan),
+        "readings": [reading.name for reading in (*rows.main, *rows.others)],
+        "reduced": plan.reduced,
+        "embedded": plan.embedded,
+    }
+
+
+def _measured(rows: _Rows, plan: Plan) -> Found:
     readings = [*rows.main, *rows.others]
     count = _n_permutations(plan)
-    return _Found(
+    return Found(
         main=[(reading, measures.separations(reading, plan.seeds)) for reading in rows.main],
         others=[(reading, measures.separations(reading, plan.seeds)) for reading in rows.others],
+        chance={reading.name: measures.chance(reading, plan.seeds[0], _n_chance(plan)) for reading in rows.main},
         worth=[
             measures.worth(reading, shrinkage, plan.seeds, count)
             for reading in readings
@@ -125,8 +130,8 @@ def _measured(rows: _Rows, plan: Plan) -> _Found:
     )
 
 
-def _numbers(found: _Found) -> dict[str, Any]:
-    readings = {}
+def _numbers(found: Found) -> dict[str, Any]:
+    readings: dict[str, dict[str, Any]] = {}
     for reading, methods in (*found.main, *found.others):
         readings[reading.name] = {
             "target_rows": len(reading.target),
@@ -135,7 +140,13 @@ def _numbers(found: _Found) -> dict[str, Any]:
             "background_mice": len(set(reading.background_mice)),
             "features": len(reading.features),
             "methods": {
-                one.method: {"silhouette": one.silhouette, "accuracy_seen": one.seen, "accuracy_unseen": one.unseen}
+                one.method: {
+                    "silhouette": one.silhouette,
+                    "accuracy_seen": one.seen,
+                    "accuracy_unseen": one.unseen,
+                    "gain_to_pca": one.gain,
+                    "p_to_pca": one.p_to_pca,
+                }
                 for one in methods
             },
             "largest_ratio": {
@@ -143,6 +154,8 @@ def _numbers(found: _Found) -> dict[str, Any]:
             },
             "alphas_of_the_search": found.alphas[reading.name],
         }
+    for name, values in found.chance.items():
+        readings[name]["accuracy_by_chance"] = values
     return {
         "readings": readings,
         "singular": {one.reading: _facts(one, "reading") for one in found.singular},
@@ -154,183 +167,12 @@ def _facts(one: Worth | Singular, *without: str) -> dict[str, Any]:
     return {name: value for name, value in vars(one).items() if name not in without}
 
 
-def _tables(found: _Found) -> list[Table]:
-    parts = {"silhouette": "silhouette", "accuracy": "seen", "unseen mice": "unseen"}
-    tables = [
-        Table("separation", "Do the scores show the classes?", *_compared(found.main, parts), note=_note(found)),
-        _worth_table(found.worth),
-        _singular_table(found.singular),
-    ]
-    if found.others:
-        del parts["accuracy"]
-        title = "The same in other readings: missing values imputed, and the rows of cPCA's own example"
-        tables.append(Table("other_readings", title, *_compared(found.others, parts)))
-    return tables
-
-
-def _note(found: _Found) -> str:
-    letters = _LETTERS if found.main[0][0].name in CONTROLS else ""
-    mice = len(set(found.main[0][0].mice))
-    return (
-        f"{letters}Silhouette of the scores in units of their sd. Accuracy of a logistic regression on two scores, "
-        "replicates of a mouse never split: of axes that saw all mice, and of axes found without the held-out mice; "
-        f"mean and range over splits. With {mice} target mice less than {_CLEAR:.2f} of a difference says nothing. "
-        f"'{BEST}': the one of the four alphas that stand for 15 with the best silhouette of the known mice."
-    )
-
-
-def _compared(
-    found: list[tuple[Reading, list[Separation]]], parts: Mapping[str, str]
-) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
-    """Return columns and rows of a table with some parts of the separation in each reading."""
-    columns = ("method", *(f"{reading.name}: {part}" for reading, _ in found for part in parts))
-    rows = [
-        (same[0].method, *(getattr(one, part) for one in same for part in parts.values()))
-        for same in zip(*(methods for _, methods in found), strict=True)
-    ]
-    return columns, tuple(rows)
-
-
-def _worth_table(found: list[Worth]) -> Table:
-    columns = (
-        "background, problem", "in the sample", "noise edge by rows", "p by rows", "held out by rows",
-        "held out by mouse", "p, rows reshuffled", "p, mice reshuffled",
-    )  # fmt: skip
-    rows = [
-        (
-            f"{one.reading}, {one.problem}", one.ratio, one.noise_edge, f"{one.p_by_rows:.1g}",
-            one.held_out_by_rows, one.held_out_by_mouse, f"{one.p_shuffled_rows:.3f}", f"{one.p_shuffled_mice:.3f}",
-        )
-        for one in found
-    ]  # fmt: skip
-    note = (
-        "Largest ratio of target to background variance, always of the rows as they are; 'default' found its direction "
-        "against a shrunk background. Held out: geometric mean over folds, mean and range over splits."
-    )
-    return Table("ratios", "What is the largest ratio worth?", columns, tuple(rows), note, digits=1)
-
-
-def _singular_table(found: list[Singular]) -> Table:
-    columns = (
-        "background", "features", "rank", "standout: largest ratio", "differs without the twin by",
-        "scipy.linalg.eigh refuses", "Algorithm 1 refuses", "|cos| of its axis to the one without the twin",
-    )  # fmt: skip
-    rows = [
-        (
-            one.reading, one.n_features, one.rank, one.ratio, f"{one.difference:.0e}",
-            f"{one.scipy_raises} of {one.n_orders}", f"{one.literal_refuses} of {one.n_orders}",
-            Spread(one.literal_cosines) if one.literal_cosines else None,
-        )
-        for one in found
-    ]  # fmt: skip
-    note = (
-        "All features, missing values at the mean of their set; one feature stands twice, so C_yy is singular. What "
-        "scipy and Algorithm 1 do is rounding: it is counted over orders of the columns, and another machine counts "
-        "otherwise."
-    )
-    return Table("singular", "What a feature that stands twice does to the exact problem", columns, tuple(rows), note)
-
-
-def _findings(found: _Found) -> list[str]:
-    exact = [one for one in found.worth if one.problem == "exact"][: len(found.main)]
-    return [
-        *(_pseudo_replication(one, reading) for one, (reading, _) in zip(exact, found.main, strict=True)),
-        *(
-            _shrunk(one)
-            for one in found.worth
-            if one.problem == "default" and one.reading in {e.reading for e in exact}
-        ),
-        *(_separated(reading, methods) for reading, methods in found.main),
-        _alphas(found),
-        *(_twin(one) for one in found.singular),
-    ]
-
-
-def _pseudo_replication(one: Worth, reading: Reading) -> str:
-    rows, animals = len(reading.background), len(set(reading.background_mice))
-    told = (
-        f"{one.reading}: the largest ratio of the exact problem is {one.ratio:,.0f} on the rows it was found on, and "
-        f"p = {one.p_by_rows:.0e} if all rows were independent. On other rows of the same mice it is "
-        f"{one.held_out_by_rows.mean:,.0f}, on other mice {one.held_out_by_mouse.mean:.1f} "
-        f"({one.held_out_by_mouse.low:.1f} to {one.held_out_by_mouse.high:.1f} over splits)"
-    )
-    if one.p_shuffled_mice > _LEVEL:
-        return (
-            f"{told}, and reshuffling whole mice gives as large a ratio with p = {one.p_shuffled_mice:.2f}: "
-            f"{animals} background animals are not {rows}."
-        )
-    return (
-        f"{told}; reshuffling whole mice gives p = {one.p_shuffled_mice:.3f}, so something is specific to the target."
-    )
-
-
-def _shrunk(one: Worth) -> str:
-    told = (
-        f"{one.reading}: against the shrunk background, the default, the ratio on other mice is "
-        f"{one.held_out_by_mouse.mean:.1f} ({one.held_out_by_mouse.low:.1f} to {one.held_out_by_mouse.high:.1f}), "
-        f"p = {one.p_shuffled_mice:.2f} by reshuffled mice"
-    )
-    return told + (": not shown either." if one.p_shuffled_mice > _LEVEL else ": this stands out.")
-
-
-def _separated(reading: Reading, methods: list[Separation]) -> str:
-    unseen = {one.method: one.unseen.mean for one in methods}
-    best = max(unseen, key=lambda name: unseen[name])
-    gain = unseen["dPCA, exact"] - unseen["PCA"]
-    verdict = "not clearly other than" if abs(gain) < _CLEAR else "better than" if gain > 0 else "worse than"
-    flattered = max(methods, key=lambda one: one.seen.mean - one.unseen.mean)
-    return (
-        f"{reading.name}: on mice that neither axes nor line have seen, exact dPCA tells the classes apart with "
-        f"accuracy {unseen['dPCA, exact']:.2f}, {verdict} PCA ({unseen['PCA']:.2f}); the default reaches "
-        f"{unseen['dPCA, default']:.2f}, Algorithm 1 taken literally {unseen['Algorithm 1, literal']:.2f}, and best is "
-        f"{best} with {unseen[best]:.2f}. Axes that saw the held-out mice flatter {flattered.method} most, by "
-        f"{flattered.seen.mean - flattered.unseen.mean:.2f}."
-    )
-
-
-def _alphas(found: _Found) -> str:
-    grid = found.grid
-    kept = "; ".join(
-        f"{', '.join(f'{alpha:.3g}' for alpha in found.alphas[reading.name])} ({reading.name})"
-        for reading, _ in found.main
-    )
-    reached = ", ".join(
-        f"{one.unseen.mean:.2f} ({reading.name})"
-        for reading, methods in found.main
-        for one in methods
-        if one.method == BEST
-    )
-    return (
-        f"The paper's alphas, {' and '.join(f'{alpha:.4f}' for alpha in grid.alphas)}, are not among the 15 it says it "
-        f"searched (the nearest are {' and '.join(f'{alpha:.3g}' for alpha in grid.nearest)}); a grid from 0.001 to "
-        f"1000 that holds both has at least {grid.smallest_grid} values. The search keeps {kept}; the one of "
-        f"four that shows the known mice best reaches {reached} on unseen mice."
-    )
-
-
-def _twin(one: Singular) -> str:
-    scipy = f"scipy.linalg.eigh refuses in {one.scipy_raises}"
-    if one.scipy_ratios:
-        error = max(abs(ratio / one.ratio - 1) for ratio in one.scipy_ratios)
-        scipy = f"{scipy} and is right to {error:.0e} in the others"
-    literal = "Algorithm 1 has no inverse to take in any"
-    if one.literal_cosines:
-        literal = (
-            f"Algorithm 1 refuses in {one.literal_refuses} and in the others gives, without a word, an axis with |cos| "
-            f"{min(one.literal_cosines):.2f} to {max(one.literal_cosines):.2f} to the one without the twin"
-        )
-    return (
-        f"{one.reading}, all {one.n_features} features: one stands twice, so C_yy has rank {one.rank} and the "
-        f"assumption of full rank fails. Over {one.n_orders} orders of the columns {scipy}; {literal}. standout gives "
-        f"the ratios without the twin to {one.difference:.0e}."
-    )
-
-
-def _pictures(found: _Found) -> list[Picture]:
+def _pictures(found: Found) -> list[Picture]:
+    bars = " Bars: range over splits." if len(found.worth[0].held_out_by_mouse.values) > 1 else ""
     scores = [
         Picture(
             f"scores_{number}",
-            f"Scores against {reading.name}",
+            f"Scores against {reading.name}" if reading.name in CONTROLS else "Scores",
             "Target rows on the first two axes of each method, which saw all rows; a line ties each of the rows of a "
             "mouse to their mean. Replicates of a mouse lie together: there are as many independent points as mice.",
             partial(draw_scores, reading, methods),
@@ -341,14 +183,14 @@ def _pictures(found: _Found) -> list[Picture]:
         "ratios",
         "The largest ratio, in the sample and out of it",
         "Held out at random, rows of the same mouse are on both sides of a split, and the ratio stays large. Held out "
-        "by mouse it falls. Bars: range over splits.",
+        f"by mouse it falls.{bars}",
         partial(draw_ratios, found.worth),
     )
     accuracies = Picture(
         "accuracies",
         "Accuracy on held-out mice",
         "A logistic regression on two scores, with axes that saw all mice and with axes that did not see the held-out "
-        "ones. Bars: range over splits.",
+        f"target mice.{bars}",
         partial(draw_accuracies, [reading.name for reading, _ in found.main], [methods for _, methods in found.main]),
     )
     return [*scores, ratios, accuracies]

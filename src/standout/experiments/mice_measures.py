@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,18 @@ from standout.errors import InputError
 from standout.estimators.base import Contrast
 from standout.estimators.cpca import CPCA
 from standout.estimators.dpca import DPCA
-from standout.experiments.judge import accuracy, accuracy_on, silhouette
+from standout.experiments.judge import FOLDS, accuracy, right_on, silhouette
 from standout.experiments.literal import literal_components
 from standout.experiments.mice_readings import TWIN, Reading
 from standout.experiments.record import Spread
-from standout.inference import held_out_ratio, permutation_test
+from standout.inference import HeldOut, held_out_ratio, permutation_test
 from standout.moments import Moments
 from standout.paths import Path, path
 
 # The two alphas that the paper found (3.5938 and 27.8256), and the grid that it says it searched.
 PAPER_ALPHAS = (10 ** (5 / 9), 10 ** (13 / 9))
 PAPER_GRID = np.logspace(-3, 3, 15)
-BEST = "cPCA, best of 4"
-# As many as the judge of the scores takes, so that both kinds of accuracy are of the same splits.
-_FOLDS = 5
+PCA, EXACT, DEFAULT, BEST, LITERAL = "PCA", "dPCA, exact", "dPCA, default", "cPCA, best of 4", "Algorithm 1, literal"
 # In so many orders of the features rounding has its say.
 _ORDERS = 20
 
@@ -46,11 +44,35 @@ class Separation:
     silhouette: float  # of the scores in units of their sd
     seen: Spread  # accuracy where the line, but not the axes, was found without the held-out mice
     unseen: Spread  # accuracy where both were
+    by_mouse: Array  # (n_mice,): the share of its rows, over the splits, of which the line is right where both were
+    gain: float = 0.0  # to PCA, the mean over mice
+    p_to_pca: float = 1.0  # that the gain is none
 
 
 def separations(reading: Reading, seeds: Sequence[int]) -> list[Separation]:
     """Return how well each method keeps the classes apart, over splits of the mice."""
-    return [_separation(method, axes, reading, seeds) for method, axes in _methods().items()]
+    pca, *others = [_separation(method, axes, reading, seeds) for method, axes in _methods().items()]
+    gains = [one.by_mouse - pca.by_mouse for one in others]
+    compared = [
+        replace(one, gain=float(gain.mean()), p_to_pca=paired_p(gain)) for one, gain in zip(others, gains, strict=True)
+    ]
+    return [pca, *compared]
+
+
+def paired_p(differences: Array) -> float:
+    """Return how often a sum is as far from zero as that of the differences, over all ways to turn their signs."""
+    sums = np.zeros(1)
+    for size in np.abs(differences):
+        sums = np.concatenate([sums - size, sums + size])
+    return float(np.mean(np.abs(sums) >= abs(differences.sum()) - 1e-9))
+
+
+def chance(reading: Reading, seed: int, count: int) -> Spread:
+    """Return the accuracies of exact dPCA on unseen mice when the classes are reshuffled over the mice."""
+    rng = np.random.default_rng(seed)
+    _, first, places = np.unique(reading.mice, return_index=True, return_inverse=True)
+    shuffled = (replace(reading, kinds=rng.permutation(reading.kinds[first])[places]) for _ in range(count))
+    return Spread(tuple(_unseen(_methods()[EXACT], one, seed).accuracy for one in shuffled))
 
 
 def search(target: Array, background: Array) -> Path:
@@ -61,13 +83,13 @@ def search(target: Array, background: Array) -> Path:
 def _methods() -> dict[str, Axes]:
     alphas = {f"cPCA, alpha {alpha:.3g}": _fitted(CPCA(2, alpha=alpha)) for alpha in (2.0, *PAPER_ALPHAS)}
     return {
-        "PCA": _fitted(CPCA(2, alpha=0.0)),
-        "dPCA, exact": _fitted(DPCA(2, shrinkage=None)),
-        "dPCA, default": _fitted(DPCA(2)),
+        PCA: _fitted(CPCA(2, alpha=0.0)),
+        EXACT: _fitted(DPCA(2, shrinkage=None)),
+        DEFAULT: _fitted(DPCA(2)),
         "dPCA, signal": _fitted(DPCA(2, axes="signal")),
         **alphas,
         BEST: _best_of_four,
-        "Algorithm 1, literal": lambda target, background, _: literal_components(target, background, 2),
+        LITERAL: lambda target, background, _: literal_components(target, background, 2),
     }
 
 
@@ -90,28 +112,39 @@ def _apart(scores: Array, kinds: Labels) -> float:
 def _separation(method: str, axes: Axes, reading: Reading, seeds: Sequence[int]) -> Separation:
     components = axes(reading.target, reading.background, reading.kinds)
     scores = (reading.target - reading.target.mean(axis=0)) @ components.T
+    unseen = [_unseen(axes, reading, seed) for seed in seeds]
+    right = np.mean([one.right for one in unseen], axis=0)
     return Separation(
         method,
         scores,
         _apart(scores, reading.kinds),
         Spread(tuple(accuracy(scores, reading.kinds, reading.mice, seed) for seed in seeds)),
-        Spread(tuple(_unseen_accuracy(axes, reading, seed) for seed in seeds)),
+        Spread(tuple(one.accuracy for one in unseen)),
+        np.array([right[reading.mice == mouse].mean() for mouse in np.unique(reading.mice)]),
     )
 
 
-def _unseen_accuracy(axes: Axes, reading: Reading, seed: int) -> float:
-    """Return the accuracy on mice that neither the line nor the axes have seen, nor their background mice."""
+@dataclass(frozen=True, eq=False)
+class _Unseen:
+    """What a line through scores tells of mice that neither it nor the axes have seen, in one split."""
+
+    accuracy: float  # the mean over folds
+    right: NDArray[np.bool_]  # (n_target,): of which rows it is right
+
+
+def _unseen(axes: Axes, reading: Reading, seed: int) -> _Unseen:
+    """Hold out target mice in turn, in the folds of the judge; background mice have no class, so all of them stay."""
     from sklearn.model_selection import StratifiedGroupKFold
 
-    folds = StratifiedGroupKFold(_FOLDS, shuffle=True, random_state=seed)
-    others = np.array_split(np.random.default_rng(seed).permutation(np.unique(reading.background_mice)), _FOLDS)
+    folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed)
+    right = np.zeros(len(reading.target), dtype=bool)
     found = []
-    for (rest, held), left_out in zip(folds.split(reading.target, reading.kinds, reading.mice), others, strict=True):
-        kept = reading.background[~np.isin(reading.background_mice, left_out)]
-        components = axes(reading.target[rest], kept, reading.kinds[rest])
+    for rest, held in folds.split(reading.target, reading.kinds, reading.mice):
+        components = axes(reading.target[rest], reading.background, reading.kinds[rest])
         rows, new = reading.target[rest] @ components.T, reading.target[held] @ components.T
-        found.append(accuracy_on(rows, reading.kinds[rest], new, reading.kinds[held]))
-    return float(np.mean(found))
+        right[held] = right_on(rows, reading.kinds[rest], new, reading.kinds[held])
+        found.append(right[held].mean())
+    return _Unseen(float(np.mean(found)), right)
 
 
 @dataclass(frozen=True)
@@ -126,6 +159,7 @@ class Worth:
     p_by_rows: float  # by formula
     held_out_by_rows: Spread
     held_out_by_mouse: Spread
+    intervals_with_1: int  # in how many splits by mouse the 95 % interval of the held-out ratio holds 1
     p_shuffled_rows: float
     p_shuffled_mice: float
 
@@ -139,9 +173,8 @@ def worth(reading: Reading, shrinkage: str | None, seeds: Sequence[int], n_permu
     ratio = math.exp(model.score(reading.target, background=reading.background))
     edge, p_value = model.noise_edge_, model.p_value_
 
-    def held_out(**subjects: Any) -> Spread:
-        found = (held_out_ratio(*sets, estimator=model, random_state=seed, **subjects) for seed in seeds)
-        return Spread(tuple(float(one.ratios[0]) for one in found))
+    def held_out(**subjects: Any) -> list[HeldOut]:
+        return [held_out_ratio(*sets, estimator=model, random_state=seed, **subjects) for seed in seeds]
 
     def shuffled(**subjects: Any) -> float:
         test = permutation_test(
@@ -149,6 +182,7 @@ def worth(reading: Reading, shrinkage: str | None, seeds: Sequence[int], n_permu
         )
         return float(test.p_values[0])
 
+    by_rows, by_mouse = held_out(), held_out(**reading.subjects)
     return Worth(
         reading.name,
         "exact" if shrinkage is None else "default",
@@ -156,8 +190,9 @@ def worth(reading: Reading, shrinkage: str | None, seeds: Sequence[int], n_permu
         ratio,
         edge,
         p_value,
-        held_out(),
-        held_out(**reading.subjects),
+        Spread(tuple(float(one.ratios[0]) for one in by_rows)),
+        Spread(tuple(float(one.ratios[0]) for one in by_mouse)),
+        sum(bool(one.low[0] <= 1 <= one.high[0]) for one in by_mouse),
         shuffled(),
         shuffled(**reading.subjects),
     )
@@ -254,3 +289,16 @@ def grid_check() -> GridCheck:
         return bool(np.abs(places - places.round()).max() < 1e-9)
 
     return GridCheck(PAPER_ALPHAS, tuple(nearest), next(count for count in range(2, 1000) if holds(count)))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Everything measured."""
+
+    main: list[tuple[Reading, list[Separation]]]
+    others: list[tuple[Reading, list[Separation]]]
+    chance: dict[str, Spread]  # accuracies with reshuffled classes, for each main reading
+    worth: list[Worth]
+    singular: list[Singular]
+    alphas: dict[str, list[float]]  # those that stand for the 15, for each reading
+    grid: GridCheck

@@ -125,6 +125,7 @@ def _settings(plan: Plan, sizes: Sizes) -> dict[str, Any]:
     return {
         "seeds": list(plan.seeds),
         "reduced": plan.reduced,
+        "embedded": False,  # the rows are drawn, and there is no other data to do without
         "n_features": model.n_features,
         "background_sd": list(model.background_sd),
         "signal_sd": model.signal_sd,

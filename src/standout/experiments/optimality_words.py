@@ -40,14 +40,17 @@ def _last(numbers: Numbers, method: str) -> Any:
 
 def _rate(numbers: Numbers) -> str:
     mine, rows = numbers["recovery"]["dpca"], _rows(numbers)
-    quotients = [numbers["predicted"]["dpca"]["measured_over_background"][f"n_{size}"] for size in rows if size >= 400]
-    worst = max(abs(value - 1) for value in quotients)
+    predicted = numbers["predicted"]["dpca"]
+    plain, background = (
+        max(abs(predicted[f"measured_over_{metric}"][f"n_{size}"] - 1) for size in rows if size >= 400)
+        for metric in ("plain", "background")
+    )
     return (
         f"The error of dPCA falls with the number of rows to the power −{-mine['slope_plain']:.2f}: from "
         f"{mine[f'n_{rows[0]}']['plain']:.3f} with {rows[0]} rows to {mine[f'n_{rows[-1]}']['plain']:.3f} with "
-        f"{rows[-1]}. Theory says −1/2, and from 400 rows on the error is within {worst:.0%} of what it predicts "
-        f"({numbers['predicted']['dpca']['background']:.2f}/√N in units of background sd, "
-        f"{numbers['predicted']['dpca']['plain']:.2f}/√N in the features)."
+        f"{rows[-1]}. Theory says −1/2, and from 400 rows on the error is within {plain:.0%} of what it predicts "
+        f"({predicted['plain']:.2f}/√N), and in units of background sd within {background:.0%} "
+        f"({predicted['background']:.2f}/√N)."
     )
 
 

@@ -87,3 +87,13 @@ class Record:
     times: Mapping[str, Any] = field(default_factory=dict)  # JSON: seconds and their ratios
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
+
+    @property
+    def caution(self) -> str:
+        """What stands between this run and the paper's: other data, a smaller size; nothing where there is none."""
+        said = []
+        if self.settings.get("embedded"):
+            said.append(f"Not the paper's data: {self.settings.get('data', 'made up')} stands in.")
+        if self.settings.get("reduced"):
+            said.append("Reduced size: fewer rows and seeds than the paper's experiment.")
+        return " ".join(said)

@@ -35,6 +35,7 @@ _KEPT = 4  # alphas that stand for the others
 _PEER = "contrastive, search"
 # The peer solves without symmetry: beyond this it would take most of the experiment's time.
 _PEER_FEATURES = 400
+_SAME = 1.3  # times as long: hardly longer
 _PARTS = ("covariances", "15 eigenproblems", "selection")
 
 
@@ -117,12 +118,20 @@ def runtime(plan: Plan) -> Record:
         title="Run time: 15 alphas against one dPCA",
         claim="cPCA takes 15 times the run time of dPCA, which needs no parameter and only one SVD.",
         findings=tuple(_findings(list(found.values()), agreed)),
-        settings={"seeds": list(plan.seeds), "alphas": ALPHAS.tolist(), "sizes": [size.name for size in sizes]},
+        settings=_settings(plan, sizes),
         numbers={"n_alphas": len(ALPHAS), "sizes": {size.name: vars(size) for size in sizes}, "agreement": agreed},
         times={one.size.name: {"seconds": one.seconds, "ratios": one.ratios()} for one in found.values()},
         tables=(*_tables(list(found.values())), _agreement_table(agreed)),
         pictures=_pictures(first, second),
     )
+
+
+def _settings(plan: Plan, sizes: Sequence[Size]) -> dict[str, Any]:
+    # Never embedded: the rows are drawn, and there is no other data to do without.
+    return {
+        "source": "drawn from the seeds", "seeds": list(plan.seeds), "alphas": ALPHAS.tolist(),
+        "sizes": [size.name for size in sizes], "reduced": plan.reduced, "embedded": False,
+    }  # fmt: skip
 
 
 def _sizes(plan: Plan) -> tuple[list[Size], list[Size]]:
@@ -231,14 +240,12 @@ def _findings(found: Sequence[Timed], agreed: dict[str, dict[str, Spread]]) -> l
     known = [one.ratios() for one in found]
     everywhere = set.intersection(*(set(one) for one in known))
     ranges = {name: _range([one[name] for one in known]) for name in everywhere}
-    most = min(found, key=lambda one: one.ratio("covariances"))
     told = [
         f"15 is the number of alphas. With full eigendecompositions the 15 eigenproblems of cPCA take "
         f"{ranges['eigenproblems alone']} times the one of dPCA, whose problem with two matrices costs more than one "
         f"with a single matrix; {ranges['with covariances']} times with the covariances that both need, and "
         f"{ranges['with selection']} times with the choice of {_KEPT} alphas by spectral clustering.",
-        f"The covariances weigh most at {most.size.name}, where the ratio with them is "
-        f"{most.ratio('covariances'):.1f}: with many rows, which of the two comes after hardly matters.",
+        _shared(found),
         f"As standout does it, with the two components asked for instead of all, 15 alphas take "
         f"{ranges['standout, eigenproblems']} times one dPCA from covariances and {ranges['standout, from rows']} "
         f"times from rows, selection and all.{_slow(found)}",
@@ -251,11 +258,22 @@ def _findings(found: Sequence[Timed], agreed: dict[str, dict[str, Spread]]) -> l
         )
     first = min(one["first axis"].low for one in agreed.values())
     second = [one["second axis"].mean for one in agreed.values()]
+    mean = "mean " if any(len(one["second axis"].values) > 1 for one in agreed.values()) else ""
     return [
         *told,
         f"At alpha equal to the largest ratio cPCA's first axis is dPCA's (|cos| at least {first:.6f}); the second is "
-        f"{'not' if min(second) < 0.99 else 'too'} (mean |cos| {_range(second, 2)}).",
+        f"{'not' if min(second) < 0.99 else 'too'} ({mean}|cos| {_range(second, 2)}).",
     ]
+
+
+def _shared(found: Sequence[Timed]) -> str:
+    """Say where the covariances, which both methods need, bring them closest, and how close."""
+    most = min(found, key=lambda one: one.ratio("covariances"))
+    matters = "hardly matters" if most.ratio("covariances") < _SAME else "matters less"
+    return (
+        f"The covariances weigh most at {most.size.name}, where the ratio with them is "
+        f"{most.ratio('covariances'):.1f}: with many rows, which of the two comes after {matters}."
+    )
 
 
 def _slow(found: Sequence[Timed]) -> str:
@@ -277,26 +295,15 @@ def _range(values: Sequence[float], digits: int = 1) -> str:
 def _tables(found: Sequence[Timed]) -> tuple[Table, Table]:
     parts = tuple(dict.fromkeys(name for one in found for name in one.seconds))
     names = tuple(dict.fromkeys(name for one in found for name in one.ratios()))
-    seconds = tuple((one.size.name, *(_milliseconds(one.seconds.get(part)) for part in parts)) for one in found)
+    milliseconds = [{part: 1000 * value for part, value in one.seconds.items()} for one in found]
+    rows = tuple((one.size.name, *map(of.get, parts)) for one, of in zip(found, milliseconds, strict=True))
     ratios = tuple((one.size.name, *(one.ratios().get(name) for name in names)) for one in found)
     size = "target + background × features"
+    made = "Ratios of medians of processor time, measured in turns in one process on one thread."
     return (
-        Table(
-            "times_ratios",
-            "How many times longer cPCA takes than dPCA",
-            (size, *names),
-            ratios,
-            "Ratios of medians of processor time, measured in turns in one process on one thread.",
-            digits=1,
-        ),
-        Table(
-            "times_parts", "Milliseconds of each part", (size, *parts), seconds, "Medians of processor time.", digits=1
-        ),
+        Table("times_ratios", "How many times longer cPCA takes than dPCA", (size, *names), ratios, made, digits=1),
+        Table("times_parts", "Milliseconds of each part", (size, *parts), rows, "Medians of processor time.", digits=1),
     )
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * seconds
 
 
 def _agreement_table(agreed: dict[str, dict[str, Spread]]) -> Table:

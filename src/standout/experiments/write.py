@@ -23,7 +23,7 @@ _DPI = 140
 
 
 def write(record: Record, folder: Path) -> dict[str, Path]:
-    """Write what an experiment left; the files take their places together, when all of them are whole.
+    """Write what an experiment left; each file takes its place when all of them are whole.
 
     Parameters
     ----------
