@@ -72,6 +72,8 @@ def _mean(found: Any) -> Any:
 
 def _formatted(number: float, style: str) -> str:
     text = format(number, style)
+    if not re.search("[1-9]", text):  # a zero has no sign
+        text = text.lstrip("-")
     return f"−{text[1:]}" if text.startswith("-") else text
 
 
