@@ -140,18 +140,18 @@ def cholesky(matrix: Array) -> tuple[Array, float] | None:
 def top_eigen(matrix: Array, count: int, vectors: bool = True) -> tuple[Array, Array]:
     """Return the ``count`` largest eigenvalues (descending) and vectors of a symmetric matrix."""
     size = len(matrix)
-    if count >= size and vectors:
-        # All of them: divide and conquer is several times faster than bisection.
-        values, basis, info = lapack.dsyevd(matrix, lower=1)
-        values, basis = values[::-1], basis[:, ::-1]
-    else:
-        values, basis, _, _, info = lapack.dsyevr(
+    if count < size or not vectors:
+        values, basis, found, _, info = lapack.dsyevr(
             matrix, compute_v=int(vectors), range="I", il=size - count + 1, iu=size, lower=1
         )
-        values, basis = values[:count][::-1], basis[:, :count][:, ::-1]
+        if info == 0 and found == count and (not vectors or np.einsum("ij,ij->", basis, basis) > count - 0.5):
+            return values[:count][::-1], basis[:, :count][:, ::-1]
+    # All of them are wanted, and divide and conquer is several times faster; or some of them lie so close together
+    # (a target that is the background) that bisection gave up, or lost one without a word.
+    values, basis, info = lapack.dsyevd(matrix, lower=1)
     if info != 0:  # pragma: no cover - LAPACK gives up only on non-finite input
         raise np.linalg.LinAlgError(f"the symmetric eigensolver did not converge (info={info})")
-    return values, basis
+    return values[::-1][:count], basis[:, ::-1][:, :count]
 
 
 def rank_tolerance(size: int) -> float:
