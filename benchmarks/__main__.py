@@ -8,10 +8,19 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import cases, family, files, inference, kernels
+from benchmarks import cases, dask_cluster, family, files, inference, kernels, spark_cluster, sparse
 from benchmarks.measure import Result
 
-CASES = {**cases.CASES, **family.CASES, **kernels.CASES, **inference.CASES, **files.CASES}
+CASES = {
+    **cases.CASES,
+    **family.CASES,
+    **kernels.CASES,
+    **inference.CASES,
+    **files.CASES,
+    **sparse.CASES,
+    **dask_cluster.CASES,
+    **spark_cluster.CASES,
+}
 
 
 def machine() -> str:

@@ -7,8 +7,9 @@ pass for validation.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,18 @@ class Accumulator:
         self.weight = self.weight_squared = 0.0
         self.rows = 0
         self._buffer: Array | None = None
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """All but the arrays: with these, what an accumulator is made of."""
+        return {name: getattr(self, name) for name in ("shifted", "weight", "weight_squared", "rows")}
+
+    def arrays(self) -> Iterator[Array]:
+        """Yield the arrays an accumulator is made of, each in one piece of memory: of the scatter, one triangle."""
+        yield self.sum
+        yield self.shift
+        for start in range(self.n_features):
+            yield self.scatter[start:, start]
 
     def add(self, block: NDArray[Any], weights: Array | None = None) -> bool:
         """Add a block of rows; return False when the sums are no longer finite."""
@@ -160,3 +173,38 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
         if not (steady.all() and math.isfinite(square.sum())):
             return None
     return Sums(mean, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
+
+
+def merge_sums(one: Sums, other: Sums) -> Sums:
+    """Return the sums of two parts together; values that are not finite stay so."""
+    if one.weight == 0 or other.weight == 0:
+        return other if one.weight == 0 else one
+    with np.errstate(all="ignore"):
+        mean, scatter = merged_scatter(one, other)
+        weight = one.weight + other.weight
+        square = np.diagonal(scatter)
+        varies = (square > 0) | (one.mean != other.mean)
+        varies[one.underflown] = varies[other.underflown] = True
+        lost = np.flatnonzero((square < _SMALLEST * weight) & varies)
+    squared = one.weight_squared + other.weight_squared
+    return Sums(mean, scatter, weight, squared, one.rows + other.rows, lost)
+
+
+class _Added(Protocol):
+    """Anything with a weighted mean and the scatter about it."""
+
+    @property
+    def mean(self) -> Array: ...
+    @property
+    def scatter(self) -> Array: ...
+    @property
+    def weight(self) -> float: ...
+
+
+def merged_scatter(one: _Added, other: _Added) -> tuple[Array, Array]:
+    """Return the mean of two parts together, and the scatter about it, in new arrays."""
+    shift = other.mean - one.mean
+    share = other.weight / (one.weight + other.weight)
+    scatter = np.asfortranarray(one.scatter + other.scatter)
+    blas.dger(one.weight * share, shift, shift, a=scatter, overwrite_a=1)
+    return one.mean + shift * share, scatter

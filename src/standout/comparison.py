@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout.blas import Array
-from standout.errors import StandoutWarning
+from standout.errors import InputError, StandoutWarning
 from standout.estimators.cpca import CPCA
 from standout.estimators.dpca import DPCA
 from standout.inputs import Given
-from standout.sources import Source, block_rows, opened, read
+from standout.moments import Moments
+from standout.sources import Source, block_rows, is_lazy, opened, read
 
 # Silhouettes compare all pairs of rows: a sample of this size is enough and stays quick.
 _SAMPLE = 2000
@@ -96,20 +97,40 @@ def compare(
             estimators[f"dPCA by {axes}"] = dpca.fit(target, **given)
         if labels is None:
             labels = getattr(target, "labels", None)
-        total = _total_variance(read(target, role="target"))
+        source = read(target, role="target")
+        # Rows on a cluster stay there: what the components hold follows from their moments.
+        moments = Moments.of(source, role="target") if is_lazy(source) else None
+        total = _total_variance(source) if moments is None else float(np.trace(moments.covariance()))
         sides = Given(target, background=background)
-        return [_compared(name, fitted, sides, total, labels) for name, fitted in estimators.items()]
+        return [_compared(name, fitted, sides, moments, total, labels) for name, fitted in estimators.items()]
 
 
-def _compared(name: str, estimator: Any, sides: Given, total: float, labels: Any) -> Compared:
-    scores = estimator.transform(sides.X)
-    covariance = np.atleast_2d(np.cov(scores.T, ddof=0)) if scores.shape[1] else np.empty((0, 0))
+def _compared(name: str, estimator: Any, sides: Given, moments: Moments | None, total: float, labels: Any) -> Compared:
+    scores = None if moments is not None and labels is None else _scores(estimator, sides.X)
+    if estimator.n_components_ == 0:
+        covariance = np.empty((0, 0))
+    elif moments is not None:
+        covariance = moments.project(estimator.components_.T).covariance()
+    else:
+        assert scores is not None
+        covariance = np.atleast_2d(np.cov(scores.T, ddof=0))
     # What is left of the target when it is rebuilt from the scores.
     explained = float(np.sum(covariance * (estimator.patterns_ @ estimator.patterns_.T)))
     first, second = estimator._variances(sides)
     with np.errstate(divide="ignore"):
         ratios = first / second
     return Compared(name, estimator, ratios, explained / total, _silhouette(scores, labels))
+
+
+def _scores(estimator: Any, target: Any) -> Array:
+    """Return the scores of the target's rows in memory."""
+    scores = estimator.transform(target)
+    if not hasattr(type(scores), "__array__"):
+        raise InputError(
+            f"labels: the rows of a Spark {type(scores).__name__} have no order, so that labels cannot be told to "
+            "belong to them. Leave labels out, or bring the rows into memory first with toPandas()."
+        )
+    return np.asarray(scores)
 
 
 def _total_variance(source: Source) -> float:
@@ -124,13 +145,13 @@ def _total_variance(source: Source) -> float:
     return scatter / rows
 
 
-def _silhouette(scores: Array, labels: Any) -> float:
+def _silhouette(scores: Array | None, labels: Any) -> float:
     """Return how well the scores keep the labels apart, from -1 to 1; NaN where there is nothing to keep apart."""
-    if labels is None or scores.shape[1] == 0:
+    if labels is None or scores is None or scores.shape[1] == 0:
         return float("nan")
     from sklearn.metrics import silhouette_score
 
-    kinds: NDArray[Any] = np.array([str(label) for label in labels])
+    kinds: NDArray[Any] = np.array([str(label) for label in np.asarray(labels)])
     distinct = len(np.unique(kinds))
     if not 2 <= distinct <= min(50, len(kinds) - 1):
         return float("nan")

@@ -21,7 +21,8 @@
     ├── StructuralWarning                  the background does not vary in some direction: infinite ratios
     ├── ConditionWarning                   the covariances alone cannot give the answer to full accuracy
     ├── FeatureWarning                     features were left out
-    └── ReplicateWarning                   rows look like replicates of fewer independent units
+    ├── ReplicateWarning                   rows look like replicates of fewer independent units
+    └── GraphWarning                       a cluster is sent the data themselves instead of the way to them
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ __all__ = [
     "DataMissingError",
     "FeatureError",
     "FeatureWarning",
+    "GraphWarning",
     "InputError",
     "MissingExtraError",
     "ModelFileError",
@@ -136,6 +138,10 @@ class FeatureWarning(StandoutWarning):
 
 class ReplicateWarning(StandoutWarning):
     """Rows look like replicates of fewer independent units."""
+
+
+class GraphWarning(StandoutWarning):
+    """A cluster is sent the data themselves, where the way to them would do."""
 
 
 def warn_user(text: str, category: type[Warning]) -> None:

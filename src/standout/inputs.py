@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from standout.checkpoint import check_apart, warn_unused
 from standout.dataset import Dataset
 from standout.errors import (
     FeatureError,
@@ -27,7 +28,7 @@ from standout.errors import (
 )
 from standout.moments import Moments
 from standout.solve import Note
-from standout.sources import RowSource, RowView, has_rows, is_frame, is_source, read
+from standout.sources import RowSource, RowView, has_rows, is_frame, is_on_cluster, is_source, read
 from standout.sources.checks import is_missing
 
 _SINGLE = "background"
@@ -58,9 +59,10 @@ def sort_out(given: Given, background_label: Any = None, whole: bool = False) ->
     """Turn arguments into datasets, by label or by dataset; ``whole`` wants every label to occur."""
     if background_label is None:
         backgrounds = _backgrounds(given)
-        if given.X is None:
-            return Inputs(None, backgrounds)
-        return Inputs(Dataset.of("target", given.X, given.sample_weight, given.groups), backgrounds)
+        target = None if given.X is None else Dataset.of("target", given.X, given.sample_weight, given.groups)
+        every = backgrounds if target is None else {"target": target, **backgrounds}
+        check_apart({role: data.source for role, data in every.items()})
+        return Inputs(target, backgrounds)
     if given.background is not None:
         raise InputError(
             f"both background= and background_label={background_label!r} say what the background is. Give one of them."
@@ -111,7 +113,9 @@ def _several(background: Any) -> bool:
 
 
 def _is_table(item: Any) -> bool:
-    if isinstance(item, Moments | str | bytes | os.PathLike) or is_source(item) or is_frame(item):
+    if isinstance(item, Moments | str | bytes | os.PathLike) or is_source(item) or is_on_cluster(item):
+        return True
+    if is_frame(item):
         return True
     if hasattr(item, "shape"):
         return len(item.shape) == 2
@@ -154,6 +158,12 @@ def _by_label(given: Given, wanted: list[Any], whole: bool) -> Inputs:
     source = read(given.X, role="X")
     if not has_rows(source):
         raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
+    warn_unused(
+        source,
+        "X",
+        "background_label chooses rows here and there, and such passes are not kept. Give target and background as "
+        "two datasets, chosen with where= and each with a checkpoint of its own.",
+    )
     labels = _labels(given.y, source, wanted)
     if whole:
         _check_labels(labels, wanted)

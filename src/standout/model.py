@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from standout.solve import Note, Wanted, solve
 from standout.solve.signal import Signal, gains
 from standout.sources import ArraySource, Source, block_rows
 from standout.sources.checks import checked_block
+from standout.sources.csr import sparse_blocks, sparse_rows
 from standout.sources.locate import explain_non_finite
 
 
@@ -127,7 +128,7 @@ class Model:
         basis = self.components.T
         parts = []
         # Blocks keep what is not in memory, sparse or of another type from being copied as a whole.
-        for block in _projected_blocks(source, role):
+        for block in _multiplied_blocks(source, role):
             with np.errstate(all="ignore"):
                 parts.append(block @ basis - offset)
             if not np.isfinite(parts[-1]).all():
@@ -177,6 +178,15 @@ def _projected_blocks(source: Source, role: str) -> Iterator[Array]:
         return
     for block in source.blocks(block_rows(source.n_features)):
         yield checked_block(block, source.n_features, role).astype(np.float64, copy=False)
+
+
+def _multiplied_blocks(source: Source, role: str) -> Iterator[Any]:
+    """Yield blocks that are only multiplied: sparse ones as they are."""
+    matrix = sparse_rows(source)
+    if matrix is None:
+        yield from _projected_blocks(source, role)
+        return
+    yield from sparse_blocks(matrix)
 
 
 def _signal_of(model: Model) -> Signal:

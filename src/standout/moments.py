@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from standout.accumulate import Accumulator, Sums, sums_of_block
+from standout.accumulate import Accumulator, Sums, merged_scatter, sums_of_block
 from standout.blas import Array, threads_for
+from standout.checkpoint import Kept
 from standout.errors import FeatureError, InputError, listed
-from standout.sources import Source, has_moments, read
+from standout.sources import Source, has_moments, is_lazy, read
 from standout.sources.locate import explain_non_finite, explain_underflow
 from standout.sources.weighted import distinct_groups, weighted_blocks
+from standout.sparse_sums import sums_of_sparse
+from standout.spread import gather
 
 _EPS = float(np.finfo(float).eps)
 
@@ -105,12 +108,21 @@ class Moments:
         named = source.names if names is None else _check_names(names, source.n_features, role)
         if weights is None and groups is None and has_moments(source):
             return replace(source.moments(), names=named)
+        if is_lazy(source):
+            found = gather(source, weights, groups, named, role)
+            sums = found.sums
+            return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, found.groups, named)
         with threads_for((source.n_rows or 10**6) * source.n_features**2):
-            sums, seen = _added_up(source, weights, named, role)
-        if groups is None:  # after the rows: a file tells both in one pass
-            groups = source.groups
+            if (kept := Kept.of(source, counting=groups is None)) is None:
+                sums, seen = _added_up(source, weights, named, role)
+            else:
+                sums, seen = kept.added_up(weights, named, role)
         if len(sums.underflown):
             raise explain_underflow(sums.underflown, named, role)
+        if groups is None and kept is not None:
+            return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, kept.groups, named)
+        if groups is None:  # after the rows: a file tells both in one pass
+            groups = source.groups
         ids = None if groups is None else distinct_groups(groups, weights, seen, role)
         return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, ids, named)
 
@@ -170,11 +182,9 @@ class Moments:
         weight = self.weight + other.weight
         if weight == 0:
             return self
-        shift = other.mean - self.mean
-        share = other.weight / weight
-        scatter = self.scatter + other.scatter + np.outer(shift, shift * (self.weight * share))
+        mean, scatter = merged_scatter(self, other)
         return Moments(
-            mean=self.mean + shift * share,
+            mean=mean,
             scatter=scatter,
             weight=weight,
             weight_squared=self.weight_squared + other.weight_squared,
@@ -199,6 +209,8 @@ class Moments:
 
 def _added_up(source: Source, weights: ArrayLike | None, names: Sequence[str] | None, role: str) -> tuple[Sums, int]:
     """Add up all blocks of a source; also count its rows, those of weight zero included."""
+    if (found := sums_of_sparse(source, weights, role)) is not None:
+        return found, source.n_rows or 0
     accumulator, seen = None, 0
     for block in weighted_blocks(source, weights, role):
         seen += block.seen

@@ -74,5 +74,9 @@ def _settle(draft: Path, wanted: Path) -> None:
         os.fsync(file.fileno())
     mask = os.umask(0)
     os.umask(mask)
-    draft.chmod(wanted.stat().st_mode & 0o777 if wanted.exists() else 0o666 & ~mask)
+    try:
+        mode = wanted.stat().st_mode & 0o777
+    except FileNotFoundError:
+        mode = 0o666 & ~mask
+    draft.chmod(mode)
     draft.replace(wanted)

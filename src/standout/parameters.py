@@ -11,7 +11,7 @@ import numpy as np
 from standout.errors import InputError
 from standout.solve import Wanted
 
-SOLVERS = ("auto", "dense", "lanczos", "gsvd", "span")
+SOLVERS = ("auto", "dense", "lanczos", "gsvd", "span", "matrix_free")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -60,7 +60,7 @@ def _smoothness(estimator: Any) -> float:
     value = estimator.smoothness
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
         raise InputError(f"smoothness={value!r} is not possible. Use a number from 0 on.")
-    if estimator.graph is not None and estimator.solver in ("gsvd", "span"):
+    if estimator.graph is not None and estimator.solver in ("gsvd", "span", "matrix_free"):
         raise InputError(f"solver={estimator.solver!r} cannot use a graph. Use solver='auto', 'dense' or 'lanczos'.")
     return float(value)
 

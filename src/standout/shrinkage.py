@@ -55,9 +55,14 @@ def needs_rows(evidence: Evidence) -> bool:
     return min(evidence.rows, evidence.effective) < ROWS_PER_DIMENSION * evidence.rank
 
 
+def shrinks(shrinkage: str | float | None, evidence: Evidence) -> bool:
+    """Tell whether the OAS formula is asked, which needs to know tr S²."""
+    return shrinkage == "oas" or (shrinkage == "auto" and needs_rows(evidence))
+
+
 def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:
     """Return ρ for what the user asked: "auto", "oas", a number, or None (the exact problem)."""
-    if shrinkage == "oas" or (shrinkage == "auto" and needs_rows(evidence)):
+    if shrinks(shrinkage, evidence):
         return oas(evidence)
     if shrinkage == "auto":
         return 0.0

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from standout.cli.help import option, together
-from standout.errors import ColumnError, InputError
+from standout.errors import ColumnError, InputError, OutputError
 from standout.sources import read
 from standout.sources.files.options import MISSING
 from standout.sources.files.source import Account
@@ -25,7 +25,7 @@ _FILES = (
            help="The array inside a file that holds several (npz, h5, zarr), or the layer of an h5ad."),
     option("--memory", default="256MB", show_default=True, metavar="SIZE", heading=_ROWS,
            help="Files whose numbers take no more than this are kept in memory, which lets every solver read them "
-           "again; larger ones are read in blocks."),
+           "again; larger ones are read in blocks, which take no more either."),
 )  # fmt: skip
 
 
@@ -60,6 +60,13 @@ def reading_options() -> Callable[[Any], Any]:
     return together(*columns, missing, *_FILES)
 
 
+def checkpoint_option() -> Callable[[Any], Any]:
+    """Return the option that lets a long fit be killed and go on."""
+    return option("--checkpoint", type=click.Path(path_type=Path), metavar="DIRECTORY", heading=_ROWS,
+                  help="Keep the sums of files that are larger than --memory here, one file for each dataset. A fit "
+                  "that was killed and is started again goes on from them, to the same result.")  # fmt: skip
+
+
 def sides_options() -> Callable[[Any], Any]:
     """Return the options on what is target and what is background."""
     return together(
@@ -88,6 +95,7 @@ class Reading:
     missing: str | None = None
     key: str | None = None
     memory: str = "256MB"
+    checkpoint: Path | None = None  # a directory
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Reading:
@@ -108,6 +116,13 @@ class Reading:
             "memory": None if self.memory == "256MB" else self.memory,
         }  # fmt: skip
         return {name: value for name, value in given.items() if value is not None}
+
+    def kept(self, number: int, name: str) -> dict[str, str]:
+        """Return the argument of ``read`` that says where the pass over a dataset is kept; names may be alike."""
+        if self.checkpoint is None:
+            return {}
+        plain = re.sub(r"[^\w.-]", "_", name)[:80]
+        return {"checkpoint": str(self.checkpoint / f"{number}-{plain}.checkpoint")}
 
 
 @dataclass(frozen=True)
@@ -135,6 +150,10 @@ class Side:
     def _reading(self, **changed: Any) -> Side:
         arguments = {**self.arguments, **changed}
         return replace(self, arguments={name: value for name, value in arguments.items() if value not in (None, [])})
+
+    def keeping(self, kept: dict[str, str]) -> Side:
+        """Return the side with the place where its pass is kept, if there is one."""
+        return replace(self, arguments={**self.arguments, **kept})
 
     def without(self, lost: dict[str, int]) -> Side:
         """Return the side without features that have missing values in some dataset."""
@@ -186,10 +205,19 @@ def load(target: str, background: Sequence[str], by: str | None, labels: Sequenc
         sides = _by_file(target, background, reading)
     else:
         sides = _by_label(target, background, by, labels, reading)
-    opened = [side.opened() for side in sides.values()]
+    if reading.checkpoint is not None:
+        _make_directory(reading.checkpoint)
+    opened = [side.keeping(reading.kept(number, name)).opened() for number, (name, side) in enumerate(sides.items())]
     _check_dropped(reading.drop, opened)
     opened = _without_lost(opened)
     return Data(opened[0], dict(zip(list(sides)[1:], opened[1:], strict=True)))
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"--checkpoint: {path}: {error.strerror}. Give a directory that can be made.") from error
 
 
 def _by_file(target: str, background: Sequence[str], reading: Reading) -> dict[str, Side]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from standout.cli.data import Data, Reading, load, reading_options, sides_options
+from standout.cli.data import Data, Reading, checkpoint_option, load, reading_options, sides_options
 from standout.cli.help import Page, option
 from standout.cli.method import method_options, take_method
 from standout.cli.page import reading_in_words, text_of, write_page
@@ -38,6 +38,7 @@ standout report mice.csv --by class -b c-CS-s --missing mean -o mice.html
 @click.argument("target")
 @sides_options()
 @reading_options()
+@checkpoint_option()
 @method_options()
 @option("-o", "--output", type=click.Path(path_type=Path), heading=_OUTPUT, help="Write the model here.")
 @option("--scores", type=click.Path(path_type=Path), heading=_OUTPUT,
@@ -60,6 +61,7 @@ def fit(target: str, **given: Any) -> None:
 @click.argument("target")
 @sides_options()
 @reading_options()
+@checkpoint_option()
 @method_options()
 @option("-o", "--output", "page", type=click.Path(path_type=Path), default=Path("report.html"), show_default=True,
         heading=_OUTPUT, help="Write the page here.")  # fmt: skip

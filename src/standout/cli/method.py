@@ -99,8 +99,8 @@ def method_options() -> Callable[[Any], Any]:
         option("--gamma", type=_NumberOr("median"), heading=_HEADING, help="Kernel dPCA: width of rbf and poly."),
         option("--landmarks", type=click.IntRange(min=1), heading=_HEADING,
                help="Kernel dPCA: how many rows carry the components; a few hundred serve any number of rows."),
-        option("--solver", type=click.Choice(["auto", "dense", "lanczos", "gsvd", "span"]), heading=_HEADING,
-               help="dPCA: how the problem is solved; auto knows."),
+        option("--solver", type=click.Choice(["auto", "dense", "lanczos", "gsvd", "span", "matrix_free"]),
+               heading=_HEADING, help="dPCA: how the problem is solved; auto knows."),
         option("--seed", type=int, heading=_HEADING, help="Seed of what is random."),
     )  # fmt: skip
 

@@ -12,7 +12,8 @@ import numpy as np
 from standout.blas import Array
 from standout.cli.data import Side
 from standout.errors import NonFiniteError
-from standout.sources import ArraySource, Source, block_rows
+from standout.sources import ArraySource, Source
+from standout.sources.source import block_rows_of
 from standout.write import free_name, writing
 
 
@@ -30,7 +31,7 @@ def write_rows(
     with writing(path, names, about, what) as table:
         for name, side in sides.items():
             seen = 0
-            for block in side.source.table_blocks(block_rows(side.source.n_features)):
+            for block in side.source.table_blocks(block_rows_of(side.source)):
                 size = len(block.numbers)
                 told = {dataset: np.full(size, name, dtype=object), number: np.arange(seen + 1, seen + size + 1)}
                 with _errors_of(side.source):

@@ -8,8 +8,8 @@ _OPTIONS = {
     "columns": "--features", "n_components": "-k", "n_landmarks": "--landmarks", "groups_match": "--groups-match",
     "random_state": "--seed", "where": "--by",
     **{name: f"--{name}" for name in (
-        "missing", "label", "groups", "ids", "drop", "key", "memory", "shrinkage", "axes", "mix", "normalize",
-        "centering", "solver", "alpha", "kernel", "gamma",
+        "missing", "label", "groups", "ids", "drop", "key", "memory", "checkpoint", "shrinkage", "axes", "mix",
+        "normalize", "centering", "solver", "alpha", "kernel", "gamma",
     )},
 }  # fmt: skip
 _ARGUMENT = re.compile(rf"(?<![\w.])({'|'.join(_OPTIONS)})=('[^']*'|[-+.\w]+)?")

@@ -17,10 +17,10 @@ from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import FeatureError, InputError, RowsNeededError
 from standout.estimators.fitted import Fitted, warn_of
+from standout.estimators.rows import check_container, given_scores, needed, projected
 from standout.estimators.sums import Sums
 from standout.inputs import (
     Given,
-    Inputs,
     Matched,
     align,
     background_name,
@@ -32,8 +32,7 @@ from standout.mixture import Mixture
 from standout.model import Model, TopFeature, mean_log_ratio
 from standout.moments import Moments
 from standout.parameters import check_count
-from standout.solve import check_rows
-from standout.sources import Source, has_moments, is_source, opened, read, select_columns
+from standout.sources import Source, is_lazy, is_source, opened, read, select_columns
 from standout.summary import Summary, summarize
 
 
@@ -79,8 +78,8 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Parameters
         ----------
         X : path, array-like, frame, sparse matrix, Source or Moments, of shape (n_rows, n_features)
-            The target (files: see :func:`standout.read`); with ``background_label``, target and background
-            rows together.
+            The target (files, Dask and Spark: see :func:`standout.read`); with ``background_label``, target and
+            background rows together.
         y : array-like of shape (n_rows,), optional
             Label of each row of X; used with ``background_label`` only.
         background : dataset, or list or dict of datasets, optional
@@ -99,12 +98,12 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         given = Given(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         self._check_parameters()
         inputs = sort_out(given, self.background_label, whole=True)
-        target = _needed(inputs.target)
+        target = needed(inputs.target)
         with self._nothing_lost():
             self._note_features(X, target, reset=True)
             matched = match_features(inputs, target.names, target.n_features, self.features)
             model = self._fit(matched)
-            self._sums = Sums.of(matched) if _has_moments(matched.inputs) else None
+            self._sums = Sums.of(matched) if Sums.known(matched) else None
             self._model = model
         warn_of(model)
         return self
@@ -141,8 +140,8 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._check_parameters()
         if self._model is not None and self._sums is None:
             raise InputError(
-                "this model keeps no moments (it was loaded from a file, or fitted to more features than rows), so "
-                "rows cannot be added. Start a new one and give all rows to partial_fit."
+                "this model keeps no moments (it was loaded from a file, fitted to more features than rows, or by the "
+                "matrix-free solver), so rows cannot be added. Start a new one and give all rows to partial_fit."
             )
         if self.features == "common":
             raise FeatureError(
@@ -164,7 +163,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             self._sums, self._model = self._ordered(sums), None
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> Any:
         """Return the scores of rows: rows minus ``mean_``, times the components.
 
         Parameters
@@ -175,12 +174,17 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Returns
         -------
         ndarray of shape (n_rows, n_components)
+            For rows on a cluster a table of the same kind (a dask array, a Spark DataFrame), not computed yet.
         """
         model = self._solved()
         source = self._source(X, "transform")
         if model.used is not None:  # what takes no part is not looked at
             source = select_columns(source, model.used)
-        return model.narrowed().project(source)
+        project = model.narrowed().project
+        if not is_lazy(source):
+            return project(source)
+        check_container(self)
+        return source.mapped(project, self.get_feature_names_out())
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return rows from scores: ``mean_ + X @ patterns_``.
@@ -193,15 +197,10 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Returns
         -------
         ndarray of shape (n_rows, n_features)
+            Of a dask array or data frame of scores, a dask array that is not computed yet.
         """
         model = self._solved()
-        scores = np.asarray(X)
-        if scores.ndim != 2 or scores.shape[1] != model.n_components or scores.dtype.kind not in "fiub":
-            raise InputError(
-                f"scores: values of type {scores.dtype} and shape {scores.shape} do not fit {model.n_components} "
-                "components. Give one column of numbers for each component."
-            )
-        return model.restore(scores)
+        return model.restore(given_scores(X, model.n_components))
 
     def score(
         self,
@@ -291,14 +290,16 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 "score compares target rows with background rows, and no background was given. "
                 "Give background= (or y, with background_label)."
             )
-        self._note_features(given.X, _needed(inputs.target), reset=False)
+        self._note_features(given.X, needed(inputs.target), reset=False)
         used = model.used
         if used is None and self.features == "common":
             used = np.arange(self.n_features_in_)
         matched = match_features(inputs, self._names(), self.n_features_in_, self.features, used)
+        if model.n_components == 0:
+            return np.empty(0), np.empty(0)
         model = model.narrowed()
-        target = _projected(_needed(matched.inputs.target), model)
-        parts = [_projected(data, model) for data in matched.inputs.backgrounds.values()]
+        target = projected(needed(matched.inputs.target), model)
+        parts = [projected(data, model) for data in matched.inputs.backgrounds.values()]
         if not parts:
             return target.variance(), np.ones(model.n_components)
         mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
@@ -377,25 +378,3 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"X has {data.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input. Give the features the model was fitted to."
             )
-
-
-def _needed(target: Dataset | None) -> Dataset:
-    if target is None:
-        raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
-    return target
-
-
-def _projected(data: Dataset, model: Model) -> Moments:
-    """Return the moments of a dataset's scores."""
-    if data.given is not None or (has_moments(data.source) and data.weights is None):
-        moments = data.moments.project(model.components.T)
-    else:
-        assert data.source is not None
-        moments = Moments.of(model.project(data.source, data.role), weights=data.weights, role=data.role)
-    check_rows(data.role, moments.rows)
-    return moments
-
-
-def _has_moments(inputs: Inputs) -> bool:
-    parts = (inputs.target, *inputs.backgrounds.values())
-    return all(data is not None and ("moments" in data.__dict__ or data.given is not None) for data in parts)

@@ -7,7 +7,6 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from standout.blas import Array
 from standout.errors import InputError
 from standout.estimators.base import Contrast
 from standout.inputs import Matched
@@ -15,6 +14,7 @@ from standout.model import Model, fit_model
 from standout.parameters import wanted_from
 from standout.solve import Wanted
 from standout.solve.graph import laplacian
+from standout.sources import is_lazy
 
 
 class DPCA(Contrast):
@@ -45,8 +45,9 @@ class DPCA(Contrast):
     centering : "own" or "background", default="own"
         The target's centre: its own mean, or the background's mean, which keeps the shift between
         the two as something specific to the target.
-    solver : "auto", "dense", "lanczos", "gsvd" or "span", default="auto"
-        See :mod:`standout.solve.choose`.
+    solver : "auto", "dense", "lanczos", "gsvd", "span" or "matrix_free", default="auto"
+        See :mod:`standout.solve.choose`. "matrix_free" multiplies with the rows (sparse, or very wide) and
+        holds nothing of features × features; "auto" takes it where these would be beyond the memory.
     graph : sparse matrix or array-like of shape (n_features, n_features), default=None
         A graph of features (pixels, channels, genes), as adjacency or Laplacian: components whose
         weights jump between neighbours pay.
@@ -58,7 +59,7 @@ class DPCA(Contrast):
     background_label : object or list, default=None
         Rows of X with this label in y are the background (a list: several backgrounds).
     random_state : int or None, default=None
-        Seed of the start vector of the Lanczos solver.
+        Seed of the start vectors of the Lanczos and matrix-free solvers.
 
     Attributes
     ----------
@@ -141,7 +142,7 @@ class DPCA(Contrast):
         self.background_label = background_label
         self.random_state = random_state
 
-    def denoise(self, X: Any) -> Array:
+    def denoise(self, X: Any) -> Any:
         """Return the target-specific part of each row, in the units of the data.
 
         A Wiener estimate made of all components above the noise edge, however many are shown, with
@@ -155,6 +156,7 @@ class DPCA(Contrast):
         Returns
         -------
         ndarray of shape (n_rows, n_features)
+            For rows on a cluster a table of the same kind, not computed yet.
 
         Examples
         --------
@@ -167,7 +169,10 @@ class DPCA(Contrast):
         array([0. , 0.1, 0.1, 3.7, 0.1])
         """
         source = self._source(X, "denoise")
-        return self._denoiser().denoise(source)
+        denoise = self._denoiser().denoise
+        if not is_lazy(source):
+            return denoise(source)
+        return source.mapped(denoise, self._names() or [f"x{i}" for i in range(source.n_features)])
 
     def _denoiser(self) -> Model:
         """Return a model that keeps every component above the edge; solved when first needed."""

@@ -23,7 +23,7 @@ from standout.model import Model
 from standout.moments import Moments
 from standout.parameters import check_choice, check_count, wanted_from
 from standout.solve import Wanted, check_rows
-from standout.sources import has_moments, opened
+from standout.sources import has_moments, is_lazy, opened
 from standout.sources.locate import explain_non_finite
 from standout.summary import Summary
 
@@ -214,6 +214,8 @@ class KernelDPCA(Contrast):
         given = Given(X, y, background, sample_weight, background_sample_weight)
         inputs = sort_out(given, self.background_label)
         for data in (inputs.target, *inputs.backgrounds.values()):
+            if data is not None:
+                _check_here(data)
             if data is not None and (data.given is not None or has_moments(data.source)):
                 raise RowsNeededError(f"{data.role}: a kernel needs rows, and moments were given. Give the rows.")
         return super().score(
@@ -295,6 +297,7 @@ def _check_number(name: str, value: Any, allowed: bool, possible: str) -> None:
 
 def _rows(data: Dataset) -> Dataset:
     """Return a dataset whose rows can be read in any order, without those of weight zero."""
+    _check_here(data)
     if data.rows is None:
         raise RowsNeededError(
             f"{data.role}: a kernel needs rows that can be read more than once, and moments (or a source that is read "
@@ -302,6 +305,15 @@ def _rows(data: Dataset) -> Dataset:
         )
     check_rows(data.role, data.counts.rows)
     return data.counted()
+
+
+def _check_here(data: Dataset) -> None:
+    """Refuse rows that lie on a cluster."""
+    if is_lazy(data.source):
+        raise RowsNeededError(
+            f"{data.role}: a kernel compares rows with each other, and these lie on a cluster. Bring them, or a sample "
+            "of them, into memory first: compute() of dask, toPandas() of Spark."
+        )
 
 
 def _taken(data: Dataset, index: Any) -> Array:

@@ -22,6 +22,12 @@ class Sums:
     kept: NDArray[np.intp] | None = None
     notes: tuple[Note, ...] = ()
 
+    @staticmethod
+    def known(batch: Matched) -> bool:
+        """Tell whether the moments of a batch are there without another pass over its rows."""
+        parts = (batch.inputs.target, *batch.inputs.backgrounds.values())
+        return all(data is not None and ("moments" in data.__dict__ or data.given is not None) for data in parts)
+
     @classmethod
     def of(cls, batch: Matched) -> Sums:
         """Return the sums of a first batch."""

@@ -5,6 +5,7 @@ what is given                                          solver
 ====================================================  =================================================
 rows at hand, more features than rows, shrunk          ``span`` (Gram matrix of the rows)
 rows at hand, more features than rows, exact           ``gsvd``
+rows at hand, D × D beyond the memory budget           ``matrix_free`` (products with the rows)
 well-conditioned background, few of many components    ``lanczos`` (from 600 features on)
 well-conditioned background otherwise                  ``dense``
 singular only through features that are constant       ``dense`` (null space split off)
@@ -12,25 +13,30 @@ ill-conditioned or singular, rows at hand              ``gsvd``
 ill-conditioned or singular, moments alone             ``dense`` (null space split off), with a warning
 ====================================================  =================================================
 
-"Well-conditioned" means a condition number of at most 1e12 after equilibration. A background shrunk
+The memory budget for matrices of features × features (or rows × rows, for ``span``) is a quarter of the
+machine's memory, between 1 and 8 GB, or what a source was read with (``read(..., memory=)``) where that
+is more. "Well-conditioned" means a condition number of at most 1e12 after equilibration. A background shrunk
 by more than 1e-6 always is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from standout.blas import Array, cholesky, rank_tolerance, regular_factor, times
+from standout.checkpoint import warn_unused
 from standout.dataset import Dataset
 from standout.errors import NotEnoughRowsError, RowsNeededError
 from standout.mixture import Mixture
 from standout.shrinkage import Evidence
 from standout.solve import dense, lanczos, split
+from standout.solve.budget import too_long, too_wide
 from standout.solve.by_rows import by_factors, by_rows
 from standout.solve.finish import solution
 from standout.solve.hardest import hardest_shares
+from standout.solve.matrix_free import by_products
 from standout.solve.notes import condition_note, shrinkage_notes, structural_notes
 from standout.solve.pair import Pair
 from standout.solve.result import Eigen, Solution, components
@@ -38,6 +44,13 @@ from standout.solve.task import Count, Task, Wanted, how_many, too_many
 
 # Less shrinkage than this leaves the condition of the background as it was.
 _FAINT = 1e-6
+# Solvers that never form a covariance.
+_ROADS: dict[str, Callable[[Task], Solution]] = {"span": by_rows, "matrix_free": by_products}
+
+_NOT_ADDED_UP = (
+    "there are more features than rows, or the solver works on rows, and such a fit goes over the rows again and again "
+    "instead of adding them up. Leave checkpoint= out, or use solver='dense' where the memory allows."
+)
 
 
 def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tuple[Solution, Mixture | None]:
@@ -52,15 +65,30 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tu
             shares, settled = hardest.shares, hardest.rho
         mixture = Mixture.of([data.counts for data in backgrounds], shares, [data.role for data in backgrounds])
     task = Task(target, backgrounds, mixture, wanted, settled)
-    if wanted.solver in ("gsvd", "span") and not task.rows_at_hand:
+    if wanted.solver in ("gsvd", "span", "matrix_free") and not task.rows_at_hand:
         raise RowsNeededError(
             f"solver={wanted.solver!r} works on the rows, and moments (or rows that can be read only once) "
             "were given. Give the rows, or use solver='auto'."
         )
-    wide = task.rows_at_hand and target.n_features > task.n_rows
-    if wanted.solver == "span" or (wanted.solver == "auto" and wide and not task.smooths):
-        return by_rows(task), mixture
-    return _by_moments(task), mixture
+    road = _road(task)
+    if road is not _by_moments:
+        for data in (target, *backgrounds):
+            warn_unused(data.source, data.role, _NOT_ADDED_UP)
+    return road(task), mixture
+
+
+def _road(task: Task) -> Callable[[Task], Solution]:
+    """Return the function that solves: by rows, by products, or over covariances."""
+    solver = task.wanted.solver
+    if solver in _ROADS:
+        return _ROADS[solver]
+    if solver == "auto" and task.rows_at_hand and not task.smooths:
+        wide = task.target.n_features > task.n_rows
+        if wide and not (too_long(task) and too_wide(task)):
+            return by_rows
+        if too_wide(task):
+            return by_products
+    return _by_moments
 
 
 def check_rows(role: str, rows: int) -> None:

@@ -11,19 +11,23 @@ from standout.solve.result import Eigen, Frame, Note
 from standout.solve.task import Task
 
 
-def shrinkage_notes(task: Task, evidence: Evidence, rho: float) -> tuple[Note, ...]:
-    """Say that "auto" has shrunk the background, and why."""
+def shrinkage_notes(task: Task, evidence: Evidence, rho: float, error: float = 0.0) -> tuple[Note, ...]:
+    """Say that "auto" has shrunk the background, and why; ``error`` is relative, where ρ is an estimate."""
     if task.wanted.shrinkage != "auto":
         return ()
     return (
         Note(
             ShrinkageWarning,
-            f"the background covariance was shrunk toward its diagonal by {rho:.3g}, because "
+            f"the background covariance was shrunk toward its diagonal by {rho:.3g}{_within(error)}, because "
             f"{_counted(task)} are few for {evidence.rank} dimensions (fewer than "
             f"{ROWS_PER_DIMENSION} for each). More background rows or fewer features would make the ratios exact; "
             "shrinkage=None gives the exact problem as it is.",
         ),
     )
+
+
+def _within(error: float) -> str:
+    return f" (estimated from random vectors, to {100 * error:.2g} %)" if error > 0 else ""
 
 
 def _counted(task: Task) -> str:

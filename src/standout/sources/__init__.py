@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,25 @@ from standout.sources.files.open import open_path
 from standout.sources.files.options import Options
 from standout.sources.files.source import Layout, TableInMemory, name_subjects
 from standout.sources.memory import ArraySource, FrameSource, SparseSource
-from standout.sources.source import MomentSource, RowSource, Source, block_rows, has_moments, has_rows, is_source
+from standout.sources.source import (
+    LazySource,
+    MomentSource,
+    Part,
+    RowSource,
+    Source,
+    block_rows,
+    has_moments,
+    has_rows,
+    is_lazy,
+    is_source,
+)
 from standout.sources.views import RowView, select_columns
 
 __all__ = [
     "ArraySource",
+    "LazySource",
     "MomentSource",
+    "Part",
     "RowSource",
     "RowView",
     "Source",
@@ -31,6 +45,8 @@ __all__ = [
     "has_moments",
     "has_rows",
     "is_frame",
+    "is_lazy",
+    "is_on_cluster",
     "is_source",
     "opened",
     "read",
@@ -52,13 +68,15 @@ def read(
     where: Mapping[str, Any] | None = None,
     key: str | None = None,
     memory: str | float = "256MB",
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Source:
     """Turn data into a source of row blocks.
 
     Parameters
     ----------
     data : path, array-like, data frame, AnnData, sparse matrix, memory map or Source, of shape (n_rows, n_features)
-        The rows. A path is a file (npy, npz, csv, tsv, parquet, feather, arrow, h5, zarr, h5ad, mtx; tables may be
+        The rows. Dask arrays and data frames and Spark DataFrames stay where they are: their workers add up the
+        moments. A path is a file (npy, npz, csv, tsv, parquet, feather, arrow, h5, zarr, h5ad, mtx; tables may be
         packed with gz), a directory of tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices and
         memory maps are read in blocks and never made dense as a whole. In files, columns that are not numbers are
         set aside.
@@ -80,8 +98,16 @@ def read(
     key : str, optional
         The array inside a file that holds several (npz, h5, zarr), or a layer of h5ad.
     memory : str or int, default="256MB"
-        Files whose numbers take no more than this are kept in memory, which lets every solver read them again;
-        larger ones are read in blocks.
+        Files whose numbers take no more than this are kept in memory, which lets every solver read them again.
+        Larger ones are read in blocks, some of them ahead, which together take no more than this either (64 MB at
+        least, and what an array format must unpack at once). The sums, features × features, come on top.
+    checkpoint : path, optional
+        For long fits of files that are not kept in memory: the sums so far are written to this file now and then (at
+        intervals that cost at most 2 % of the time). A fit that was killed and is started again goes on from there,
+        and gives the same bits. A finished one stays and is used again, as long as files, options and weights are
+        the same; each dataset needs one of its own. It is not used, and a warning says so, for a file that fits
+        ``memory`` and is kept there, for rows chosen with ``background_label``, and where the solver works on the rows
+        (more features than rows, ``solver="matrix_free"``).
 
     Returns
     -------
@@ -99,17 +125,56 @@ def read(
     """
     options = Options.of(
         missing=missing, columns=columns, drop=drop, label=label, groups=groups, ids=ids, where=where, key=key,
-        memory=memory,
+        memory=memory, checkpoint=checkpoint,
     )  # fmt: skip
+    if checkpoint is not None and not isinstance(data, str | bytes | os.PathLike):
+        raise InputError(
+            f"{role}: checkpoint= is for files, and this is a {type(data).__name__}. Give the path of a file, or leave "
+            "checkpoint= out."
+        )
     if isinstance(data, str | bytes | os.PathLike):
         source = open_path(data, options, role)
+    elif is_on_cluster(data):
+        source = _on_cluster(data, options, role)
     elif _is_anndata(data) or not options.is_default:
         source = _with_options(data, options, role)
     else:
         source = _of_object(data, role)
+    if groups_match is not None and is_lazy(source):
+        raise InputError(
+            f"{role}: groups_match= is for files, and these rows lie on a cluster. Make a column of it there."
+        )
     if groups_match is not None:
         name_subjects(source, groups, groups_match)
     return source if missing is None else handle_missing(source, missing, role)
+
+
+# What a cluster holds, told by the package its type comes from: nothing of it is imported before it is met.
+_ENGINES = {"dask": "standout.sources.dask", "pyspark": "standout.sources.spark"}
+
+
+def _engine(data: Any) -> str | None:
+    packages = (kind.__module__.split(".")[0] for kind in type(data).__mro__)
+    return next((_ENGINES[package] for package in packages if package in _ENGINES), None)
+
+
+def is_on_cluster(data: Any) -> bool:
+    """Tell whether data is a collection of Dask or Spark."""
+    return _engine(data) is not None
+
+
+def _on_cluster(data: Any, options: Options, role: str) -> Source:
+    engine = import_module(str(_engine(data)))
+    if options.is_default:
+        whole: Source = engine.open_collection(data, role)
+        return whole
+    if options.where or options.missing or options.key:
+        raise InputError(
+            f"{role}: where=, missing= and key= of read are for files and for what is in memory, and this is a "
+            f"{type(data).__name__} on a cluster. Choose the rows there, or fill in what is missing, first."
+        )
+    chosen: Source = engine.open_chosen(data, options, role)
+    return chosen
 
 
 def _with_options(data: Any, options: Options, role: str) -> Source:
@@ -158,8 +223,8 @@ def _of_object(data: Any, role: str) -> Source:
 
 
 def opened(data: Any, role: str) -> Any:
-    """Return the source of a path or an AnnData, which scikit-learn's checks do not know; all else as it is."""
-    if isinstance(data, str | bytes | os.PathLike) or _is_anndata(data):
+    """Return the source of what scikit-learn's checks do not know (paths, AnnData, clusters); all else as it is."""
+    if isinstance(data, str | bytes | os.PathLike) or _is_anndata(data) or is_on_cluster(data):
         return read(data, role=role)
     return data
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,11 @@ from numpy.typing import NDArray
 
 from standout.errors import InputError, NonFiniteError, listed, named_features
 from standout.sources.source import Source, block_rows, has_rows
+
+_FILL_IN = (
+    "Drop those rows or features, or fill the values in (for instance with sklearn.impute.SimpleImputer, "
+    "fitted on each dataset by itself)."
+)
 
 
 def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Sequence[str] | None = None) -> InputError:
@@ -20,15 +26,12 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
     path = _file_of(source)
     again = has_rows(source) or path is not None
     blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
-    if path is None:
-        remedy = (
-            "Drop those rows or features, or fill the values in (for instance with sklearn.impute.SimpleImputer, "
-            "fitted on each dataset by itself)."
-        )
-    else:
+    remedy = _FILL_IN
+    if path is not None:
         role = f"{role}: {path}"
         remedy = "Use missing='drop_rows', 'drop_features' or 'mean' of standout.read (--missing on the command line)."
-    return _explain(blocks, names or source.names, source.n_features, role, again, remedy)
+    where = "" if again else " (in the block where it first showed)"
+    return explain_bad(count_bad(blocks, source.n_features), names or source.names, role, remedy, where)
 
 
 def _file_of(source: Any) -> Any:
@@ -47,9 +50,21 @@ def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, r
     )
 
 
-def _explain(
-    blocks: Iterable[NDArray[Any]], names: Sequence[str] | None, n_features: int, role: str, whole: bool, remedy: str
-) -> InputError:
+@dataclass(frozen=True)
+class BadValues:
+    """How many values of each feature are not finite, and the largest of the others; parts add up."""
+
+    nan: NDArray[np.int64]
+    infinite: NDArray[np.int64]
+    largest: NDArray[np.float64]
+
+    def __add__(self, other: BadValues) -> BadValues:
+        largest = np.maximum(self.largest, other.largest)
+        return BadValues(self.nan + other.nan, self.infinite + other.infinite, largest)
+
+
+def count_bad(blocks: Iterable[NDArray[Any]], n_features: int) -> BadValues:
+    """Count the values that are not finite."""
     nan = np.zeros(n_features, dtype=np.int64)
     infinite = np.zeros(n_features, dtype=np.int64)
     largest = np.zeros(n_features)
@@ -61,15 +76,22 @@ def _explain(
         infinite += np.isinf(values).sum(axis=0)
         with np.errstate(invalid="ignore"):
             np.fmax(largest, np.abs(values).max(axis=0), out=largest)
+    return BadValues(nan, infinite, largest)
+
+
+def explain_bad(
+    found: BadValues, names: Sequence[str] | None, role: str, remedy: str = _FILL_IN, where: str = ""
+) -> InputError:
+    """Return the error for values that are not finite, or whose squares are not."""
+    nan, infinite = found.nan, found.infinite
     bad = np.flatnonzero(nan + infinite)
-    where = "" if whole else " (in the block where it first showed)"
     if len(bad) == 0:
-        return _overflow(largest, names, role)
+        return _overflow(found.largest, names, role)
     order = bad[np.argsort(-(nan + infinite)[bad], kind="stable")]
     named = [f"{name} ({nan[i] + infinite[i]})" for name, i in zip(named_features(names, order), order, strict=True)]
     more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
     return NonFiniteError(
-        f"{role}: {nan.sum()} NaN and {infinite.sum()} inf values in {len(bad)} of {n_features} "
+        f"{role}: {nan.sum()} NaN and {infinite.sum()} inf values in {len(bad)} of {len(nan)} "
         f"features{where}: {', '.join(named[:5])}{more}. {remedy}"
     )
 

@@ -6,8 +6,9 @@ and clusters can be added here without touching the estimators.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,13 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from standout.moments import Moments
 
+Result = TypeVar("Result")
+
 # One block of rows takes about this many bytes: small enough for the cache to help, large enough
 # for BLAS to run at full speed.
 BLOCK_BYTES = 8 * 2**20
+# With this many rows a block's product costs much more than passing over the sums it is added to.
+_ENOUGH = 512
 
 
 class Source(Protocol):
@@ -96,6 +101,46 @@ class MomentSource(Source, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a lazy source where they lie: in the memory of one worker, with what goes with each row."""
+
+    rows: Source
+    weights: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
+
+
+class LazySource(Source, Protocol):
+    """A source whose rows lie in parts on a cluster: functions go to the rows, not rows to the functions.
+
+    Functions are sent to the workers, so pickle must know them. A part may have no rows.
+    """
+
+    def select(self, index: NDArray[np.intp]) -> LazySource:
+        """Return the source with the columns at ``index``, in that order."""
+        ...
+
+    def mapped(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> Any:
+        """Return ``function`` of the rows, which gives one column for each name, as a table of the engine's own kind.
+
+        Nothing is computed before the user asks for it.
+        """
+        ...
+
+    def reduced(
+        self,
+        function: Callable[[Part], Result],
+        merge: Callable[[Result, Result], Result],
+        weights: Any = None,
+        groups: Any = None,
+    ) -> Result:
+        """Return ``function`` of every part, merged on the workers: two neighbours at a time, in a fixed order.
+
+        ``weights`` and ``groups`` (one value for each row) are cut into the same parts.
+        """
+        ...
+
+
 # Whether an object is a source is told by its methods: looking at two names is fifty times faster
 # than a runtime check of the whole protocol, and small fits would notice.
 
@@ -116,9 +161,29 @@ def has_moments(source: Any) -> TypeGuard[MomentSource]:
     return callable(getattr(type(source), "moments", None)) and is_source(source)
 
 
-def block_rows(n_features: int) -> int:
-    """Return how many rows a block of ``n_features`` columns should have."""
-    return max(64, min(4096, BLOCK_BYTES // (8 * max(n_features, 1))))
+def is_lazy(source: Any) -> TypeGuard[LazySource]:
+    """Tell whether the rows of a source lie on a cluster."""
+    return hasattr(type(source), "mapped") and hasattr(type(source), "reduced") and is_source(source)
+
+
+def block_rows(n_features: int, memory: int = 0) -> int:
+    """Return how many rows a block of ``n_features`` columns should have, where blocks may take ``memory`` bytes.
+
+    An eighth of it is for one block: some are read ahead, and one is worked on. Blocks of few rows cost a pass over
+    the D × D sums each, so that wide data get more than a cache holds where the memory allows.
+
+    Examples
+    --------
+    >>> block_rows(100), block_rows(10_000), block_rows(10_000, memory=256_000_000)
+    (4096, 104, 400)
+    """
+    row = 8 * max(n_features, 1)
+    return max(64, min(4096, max(BLOCK_BYTES // row, min(_ENOUGH, memory // 8 // row))))
+
+
+def block_rows_of(source: Any) -> int:
+    """Return how many rows the blocks of a source should have."""
+    return block_rows(source.n_features, getattr(source, "memory", 0))
 
 
 class InMemory:

@@ -70,6 +70,11 @@ class ColumnView:
         """The id of each row."""
         return self.source.row_ids
 
+    @property
+    def memory(self) -> int:
+        """Bytes that blocks may take together."""
+        return int(getattr(self.source, "memory", 0))
+
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield blocks with the chosen columns."""
         for block in self.source.blocks(rows):

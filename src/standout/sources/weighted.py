@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from standout.blas import Array
 from standout.errors import InputError
 from standout.sources.checks import checked_block, is_missing
-from standout.sources.source import Source, block_rows
+from standout.sources.source import Source, block_rows_of
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,25 @@ def weighted_blocks(source: Source, weights: ArrayLike | None, role: str) -> Ite
     """Yield the blocks of a source with their weights."""
     checked = None if weights is None else check_weights(weights, source.n_rows, role)
     start = 0
-    for rows in source.blocks(block_rows(source.n_features)):
+    for rows in source.blocks(block_rows_of(source)):
         checked_block(rows, source.n_features, role)
-        stop = start + len(rows)
-        if checked is not None and stop > len(checked):
-            raise InputError(f"{role} weights: {len(checked)} weights for more rows. Give one weight for each row.")
-        yield _counted(rows, None if checked is None else checked[start:stop])
-        start = stop
-    if checked is not None and start != len(checked):
-        raise InputError(f"{role} weights: {len(checked)} weights for {start} rows. Give one weight for each row.")
+        yield weighted(rows, checked, start, role)
+        start += len(rows)
+    check_all_used(checked, start, role)
+
+
+def weighted(rows: NDArray[Any], weights: Array | None, start: int, role: str) -> WeightedBlock:
+    """Return some rows, of which ``start`` come before, with their part of the weights."""
+    stop = start + len(rows)
+    if weights is not None and stop > len(weights):
+        raise InputError(f"{role} weights: {len(weights)} weights for more rows. Give one weight for each row.")
+    return _counted(rows, None if weights is None else weights[start:stop])
+
+
+def check_all_used(weights: Array | None, n_rows: int, role: str) -> None:
+    """Refuse more weights than there were rows."""
+    if weights is not None and n_rows != len(weights):
+        raise InputError(f"{role} weights: {len(weights)} weights for {n_rows} rows. Give one weight for each row.")
 
 
 def _counted(rows: NDArray[Any], weights: Array | None) -> WeightedBlock:

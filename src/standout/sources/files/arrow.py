@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,9 @@ class Sheet:
     likely_rows: float | None = None
 
 
-# path, columns, rows at a time → batches, each with how much of the file has been read
-Reader = Callable[[Path, Sequence[str], int], Iterator[tuple[Any, float]]]
+# path, columns, rows at a time, rows to leave out → batches, each with the row it begins with and how much of the file
+# has been read. Batches that lie before the first row wanted need not be given.
+Reader = Callable[[Path, Sequence[str], int, int], Iterator[tuple[Any, int, float]]]
 
 
 def open_parquet(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
@@ -78,16 +79,20 @@ def _open(sheets: Sequence[Sheet], reader: Reader, shown: Path, options: Options
 
 
 def _pieces(
-    sheets: Sequence[Sheet], reader: Reader, features: tuple[str, ...], about: tuple[str, ...]
+    sheets: Sequence[Sheet], reader: Reader, features: tuple[str, ...], about: tuple[str, ...], place: tuple[int, ...]
 ) -> Iterator[Piece]:
-    """Make one pass over all files."""
+    """Make one pass over all files, or over what is left of them from a file and a row of it on."""
     wanted, step = tuple(dict.fromkeys((*features, *about))), block_rows(len(features))
-    for number, sheet in enumerate(sheets):
+    first, skip = place or (0, 0)
+    for number, sheet in enumerate(sheets[first:], first):
         with readable(sheet.where, sheet.kind):
-            for batch, share in reader(sheet.path, wanted, step):
+            for batch, row, share in reader(sheet.path, wanted, step, skip):
                 # pyarrow trusts what is written in a file: without this, damage could end the whole process.
                 batch.validate(full=True)
-                yield piece_of(batch, features, about, (number + share) / len(sheets))
+                left = batch.slice(max(skip - row, 0))
+                begins = (number, row + batch.num_rows - left.num_rows)
+                yield replace(piece_of(left, features, about, (number + share) / len(sheets)), place=begins)
+        skip = 0
 
 
 def _numeric(sheets: Sequence[Sheet], options: Options) -> frozenset[str]:
@@ -122,12 +127,16 @@ def _look_at_parquet(path: Path, where: str) -> Sheet:
             return Sheet(path, where, "parquet", file.schema_arrow, n_rows=file.metadata.num_rows)
 
 
-def _parquet(path: Path, columns: Sequence[str], step: int) -> Iterator[tuple[Any, float]]:
+def _parquet(path: Path, columns: Sequence[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:
     with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
-        total, seen = file.metadata.num_rows, 0
-        for batch in file.iter_batches(batch_size=step, columns=list(columns)):
+        total, seen, group = file.metadata.num_rows, 0, 0
+        while group < file.num_row_groups and seen + (rows := file.metadata.row_group(group).num_rows) <= skip:
+            seen, group = seen + rows, group + 1
+        left = range(group, file.num_row_groups)
+        for batch in file.iter_batches(batch_size=step, columns=list(columns), row_groups=left):
             seen += batch.num_rows
-            yield batch, seen / total
+            if seen > skip:
+                yield batch, seen - batch.num_rows, seen / total
 
 
 def _look_at_feather(path: Path, where: str) -> Sheet:
@@ -142,17 +151,21 @@ def _look_at_feather(path: Path, where: str) -> Sheet:
             return Sheet(path, where, "feather", reader.schema, likely_rows=likely)
 
 
-def _feather(path: Path, columns: Sequence[str], step: int) -> Iterator[tuple[Any, float]]:
+def _feather(path: Path, columns: Sequence[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:
     with pa.OSFile(str(path)) as file:
         reader = _ipc_reader(file)
         fields = [reader.schema.get_field_index(name) for name in columns]
         count, size = _count(reader), file.size()
     large = count > 0 and size / count > _LARGE
+    seen = 0
     with pa.memory_map(str(path)) if large else pa.OSFile(str(path)) as file:
         for number, batch in enumerate(_ipc_batches(_ipc_reader(file, fields)), 1):
             share = number / count if count else file.tell() / size
             for start in range(0, batch.num_rows, step):
-                yield batch.slice(start, step), share
+                part = batch.slice(start, step)
+                seen += part.num_rows
+                if seen > skip:
+                    yield part, seen - part.num_rows, share
 
 
 def _count(reader: Any) -> int:

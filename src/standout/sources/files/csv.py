@@ -40,6 +40,11 @@ _GROUPED = r"(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3})+(?:,[0-9]+)?|(?:'[0-9]{3
 _LIKE_NUMBER = rf"^\s*[+-]?(?:[0-9]*[.,]?[0-9]+|[1-9][0-9]{{0,2}}(?:{_GROUPED}))\s*%?\s*$"
 
 
+# Bytes of text that are read at once: at least, however little memory there is, and at most to see what is inside.
+_CHUNK = 2 * 2**20
+_PROBED = 32 * 2**20
+
+
 @dataclass(frozen=True)
 class Probe:
     """What the first rows say."""
@@ -62,25 +67,34 @@ def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) 
         where=f"{role}: {shown}",
         columns=heads[0].names,
         numeric=frozenset(probe.kinds),
-        pieces=partial(_pieces, heads, probe),
+        pieces=partial(_pieces, heads, probe, max(options.memory // 16, _CHUNK)),
         index=heads[0].index,
         likely_rows=probe.rows_per_byte * sum(head.file_size for head in heads),
     )
     return open_table(table, options)
 
 
-def _pieces(heads: Sequence[Head], probe: Probe, features: tuple[str, ...], about: tuple[str, ...]) -> Iterator[Piece]:
-    """Make one pass over all files."""
-    total, done = sum(head.file_size for head in heads), 0
+def _pieces(
+    heads: Sequence[Head],
+    probe: Probe,
+    most: int,
+    features: tuple[str, ...],
+    about: tuple[str, ...],
+    place: tuple[int, ...],
+) -> Iterator[Piece]:
+    """Make one pass over all files, or over what is left of them from a file, a byte and a line of it on."""
+    first = place[0] if place else 0
+    total, done = sum(head.file_size for head in heads), sum(head.file_size for head in heads[:first])
     kinds = {name: probe.kinds[name] for name in features}
-    for head in heads:
+    for number, head in enumerate(heads[first:], first):
         dialect = Dialect(head.separator, probe.decimal)
         convert = _conversion(kinds | dict.fromkeys(about, pa.string()), dialect, [*features, *about])
-        for chunk in _chunks(head):
+        for chunk in _chunks(head, most, *place[1:]):
             batch = _read(chunk, head, dialect, convert, kinds)
             if batch is not None:
-                yield _as_written(piece_of(batch, features, about, (done + chunk.position) / total))
-        done += head.file_size
+                piece = piece_of(batch, features, about, (done + chunk.position) / total)
+                yield _as_written(replace(piece, place=(number, chunk.start, chunk.line)))
+        done, place = done + head.file_size, ()
 
 
 def _as_written(piece: Piece) -> Piece:
@@ -92,8 +106,10 @@ def _as_written(piece: Piece) -> Piece:
     return replace(piece, about=about)
 
 
-def _chunks(head: Head) -> Iterator[Chunk]:
-    return chunks(head.path, head.where, head.size, head.nbytes, head.lines + 1, head.separator)
+def _chunks(head: Head, most: int, start: int | None = None, line: int | None = None) -> Iterator[Chunk]:
+    """Yield the rows of a file, ``most`` bytes at a time: after its header, or from a byte on, in ``line``."""
+    start, line = (head.nbytes, head.lines + 1) if start is None or line is None else (start, line)
+    return chunks(head.path, head.where, min(head.size, most), start, line, head.separator)
 
 
 def _conversion(kinds: dict[str, Any], dialect: Dialect, columns: Sequence[str]) -> Any:
@@ -115,7 +131,7 @@ def _probe(head: Head, options: Options) -> Probe | None:
     dialect = Dialect(head.separator)
     wanted = choose(head.names, frozenset(head.names), options, head.where, head.index).features
     described = [name for name in (*options.roles, *head.index) if name not in wanted]
-    for chunk in _chunks(head):
+    for chunk in _chunks(head, _PROBED):
         batch = _inferred(chunk, head, dialect, described)
         if batch is None:
             continue

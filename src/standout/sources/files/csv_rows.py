@@ -21,6 +21,8 @@ from standout.sources.files.inside import readable
 
 # A row, or a quoted value, that is longer than this is taken for a quote that was never closed.
 _LONGEST = 128 * 2**20
+# So much is unpacked at once where the beginning of a packed file is left out.
+_UNPACKED = 2**24
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 
 # The usual spellings of a missing value; the commonest also after the space that some write behind the separator.
@@ -50,6 +52,7 @@ class Chunk:
     data: bytes
     line: int  # of the file, of the first row
     position: int  # bytes of the file that were read for it; packed, where it is packed
+    start: int = 0  # bytes of text before its first row; unpacked, where it is packed
 
 
 @contextmanager
@@ -65,9 +68,9 @@ def packed(path: Path) -> bool:
 
 
 def chunks(path: Path, where: str, size: int, skip: int, line: int, separator: str) -> Iterator[Chunk]:
-    """Yield the rows of a file after its header, which takes ``skip`` bytes; the first one stands in ``line``."""
+    """Yield the rows of a file after its first ``skip`` bytes; the first one stands in ``line``."""
     with opened(path, where) as (stream, file):
-        stream.read(skip)
+        _pass_over(stream, skip, path)
         rest, ended = b"", False
         while not ended:
             piece = stream.read(max(size, len(rest)))  # more and more, while a long row does not end
@@ -82,9 +85,18 @@ def chunks(path: Path, where: str, size: int, skip: int, line: int, separator: s
                 )
             end = len(rest) if ended else end
             if end:
-                yield Chunk(rest[:end], line, file.tell())
+                yield Chunk(rest[:end], line, file.tell(), skip)
                 line += rest.count(b"\n", 0, end)
-                rest = rest[end:]
+                rest, skip = rest[end:], skip + end
+
+
+def _pass_over(stream: Any, count: int, path: Path) -> None:
+    """Leave out the first bytes of a text: at once, or by unpacking them."""
+    if not packed(path):
+        stream.seek(count)
+        return
+    while count > 0 and (piece := stream.read(min(count, _UNPACKED))):
+        count -= len(piece)
 
 
 def end_of_rows(data: bytes, separator: str) -> int:

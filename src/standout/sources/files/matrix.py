@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -17,16 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from standout.sources.ahead import ahead
 from standout.sources.files.inside import Column, readable
 from standout.sources.files.options import Options
 from standout.sources.files.select import chosen_features, chosen_rows, described
 from standout.sources.files.source import Block, Layout, SparseInMemory, Stream, TableInMemory
 from standout.sources.progress import report
-from standout.sources.source import Source, block_rows
+from standout.sources.source import BLOCK_BYTES, Source, block_rows_of
 
 Index = NDArray[np.intp]
 
-# What is read ahead at once: neighbouring rows that are packed together, or the next columns of all rows.
+# The most that is read at once: neighbouring rows that are packed together, or the next columns of all rows.
 _AHEAD = 64 * 2**20
 
 
@@ -132,6 +134,7 @@ def as_source(matrix: Matrix, options: Options, role: str) -> Source:
         groups=options.groups,
         ids=options.ids or matrix.ids,
         n_rows=n_rows if rows is None else len(rows),
+        memory=options.memory,
     )
     kind = OnDisk if hasattr(matrix.numbers, "columns") else OneWay
     source = kind(where, layout, matrix, about, Picked(rows, columns))
@@ -216,7 +219,7 @@ class OneWay(Stream):
         about = self._kept.later(self.matrix.carried)
         whole = getattr(self.matrix.numbers, "whole", None)
         if whole is None:
-            parts = self._told(block_rows(self.n_features))
+            parts = self._told()
             first = next(parts)
             if not sparse.issparse(first):
                 return TableInMemory(self.layout, self._filled(first, parts), about)
@@ -235,37 +238,47 @@ class OneWay(Stream):
             start += len(part)
         return array
 
-    def _blocks(self, rows: int, columns: tuple[str, ...]) -> Iterator[Block]:
+    def _blocks(self, rows: int, columns: tuple[str, ...], mark: Any = None) -> Iterator[Block]:
         """Yield dense blocks; what is read ahead stays as it is stored until it is their turn."""
-        seen = 0
-        for part in self._parts(rows):
+        # A pass that goes on reads the parts of the one before, whatever memory it is given.
+        begin, step = (0, self._step(rows)) if mark is None else (mark["rows"], mark["step"])
+        for seen, part in ahead(self._stored(step, begin)):
             # Equal pieces: a last one of a few rows would cost as much as a whole block.
             edges = np.linspace(0, part.shape[0], -(-part.shape[0] // rows) + 1).astype(int)
             for first, last in pairwise(edges):
-                here = slice(seen, seen + last - first)
-                seen = here.stop
+                here = slice(seen + int(first), seen + int(last))
+                if here.start < begin:
+                    continue
                 about = {column: self.about(column)[here] for column in columns}
-                yield Block(_dense(part[first:last]), about, seen / self._total)
+                done = here.stop / self._total
+                yield Block(_dense(part[first:last]), about, done, partial(dict, rows=here.stop, step=step))
 
-    def _told(self, rows: int) -> Iterator[Any]:
+    def _told(self) -> Iterator[Any]:
         """Yield the parts of a pass, and tell how far it has come."""
-        seen = 0
-        for part in self._parts(rows):
-            seen += part.shape[0]
-            report(self.path.name, seen, seen / self._total)
+        for seen, part in self._parts():
+            done = seen + part.shape[0]
+            report(self.path.name, done, done / self._total)
             yield part
 
-    def _parts(self, rows: int) -> Iterator[Any]:
-        """Yield the chosen rows and columns as they are stored, some blocks of ``rows`` rows at a time."""
-        parts, step, start = None, self._step(rows), 0
-        while start < self.matrix.numbers.shape[0]:
+    def _parts(self) -> Iterator[tuple[int, Any]]:
+        """Yield all parts."""
+        return ahead(self._stored(self._step(block_rows_of(self)), 0))
+
+    def _stored(self, step: int, begin: int) -> Iterator[tuple[int, Any]]:
+        """Yield the chosen rows and columns as they are stored, ``step`` rows of the file at a time.
+
+        With each part comes how many rows are before it. Those that end before the row ``begin`` are left out.
+        """
+        parts, seen = None, 0
+        for start in range(0, self.matrix.numbers.shape[0], step):
             with readable(self.where, self.matrix.kind):
                 parts = self.matrix.numbers.parts(step) if parts is None else parts
                 part = next(parts)
-            chosen = self.picked.between(start, start + part.shape[0])
-            if chosen is None or len(chosen):
-                yield self._cut(part if chosen is None else part[chosen - start])
-            start += part.shape[0]
+            chosen = self.picked.between(start, start + step)
+            part = part if chosen is None else part[chosen - start]
+            if part.shape[0] and seen + part.shape[0] > begin:
+                yield seen, self._cut(part)
+            seen += part.shape[0]
 
     def _step(self, rows: int) -> int:
         """Return how many rows of the file make a block: whole grains, as long as they are not too large."""
@@ -277,7 +290,8 @@ class OneWay(Stream):
     def _ahead(self) -> int:
         """How many rows may be read ahead."""
         numbers = self.matrix.numbers
-        return max(1, _AHEAD * numbers.shape[0] // max(numbers.nbytes, 1))
+        most = min(_AHEAD, max(self.memory // 8, BLOCK_BYTES))
+        return max(1, most * numbers.shape[0] // max(numbers.nbytes, 1))
 
     def _cut(self, part: Any) -> Any:
         return part if self.picked.columns is None else part[:, self.picked.columns]
@@ -317,15 +331,16 @@ class OnDisk(OneWay):
         layout = replace(self.layout, names=names, n_features=len(index))
         return OnDisk(self.where, layout, self.matrix, self._describing, replace(self.picked, columns=columns))
 
-    def _parts(self, rows: int) -> Iterator[Any]:
-        if self.picked.rows is None:
-            yield from super()._parts(rows)
-            return
-        step = self._step(rows)
-        for start in range(0, self.matrix.numbers.shape[0], step):  # what holds no chosen row is not read
-            chosen = self.picked.between(start, start + step)
-            if chosen is not None and len(chosen):
-                yield self._cut(_stacked(self._runs(chosen)))
+    def _stored(self, step: int, begin: int) -> Iterator[tuple[int, Any]]:
+        seen, total = 0, self.matrix.numbers.shape[0]
+        for start in range(0, total, step):  # what holds no chosen row is not read, nor what was done before
+            stop = min(start + step, total)
+            chosen = self.picked.between(start, stop)
+            count = stop - start if chosen is None else len(chosen)
+            if count and seen + count > begin:
+                part = self._read(start, stop) if chosen is None else _stacked(self._runs(chosen))
+                yield seen, self._cut(part)
+            seen += count
 
     def _gathered(self, ordered: Index) -> NDArray[Any]:
         return _dense(self._cut(_stacked(self._runs(ordered))))
@@ -350,7 +365,7 @@ class OnDisk(OneWay):
         low, high = int(wanted.min()), int(wanted.max()) + 1
         numbers: Any = self.matrix.numbers
         if high - low > 2 * len(wanted):  # far apart: one pass over the rows
-            return np.concatenate([_dense(part[:, start:stop]) for part in self._parts(block_rows(self.n_features))])
+            return np.concatenate([_dense(part[:, start:stop]) for _, part in self._parts()])
         with readable(self.where, self.matrix.kind):
             panel: NDArray[Any] = numbers.columns(low, high)
         panel = panel if np.array_equal(wanted, np.arange(low, high)) else panel[:, wanted - low]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from standout.blas import Array
 from standout.errors import InputError
 from standout.sources.files.source import About, Account, Block, Layout, Stream, TableInMemory
-from standout.sources.source import Source, block_rows
+from standout.sources.source import Source, block_rows_of
 
 
 def handle_missing(source: Any, how: str, role: str) -> Source:
@@ -59,10 +59,11 @@ class _Handled(Stream):
         """What reading did."""
         return self._account
 
-    def _changed(self, rows: int, columns: tuple[str, ...]) -> Iterator[Block]:
+    def _changed(self, rows: int, columns: tuple[str, ...], mark: Any = None) -> Iterator[Block]:
         # The pass is told once: by this stream, not by the one it reads.
-        opened = self._source.open_blocks if isinstance(self._source, Stream) else self._source.table_blocks
-        for block in map(self._change, opened(rows, columns)):
+        streamed = isinstance(self._source, Stream)
+        blocks = self._source.open_blocks(rows, columns, mark) if streamed else self._source.table_blocks(rows, columns)
+        for block in map(self._change, blocks):
             if len(block.numbers):
                 yield block
 
@@ -81,7 +82,7 @@ def _counted(source: Any) -> _Counted:
     count = np.zeros(source.n_features, dtype=np.int64)
     total = np.zeros(source.n_features)
     n_rows = whole = 0
-    for numbers in source.blocks(block_rows(source.n_features)):
+    for numbers in source.blocks(block_rows_of(source)):
         gone = _missing(numbers)
         count += gone.sum(axis=0)
         total += np.where(gone, 0.0, numbers).sum(axis=0, dtype=np.float64)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from glob import has_magic, iglob
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from standout.errors import InputError, MissingExtraError, did_you_mean, listed
+from standout.errors import InputError, MissingExtraError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.sources.files.inside import readable
 from standout.sources.files.options import Options
+from standout.sources.files.resume import Resumption
+from standout.sources.files.source import Stream
 from standout.sources.source import Source
 
 # Suffix → (module, function). Tables are read from one file or from many with the same columns.
@@ -47,13 +50,30 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
         paths = _files(path, where)
     kind = _kind(paths, where)
     if kind in _TABLES:
-        return _reader(_TABLES[kind], where)(paths, path, options, role)
+        source = _reader(_TABLES[kind], where)(paths, path, options, role)
+        return _resumable(source, paths, options, role)
     if len(paths) > 1:
         raise InputError(
             f"{where}: {len(paths)} files of the kind {kind}, and only tables ({', '.join(_TABLES)}) are read as one "
             "dataset. Give one file."
         )
-    return _reader(_MATRICES[kind], where)(paths[0], options, role)
+    return _resumable(_reader(_MATRICES[kind], where)(paths[0], options, role), paths, options, role)
+
+
+def _resumable(source: Any, paths: tuple[Path, ...], options: Options, role: str) -> Source:
+    """Have passes over files kept where it was asked for; what was kept in memory has been read already."""
+    if options.checkpoint is not None and isinstance(source, Stream):
+        resumption = Resumption(options.checkpoint, paths, options)
+        resumption.check(role)
+        source.layout = replace(source.layout, resumption=resumption)
+    elif options.checkpoint is not None:
+        warn_user(
+            f"{role}: the checkpoint {options.checkpoint} is not used: the numbers fit the memory allowed, are read "
+            "once and kept there. Leave checkpoint= out, or give less memory=.",
+            StandoutWarning,
+        )
+    found: Source = source
+    return found
 
 
 def has_names(given: str | os.PathLike[Any]) -> bool:

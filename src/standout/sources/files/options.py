@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from standout.errors import InputError
+from standout.output import check_writable
 
 MISSING = ("drop_rows", "drop_features", "mean")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -25,7 +28,8 @@ class Options:
     ids: str | None = None
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # rows to keep: column → values, as text
     key: str | None = None  # the array inside a file that holds several
-    memory: int = 256 * 10**6  # numbers that take no more than this are kept in memory
+    memory: int = 256 * 10**6  # numbers that take no more than this are kept in memory; blocks take no more either
+    checkpoint: Path | None = None  # where a pass is kept that may be killed
 
     @classmethod
     def of(
@@ -40,6 +44,7 @@ class Options:
         where: Mapping[str, Any] | None = None,
         key: str | None = None,
         memory: str | float = "256MB",
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Options:
         """Check what was given."""
         if missing is not None and missing not in MISSING:
@@ -56,6 +61,7 @@ class Options:
             where={column: _values(column, values) for column, values in (where or {}).items()},
             key=key,
             memory=as_bytes(memory),
+            checkpoint=None if checkpoint is None else _checkpoint(checkpoint),
         )
 
     @property
@@ -85,6 +91,12 @@ def as_bytes(memory: str | float) -> int:
     if found is None or found[2].lower() not in _UNITS:
         raise InputError(f"memory={memory!r} is not an amount. Use bytes, or text such as '512MB' or '2GB'.")
     return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def _checkpoint(given: str | os.PathLike[str]) -> Path:
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"checkpoint={given!r} is not a path. Give the name of a file, or None for no checkpoint.")
+    return check_writable(given, "checkpoint")
 
 
 def _names(argument: str, given: str | Iterable[str]) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.errors import InputError
+from standout.sources.files.resume import Resumption
 from standout.sources.memory import ArraySource, SparseSource
 from standout.sources.progress import report
-from standout.sources.source import block_rows
+from standout.sources.source import block_rows_of
 
 About = dict[str, NDArray[Any]]
 
@@ -27,6 +28,7 @@ class Block:
     numbers: NDArray[Any]  # (n_rows, n_features)
     about: About  # column → one value for each row
     share: float | None = None  # of the file, up to the end of this block
+    after: Callable[..., Any] | None = None  # gives, as JSON, where the next block begins
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Layout:
     ids: str | None = None
     n_rows: int | None = None
     groups_match: str | None = None  # the part of a group that names the subject
+    memory: int = 0  # bytes that blocks may take together
+    resumption: Resumption | None = None  # where a pass is kept that may be killed
 
 
 @dataclass(frozen=True)
@@ -157,11 +161,12 @@ class SparseInMemory(_Described, SparseSource):
 class Stream(_Described):
     r"""A file too large to be kept: every pass opens it anew and reads it block by block.
 
-    ``open_blocks(rows, columns)`` yields :class:`Block`\ s of at most ``rows`` rows, in order; ``columns`` are
-    the describing columns that are wanted with them.
+    ``open_blocks(rows, columns, mark)`` yields :class:`Block`\ s of at most ``rows`` rows, in order; ``columns`` are
+    the describing columns that are wanted with them. ``mark`` is what the last block of an earlier pass said of the
+    place after it; None is the beginning. Blocks are cut at the same places wherever a pass begins.
     """
 
-    def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...]], Iterator[Block]]):
+    def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...], Any], Iterator[Block]]):
         self.layout, self.open_blocks = layout, open_blocks
         self.names, self.n_features = layout.names, layout.n_features
         self._seen: int | None = layout.n_rows
@@ -173,6 +178,11 @@ class Stream(_Described):
         return self._seen
 
     @property
+    def memory(self) -> int:
+        """Bytes that blocks may take together."""
+        return self.layout.memory
+
+    @property
     def account(self) -> Account:
         """What reading did."""
         return Account(str(self.path), self.n_rows or 0, self.n_features, aside=self.aside)
@@ -180,6 +190,21 @@ class Stream(_Described):
     def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
         """Yield the rows with what describes them: all of it, or these columns."""
         yield from self._pass(rows, self.aside if columns is None else columns)
+
+    def blocks_after(self, rows: int, mark: Any, seen: int) -> Iterator[Block]:
+        """Yield the blocks from ``mark`` on, which ``seen`` rows come before, with their groups."""
+        yield from self._pass(rows, () if self.layout.groups is None else (self.layout.groups,), mark, seen)
+
+    def subjects_of(self, block: Block) -> NDArray[Any] | None:
+        """Return the group of each row of a block."""
+        if self.layout.groups is None:
+            return None
+        groups = block.about[self.layout.groups]
+        return groups if self.layout.groups_match is None else _matched(groups, self.layout)
+
+    def note_rows(self, count: int) -> None:
+        """Take over the number of rows from an earlier pass."""
+        self._seen = count
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield the numbers, and keep labels, groups and ids on the way."""
@@ -204,7 +229,7 @@ class Stream(_Described):
         """Return a column that describes rows; a pass of its own where none has kept it."""
         if column not in self._kept:
             roles = (self.layout.label, self.layout.groups, self.layout.ids)  # whoever asks for one wants all of them
-            for _ in self._keeping(block_rows(self.n_features), column, *roles):
+            for _ in self._keeping(block_rows_of(self), column, *roles):
                 pass
         return self._kept[column]
 
@@ -218,9 +243,8 @@ class Stream(_Described):
         for column, values in parts.items():
             self._kept[column] = np.concatenate(values) if values else np.empty(0, dtype=object)
 
-    def _pass(self, rows: int, columns: tuple[str, ...]) -> Iterator[Block]:
-        seen = 0
-        for block in self.open_blocks(rows, columns):
+    def _pass(self, rows: int, columns: tuple[str, ...], mark: Any = None, seen: int = 0) -> Iterator[Block]:
+        for block in self.open_blocks(rows, columns, mark):
             seen += len(block.numbers)
             report(self.path.name, seen, block.share)
             yield block

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.errors import FeatureWarning, InputError, StandoutWarning, did_you_mean, listed, warn_user
+from standout.sources.ahead import ahead
 from standout.sources.checks import is_missing
 from standout.sources.files.columns import choose
 from standout.sources.files.options import Options
@@ -61,20 +63,22 @@ class Piece:
     numbers: NDArray[np.float64]  # (n_rows, n_features)
     about: Mapping[str, Coded]
     share: float | None = None  # of all that is to be read, up to the end of this piece
+    place: tuple[int, ...] = ()  # where it begins, for a later pass that is to begin there
 
 
 @dataclass(frozen=True)
 class Table:
     """A table that can be read as often as needed.
 
-    ``pieces(features, about)`` starts a pass that gives these columns as numbers and those as text.
+    ``pieces(features, about, place)`` starts a pass that gives these columns as numbers and those as text, from
+    the ``place`` of a piece of an earlier pass on (``()``: from the beginning).
     """
 
     path: Path  # what was asked for: a file, a directory, a pattern
     where: str  # the same, as messages begin
     columns: tuple[str, ...]
     numeric: frozenset[str]
-    pieces: Callable[[tuple[str, ...], tuple[str, ...]], Iterator[Piece]]
+    pieces: Callable[[tuple[str, ...], tuple[str, ...], tuple[int, ...]], Iterator[Piece]]
     index: tuple[str, ...] = ()  # columns that name rows, by the file's own account
     n_rows: int | None = None  # where the file says it
     likely_rows: float | None = None  # a guess, where it does not
@@ -85,13 +89,13 @@ def open_table(table: Table, options: Options) -> TableInMemory | Stream:
     chosen = choose(table.columns, table.numeric, options, table.where, table.index)
     layout = Layout(
         table.path, chosen.features, len(chosen.features), chosen.aside, chosen.unasked, options.label, options.groups,
-        chosen.ids, None if options.where else table.n_rows,
+        chosen.ids, None if options.where else table.n_rows, memory=options.memory,
     )  # fmt: skip
     source: TableInMemory | Stream | None = _kept(table, layout, options)
     if source is None:
 
-        def open_blocks(rows: int, columns: tuple[str, ...]) -> Iterator[Block]:
-            return _blocks(_wanted(table, layout, options, {column: Texts() for column in columns}), rows)
+        def open_blocks(rows: int, columns: tuple[str, ...], mark: Any = None) -> Iterator[Block]:
+            return _blocks(_wanted(table, layout, options, {column: Texts() for column in columns}, mark), rows)
 
         source = Stream(layout, open_blocks)
     if options.columns is None:
@@ -190,6 +194,19 @@ class Where:
         self._found[column] |= same
         return bool(same)
 
+    def state(self) -> dict[str, Any]:
+        """Return what came by so far, as JSON."""
+        sets = {name: {c: sorted(v) for c, v in getattr(self, name).items()} for name in ("_found", "_exact")}
+        kept = {name: getattr(self, name) for name in ("_alike", "_skipped", "_kept")}
+        return {**sets, **kept, "_met": {c: list(v) for c, v in self._met.items()}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what came by in an earlier pass, up to where this one begins."""
+        for name in ("_found", "_exact"):
+            setattr(self, name, {column: set(values) for column, values in state[name].items()})
+        self._alike, self._skipped, self._kept = state["_alike"], state["_skipped"], state["_kept"]
+        self._met = {column: dict.fromkeys(values) for column, values in state["_met"].items()}
+
     def check(self) -> None:
         """Refuse, at the end of a pass, values that did not occur, and a choice that leaves no row."""
         for column, wanted in self._wanted.items():
@@ -232,15 +249,29 @@ def _alike(one: str, other: str) -> bool:
     return one.lower() == other.lower() and one.lower() in ("true", "false")
 
 
-def _wanted(table: Table, layout: Layout, options: Options, texts: Mapping[str, Texts]) -> Iterator[Block]:
+def _wanted(
+    table: Table, layout: Layout, options: Options, texts: Mapping[str, Texts], mark: Any = None
+) -> Iterator[Block]:
     """Make one pass over the rows that are wanted, with the text of some columns."""
     assert layout.names is not None
     where = Where(options.where, table.where)
-    for piece in table.pieces(layout.names, tuple(dict.fromkeys((*texts, *options.where)))):
+    place, left = (), 0
+    if mark is not None:
+        place, left = tuple(mark["place"]), mark["rows"]
+        where.restore(mark["where"])
+    for piece in ahead(table.pieces(layout.names, tuple(dict.fromkeys((*texts, *options.where))), place)):
         kept = where.mask(piece.about)
         about: About = {column: text.of(piece.about[column].taken(kept)) for column, text in texts.items()}
-        yield Block(piece.numbers if kept is None else piece.numbers[kept], about, piece.share)
+        numbers = piece.numbers if kept is None else piece.numbers[kept]
+        done = min(left, len(numbers))
+        left -= done
+        yield _cut(Block(numbers, about, piece.share, partial(_mark, where, piece.place, done)), done, len(numbers))
     where.check()
+
+
+def _mark(where: Where, place: tuple[int, ...], done: int, rows: int) -> dict[str, Any]:
+    """Say where a pass has to begin to go on after ``rows`` more of a piece, of which ``done`` were done before."""
+    return {"place": place, "rows": done + rows, "where": where.state()}
 
 
 def _blocks(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
@@ -251,8 +282,8 @@ def _blocks(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
         start = 0
         while start < len(piece.numbers):
             part = _cut(piece, start, start + rows - count)
-            held.append(part)
             count, start = count + len(part.numbers), start + len(part.numbers)
+            held.append(part if piece.after is None else replace(part, after=partial(piece.after, start)))
             if count == rows:
                 yield _joined(held)
                 held, count = [], 0
@@ -262,14 +293,14 @@ def _blocks(pieces: Iterable[Block], rows: int) -> Iterator[Block]:
 
 def _cut(block: Block, start: int, stop: int) -> Block:
     about = {column: values[start:stop] for column, values in block.about.items()}
-    return Block(block.numbers[start:stop], about, block.share)
+    return Block(block.numbers[start:stop], about, block.share, block.after)
 
 
 def _joined(parts: list[Block]) -> Block:
     if len(parts) == 1:
         return parts[0]
     about = {column: np.concatenate([part.about[column] for part in parts]) for column in parts[0].about}
-    return Block(np.concatenate([part.numbers for part in parts]), about, parts[-1].share)
+    return Block(np.concatenate([part.numbers for part in parts]), about, parts[-1].share, parts[-1].after)
 
 
 def _kept(table: Table, layout: Layout, options: Options) -> TableInMemory | None:

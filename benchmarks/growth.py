@@ -1,0 +1,256 @@
+"""How the cost of a fit grows, and what that says of data that do not fit this machine.
+
+``python -m benchmarks.growth`` measures, keeps the numbers in ``docs/growth.json``, draws ``docs/growth.png`` and
+writes the tables of ``docs/scale.md``; with ``--draw`` it does so from the numbers kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg import blas
+from threadpoolctl import threadpool_limits
+
+from benchmarks.cases import _normal, _spiked
+from benchmarks.measure import Result
+from standout import DPCA
+
+DOCS = Path(__file__).parents[1] / "docs"
+# Ten gigabits a second: what a plain cluster has. The only constant that is not measured.
+_WIRE = 1.25e9
+# One step of the tree of partial sums merges this many.
+_FAN = 8
+# The solve takes as long as products of this times D³ flops: Cholesky, D³/3, and the top pairs, which wait for memory
+# (between 0.8 and 1.6 in the case "solve" of the benchmarks).
+_SOLVE = 4 / 3
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one worker does in a second."""
+
+    flops: float  # of dsyrk, by one core
+    reading: float  # bytes from disk
+    wire: float = _WIRE  # bytes to another worker
+    cores: int = 2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a fit costs each worker, in seconds: products, reading, sending; and the solve, once."""
+
+    flops: float
+    bytes_read: float
+    bytes_sent: float
+    products: float
+    reading: float
+    sending: float
+    solve: float
+
+    @property
+    def total(self) -> float:
+        """Seconds in all: reading goes on beside the products, the rest comes after."""
+        return max(self.products, self.reading) + self.sending + self.solve
+
+
+def predict(rows: float, features: float, workers: int, machine: Machine) -> Cost:
+    """Return the cost of a fit of so many rows, target and background together, for each worker."""
+    flops, size, square = rows * features**2 / workers, 8 * rows * features / workers, 8 * features**2
+    speed = machine.flops * machine.cores
+    steps = np.ceil(np.log(workers) / np.log(_FAN)) if workers > 1 else 0
+    sent = 2 * square if workers > 1 else 0  # the sums of both datasets, once
+    return Cost(
+        flops, size, sent, flops / speed, size / machine.reading, steps * _FAN * sent / machine.wire,
+        _SOLVE * features**3 / speed,
+    )  # fmt: skip
+
+
+# What grows: name → (what is on the axis, values, a fit of that size).
+def _fit(rows: int = 20_000, features: int = 400, components: int = 2) -> Callable[[], object]:
+    target, background = _spiked(_normal(rows, features, 0)), _normal(rows, features, 1)
+    return lambda: DPCA(components).fit(target, background=background)
+
+
+GROWTH = {
+    "rows": ([10_000, 20_000, 40_000, 80_000, 160_000], lambda n: _fit(rows=n, features=200), 1.0),
+    "features": ([100, 200, 400, 800, 1600], lambda d: _fit(rows=10_000, features=d), 2.0),
+    "components": ([1, 2, 4, 8, 16, 32], lambda k: _fit(rows=4_000, features=600, components=k), 0.0),
+}
+
+
+def _cpu_seconds(work: Callable[[], object], repeats: int = 3) -> float:
+    """Return the least processor time of a few runs on one thread, which other processes hardly change."""
+    taken = []
+    for _ in range(repeats + 1):
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return min(taken[1:])
+
+
+def measured() -> dict[str, dict[str, list[float]]]:
+    """Return the seconds of every size."""
+    found = {}
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, (sizes, make, _) in GROWTH.items():
+            found[name] = {"size": list(sizes), "seconds": [_cpu_seconds(make(size)) for size in sizes]}
+    return found
+
+
+def machine() -> Machine:
+    """Measure what this machine does in a second."""
+    rows, total = _normal(2048, 1000, 0), np.zeros((1000, 1000), order="F")
+    with threadpool_limits(1):
+        flops = (
+            2048 * 1000**2 / _cpu_seconds(lambda: blas.dsyrk(1.0, rows.T, beta=1.0, c=total, lower=1, overwrite_c=1))
+        )
+    return Machine(flops, _reading(), cores=os.cpu_count() or 1)
+
+
+def _reading(size: int = 2 * 10**9, block: int = 8 * 2**20) -> float:
+    """Return the bytes a second of reading a file that is not in the page cache: the best of three."""
+    buffer, speeds = bytearray(os.urandom(block)), []
+    with tempfile.NamedTemporaryFile() as file:
+        for _ in range(size // block):
+            file.write(buffer)
+        file.flush()
+        os.fsync(file.fileno())
+        for _ in range(3):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            with open(file.name, "rb", buffering=0) as again:
+                start = time.perf_counter()
+                while again.readinto(buffer):
+                    pass
+                speeds.append(size // block * block / (time.perf_counter() - start))
+    return max(speeds)
+
+
+def slope(curve: dict[str, list[float]]) -> float:
+    """Return the exponent of growth over the larger half of the sizes, by least squares in logarithms."""
+    size, seconds = (np.log(values)[len(values) // 2 - 1 :] for values in (curve["size"], curve["seconds"]))
+    return float(np.polyfit(size, seconds, 1)[0])
+
+
+def growth_table(kept: dict) -> str:
+    """Return the table of exponents."""
+    lines = ["| what doubles | time grows by, measured | expected for large sizes | seconds |", "|---|---|---|---|"]
+    for name, (sizes, _, expected) in GROWTH.items():
+        curve = kept["growth"][name]
+        seconds = f"{curve['seconds'][0]:.3g} at {sizes[0]:,} to {curve['seconds'][-1]:.3g} at {sizes[-1]:,}"
+        lines.append(f"| {name} | × {2 ** slope(curve):.2f} | × {2**expected:.0f} | {seconds} |")
+    return "\n".join(lines)
+
+
+_CASES = ((1e6, 1e3, 1), (1e8, 1e3, 10), (1e9, 1e3, 100), (1e9, 1e4, 100))
+
+
+def prediction_table(kept: dict) -> str:
+    """Return what the model predicts for this machine's constants."""
+    worker = Machine(**kept["machine"])
+    lines = [
+        f"Constants: {worker.flops / 1e9:.0f} Gflop/s of dsyrk for each core ({worker.cores} cores a worker) and "
+        f"{worker.reading / 1e9:.2f} GB/s of reading, both measured; {worker.wire / 1e9:.2f} GB/s on the wire, "
+        f"assumed. With more features than {8 * worker.flops * worker.cores / worker.reading:.0f}, the products take "
+        "longer than the reading.",
+        "",
+        "| rows × features, workers | products | read | sent | products take | reading takes | sending takes "
+        "| solve takes | in all |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for rows, features, workers in _CASES:
+        cost = predict(rows, features, workers, worker)
+        times = (cost.products, cost.reading, cost.sending, cost.solve, cost.total)
+        size = f"10{_power(rows)} × 10{_power(features)}, {workers}"
+        amounts = f"{_amount(cost.flops)}flop | {_amount(cost.bytes_read)}B | {_amount(cost.bytes_sent)}B"
+        lines.append(f"| {size} | {amounts} | {' | '.join(map(_duration, times))} |")
+    return "\n".join(lines)
+
+
+def _power(value: float) -> str:
+    return "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(round(np.log10(value))))
+
+
+def _amount(value: float) -> str:
+    for unit, name in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= unit:
+            return f"{value / unit:.3g} {name}"
+    return f"{value:.3g} "
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.2g} s" if seconds else "–"
+
+
+def draw(kept: dict, path: Path) -> None:
+    """Draw time against size, in logarithms, with the expected slope beside it."""
+    from standout.show.plot.canvas import pyplot
+    from standout.show.styles import GREYS, style
+
+    figure, axes = pyplot().subplots(1, len(GROWTH), figsize=(10, 3.4), sharey=True, layout="constrained")
+    for number, (panel, (name, (_, _, expected))) in enumerate(zip(axes, GROWTH.items(), strict=True)):
+        size, seconds = (np.array(kept["growth"][name][part]) for part in ("size", "seconds"))
+        look = style(number)
+        panel.loglog(size, seconds, color=look.color, marker=look.marker, label="measured")
+        anchor = -1 if expected else 0  # small sizes have other costs besides
+        line = seconds[anchor] * (size / size[anchor]) ** expected
+        told = "constant" if expected == 0 else "∝ size" if expected == 1 else f"∝ size$^{expected:.0f}$"
+        panel.loglog(size, line, color=GREYS[1], linestyle="--", label=told)
+        panel.set(xlabel=name, title=f"{name} × 2: time × {2 ** slope(kept['growth'][name]):.2f}")
+        panel.set_xticks(size, [f"{value:,.0f}" for value in size], rotation=30)
+        panel.minorticks_off()
+        panel.grid(color="#e5e7eb")
+        panel.legend(frameon=False, loc="upper left")
+    axes[0].set_ylabel("processor seconds, one thread")
+    figure.savefig(path, dpi=150)
+
+
+def put(page: Path, name: str, text: str) -> None:
+    """Replace what stands between the marks of ``name`` on a page."""
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    old = page.read_text(encoding="utf-8")
+    assert pattern.search(old), f"{page}: no marks for {name}"
+    page.write_text(pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", old), encoding="utf-8")
+
+
+def growth() -> list[Result]:
+    """Return the exponents as rows of the table of benchmarks."""
+    found = measured()
+    results = []
+    for name, (sizes, _, expected) in GROWTH.items():
+        factor, limit = 2 ** slope(found[name]), 1.25 * 2**expected
+        note = f"{sizes[0]:,} to {sizes[-1]:,}"
+        results.append(Result(f"twice the {name}, one thread", factor, "×", f"≤ {limit:g} ×", factor <= limit, note))
+    return results
+
+
+CASES = {"growth": growth}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
+    parser.add_argument("--draw", action="store_true", help="from the numbers kept, without measuring")
+    if not parser.parse_args().draw:
+        kept = {"machine": asdict(machine()), "growth": measured()}
+        (DOCS / "growth.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    kept = json.loads((DOCS / "growth.json").read_text(encoding="utf-8"))
+    draw(kept, DOCS / "growth.png")
+    put(DOCS / "scale.md", "growth", growth_table(kept))
+    put(DOCS / "scale.md", "prediction", prediction_table(kept))
+
+
+if __name__ == "__main__":
+    main()

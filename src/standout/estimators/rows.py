@@ -1,0 +1,65 @@
+"""What the estimators do with rows and scores that come in many forms: in memory, as moments, on a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+
+from standout.dataset import Dataset
+from standout.errors import InputError
+from standout.model import Model
+from standout.moments import Moments
+from standout.solve import check_rows
+from standout.sources import has_moments, is_lazy, is_on_cluster
+
+
+def needed(target: Dataset | None) -> Dataset:
+    """Return the target, or say that there is none."""
+    if target is None:
+        raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
+    return target
+
+
+def projected(data: Dataset, model: Model) -> Moments:
+    """Return the moments of a dataset's scores."""
+    if data.given is not None or is_lazy(data.source) or (has_moments(data.source) and data.weights is None):
+        moments = data.moments.project(model.components.T)
+    else:
+        assert data.source is not None
+        moments = Moments.of(model.project(data.source, data.role), weights=data.weights, role=data.role)
+    check_rows(data.role, moments.rows)
+    return moments
+
+
+def check_container(estimator: Any) -> None:
+    """Refuse to put scores on a cluster into a data frame in memory, as ``set_output`` would."""
+    own = getattr(estimator, "_sklearn_output_config", {})
+    wanted = own.get("transform", get_config()["transform_output"])
+    if wanted != "default":
+        raise InputError(
+            f"X: set_output asks for scores as a {wanted} data frame, which would bring every row from the cluster. "
+            "Call set_output(transform='default') for scores that stay there, or give rows in memory (compute() of "
+            "dask, toPandas() of Spark)."
+        )
+
+
+def given_scores(scores: Any, n_components: int) -> Any:
+    """Return scores as a numpy array, or as a dask array where they lie on a cluster."""
+    if not is_on_cluster(scores):
+        scores = np.asarray(scores)
+    # On the type: a delayed object has any attribute one asks it for.
+    elif hasattr(type(scores), "to_dask_array"):
+        scores = scores.to_dask_array()
+    elif not hasattr(type(scores), "chunks"):
+        raise InputError(
+            f"scores: a {type(scores).__name__} on a cluster is not taken. Give a dask array, or bring the scores "
+            "into memory first: toPandas().to_numpy() of Spark, compute() of dask."
+        )
+    if scores.ndim != 2 or scores.shape[1] != n_components or scores.dtype.kind not in "fiub":
+        raise InputError(
+            f"scores: values of type {scores.dtype} and shape {scores.shape} do not fit {n_components} "
+            "components. Give one column of numbers for each component."
+        )
+    return scores

@@ -1,0 +1,273 @@
+"""Sparse or very wide data: components from products with the rows alone, and nothing features × features.
+
+Everything happens in background-sd units (target sd where the background is constant), in which the
+background is a correlation matrix S and shrinking is ``B = (1 − ρ) S + ρ I``. The joint rank is not known
+here: its upper bound, the features that vary or the rows less one for each mean, takes its place in the
+rules for shrinkage and noise edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from standout.blas import Array, rank_tolerance, threads_for, top_eigen
+from standout.errors import ConditionWarning, InputError
+from standout.shrinkage import shrinks
+from standout.solve import davidson
+from standout.solve.budget import covariance_bytes, memory_budget
+from standout.solve.davidson import Pairs, SingularError, Space, top_pairs
+from standout.solve.finish import solution
+from standout.solve.notes import shrinkage_notes, structural_notes
+from standout.solve.operator import finished, measured
+from standout.solve.pair import check_comparable, check_varies, measure
+from standout.solve.result import Eigen, Frame, Note, Solution, components
+from standout.solve.task import Task, how_many, too_many
+from standout.solve.trace import TraceSquared, trace_squared
+
+# The error of a ratio is about the square of its vector's: three digits, to judge ratios that rows know no better.
+_VALUES_TOLERANCE = 3e-2
+# So few vectors at once cost hardly more than one.
+_LEAST_BLOCK = 4
+
+
+def by_products(task: Task) -> Solution:
+    """Find the components of a task whose covariances are too large to form."""
+    _check_possible(task)
+    system = System(task)
+    # Sparse products have threads of their own, and those of BLAS would wait for work beside them.
+    with threads_for(0.0 if system.all_sparse else math.inf):
+        return _solved(task, system)
+
+
+def _solved(task: Task, system: System) -> Solution:
+    rank = min(system.n_alive, task.target_dimensions + (0 if task.mixture is None else int(task.mixture.rows)))
+    count = how_many(task, min(rank, task.target_dimensions), None, rank)
+    rho, notes = _shrinkage(system, rank)
+    if rho > 0:
+        space = system.space(count.kept)
+        found = system.verified(top_pairs(space, rho, count.kept, system.unit), rho)
+        eigen, residual = _eigen(found, rho)
+        plain = _plain(system, space, count.kept) if task.has_edge(rank) else None
+    else:
+        eigen, residual = exact(system, count.kept)
+        notes += structural_notes(task, eigen, system.frame, system.constant)
+        plain = eigen.ratios
+    if len(eigen.ratios) < count.kept:
+        raise too_many(count.kept, len(eigen.ratios), task)
+    if residual > davidson.TOLERANCE:
+        notes.append(_not_converged(residual))
+    return solution(
+        task, components(eigen, system.frame, count.kept), system.frame, rank, "matrix_free", count, system.means,
+        rho=rho if task.mixture is not None else 0.0, plain=plain, notes=notes, n_infinite=eigen.n_infinite,
+    )  # fmt: skip
+
+
+def _shrinkage(system: System, rank: int) -> tuple[float, list[Note]]:
+    """Return how much to shrink; without a background all the way to the identity, which takes its place."""
+    task, error = system.task, 0.0
+    if task.mixture is None:
+        return 1.0, []
+    evidence = task.evidence(rank, int(np.count_nonzero(system.spread)), math.nan)
+    if task.settled is None and shrinks(task.wanted.shrinkage, evidence):
+        trace = system.trace_squared()
+        evidence, error = replace(evidence, trace_squared=trace.value), trace.relative_error
+    rho = task.intensity(evidence)
+    return rho, list(shrinkage_notes(task, evidence, rho, error)) if rho > 0 else []
+
+
+def _eigen(found: Pairs, rho: float) -> tuple[Eigen, float]:
+    """Return pairs as all solvers do, and their largest residual."""
+    eigen = Eigen(found.ratios, found.vectors, found.target_image, found.shrunk_image(rho))
+    return eigen, float(found.residuals.max())
+
+
+def _check_possible(task: Task) -> None:
+    asked = f"n_components={task.wanted.n_components!r}"
+    if isinstance(task.wanted.n_components, int) and task.wanted.axes == "ratio":
+        return
+    if isinstance(task.wanted.n_components, int):
+        asked = f"axes={task.wanted.axes!r}"
+    raise InputError(
+        f"{asked} asks for every ratio, and the matrix-free solver finds the few largest. Give n_components as a "
+        f"number with axes='ratio', choose fewer features, or use solver='dense', which takes "
+        f"{covariance_bytes(task) / 1e9:.3g} GB for {task.target.n_features} features."
+    )
+
+
+class System:
+    """Target and background as products with vectors, in background-sd units."""
+
+    def __init__(self, task: Task):
+        self.task = task
+        self.mixture = task.mixture
+        self.parts = measured([task.target, *task.backgrounds])
+        self.means: Sequence[Array] = [part.mean for part in self.parts]
+        variance = self.parts[0].variance
+        self.shift: Array | None = None
+        self.constant: tuple[int, ...] = ()
+        self.spread = np.zeros_like(variance)
+        if self.mixture is None:
+            frame = Frame(np.flatnonzero(check_varies(variance, "target")), np.ones(len(variance)), len(variance))
+        else:
+            if not task.wanted.own_centre:
+                self.shift = self.means[0] - self.mixture.mixed(self.means[1:])
+                variance = variance + self.shift**2
+            self.spread = self.mixture.mixed([part.variance for part in self.parts[1:]])
+            frame, self.constant = measure(variance, self.spread)
+            check_comparable(variance, frame)
+        self.n_alive = len(frame.alive)
+        self.unit = frame.scale
+        # All features stay in place; those that vary nowhere are multiplied by zero.
+        self.frame = Frame(np.arange(frame.n_features), frame.scale, frame.n_features)
+        self.inverse = np.zeros(frame.n_features)
+        self.inverse[frame.alive] = 1 / frame.alive_scale
+
+    @property
+    def all_sparse(self) -> bool:
+        """Whether no dataset is multiplied as dense rows."""
+        return all(part.is_sparse for part in self.parts)
+
+    def target_times(self, vectors: Array) -> Array:
+        """Return the scaled target covariance times vectors."""
+        return self._target(self.parts[0].begin(vectors * self.inverse[:, None]), vectors)
+
+    def background_times(self, vectors: Array) -> Array:
+        """Return the background correlation matrix times vectors."""
+        scaled = vectors * self.inverse[:, None]
+        return self._background([part.begin(scaled) for part in self.parts[1:]], vectors)
+
+    def products(self, vectors: Array) -> tuple[Array, Array]:
+        """Return both, worked on at the same time."""
+        scaled = vectors * self.inverse[:, None]
+        begun = [part.begin(scaled) for part in self.parts]
+        return self._target(begun[0], vectors), self._background(begun[1:], vectors)
+
+    def _target(self, begun: list[Future[Array]], vectors: Array) -> Array:
+        result = finished(begun)
+        result *= self.inverse[:, None]
+        if self.shift is not None:
+            shift = self.shift * self.inverse
+            result += np.multiply.outer(shift, shift @ vectors)
+        return result
+
+    def _background(self, begun: list[list[Future[Array]]], vectors: Array) -> Array:
+        if self.mixture is None:
+            return np.zeros_like(vectors)
+        result = self.mixture.mixed([finished(parts) for parts in begun])
+        # Where the background is constant, what is left is rounding.
+        result *= np.where(self.spread > 0, self.inverse, 0.0)[:, None]
+        return result
+
+    def trace_squared(self) -> TraceSquared:
+        """Return tr S² of the background correlation matrix."""
+        work = sum(part.n_entries for part in self.parts[1:])
+        return trace_squared(self.background_times, (self.spread > 0).astype(float), work, self.task.wanted.seed)
+
+    def space(self, count: int, products: davidson.Products | None = None) -> Space:
+        """Return a space to look for ``count`` pairs in; it starts inside the range of the two covariances."""
+        products = products or self.products
+        random = np.random.default_rng(self.task.wanted.seed).normal(size=(len(self.unit), max(count, _LEAST_BLOCK)))
+        target, background = products(random / np.sqrt(len(random)))
+        start = _unit_columns(target) + _unit_columns(background)
+        most = memory_budget(self.task) // 2 // (3 * 8 * len(self.unit))
+        return Space(products, start, max(most, 4 * start.shape[1] + 20))
+
+    def verified(
+        self, found: Pairs, rho: float, products: davidson.Products | None = None, tolerance: float = davidson.TOLERANCE
+    ) -> Pairs:
+        """Return the pairs; images that went through new starts, and thus residuals, come from the rows once more."""
+        if found.starts == 0:
+            return found
+        images = (products or self.products)(found.vectors)
+        return found.with_images(*images, rho, self.unit).trusted(rho, tolerance)
+
+
+@dataclass(frozen=True)
+class Infinite:
+    """The directions of features that are constant in the background in which the target varies."""
+
+    vectors: Array  # (d, q), orthonormal
+    image: Array  # (d, q): of the target
+    coupling: Array  # (d, q): the vectors with target variance one
+    coupled: Array  # (d, q): the image of these
+    inside: Array  # (d,): 1 for the other features
+
+    @classmethod
+    def of(cls, system: System) -> Infinite:
+        """Find them: a PCA of the target on these features alone."""
+        where = np.array(system.constant, dtype=np.intp)
+        size = len(system.unit)
+        if 8 * 8 * size * len(where) > memory_budget(system.task):
+            raise InputError(
+                f"{len(where)} of {size} features are constant in the background and vary in the target: so many "
+                "infinite ratios are more than the memory allows. Leave these features out, or use shrinkage='oas'."
+            )
+        units = np.zeros((size, len(where)))
+        units[where, np.arange(len(where))] = 1.0
+        image = system.target_times(units)
+        values, axes = top_eigen(image[where], len(where))
+        varies = values > rank_tolerance(size) * values[0]
+        axes = axes[:, varies]
+        stretched = axes / np.sqrt(values[varies])
+        inside = np.ones(size)
+        inside[where] = 0.0
+        return cls(units @ axes, image @ axes, units @ stretched, image @ stretched, inside)
+
+    def products(self, system: System) -> davidson.Products:
+        """Return products of the finite problem: what the infinite directions explain of the target is taken out."""
+
+        def times(vectors: Array) -> tuple[Array, Array]:
+            target, background = system.products(vectors * self.inside[:, None])
+            target -= self.coupled @ (self.coupled.T @ vectors)
+            return target * self.inside[:, None], background
+
+        return times
+
+
+def exact(system: System, count: int, tolerance: float = davidson.TOLERANCE) -> tuple[Eigen, float]:
+    """Solve the exact problem, infinite ratios first; also return the largest residual."""
+    if not system.constant:
+        found = top_pairs(system.space(count), 0.0, count, system.unit, tolerance)
+        return _eigen(system.verified(found, 0.0, tolerance=tolerance), 0.0)
+    infinite = Infinite.of(system)
+    q = infinite.vectors.shape[1]
+    ratios, parts, residual = np.full(q, np.inf), [], 0.0
+    if count > q:
+        times = infinite.products(system)
+        found = top_pairs(system.space(count - q, times), 0.0, count - q, system.unit, tolerance)
+        found = system.verified(found, 0.0, times, tolerance)
+        vectors = found.vectors - infinite.coupling @ (infinite.coupled.T @ found.vectors)
+        parts = [(vectors, found.target_image, found.background_image)]
+        ratios, residual = np.concatenate([ratios, found.ratios]), float(found.residuals.max())
+    columns = zip((infinite.vectors, infinite.image, np.zeros_like(infinite.image)), *parts, strict=True)
+    vectors, target, background = (np.hstack(pieces) for pieces in columns)
+    return Eigen(ratios, vectors, target, background, n_infinite=q), residual
+
+
+def _plain(system: System, space: Space, count: int) -> Array | None:
+    """Return the ratios of the unshrunk problem, which tell signal from noise; None where it is singular."""
+    try:
+        if system.constant:
+            return exact(system, count, _VALUES_TOLERANCE)[0].ratios
+        return top_pairs(space, 0.0, count, system.unit, _VALUES_TOLERANCE).ratios
+    except SingularError:
+        return None
+
+
+def _unit_columns(vectors: Array) -> Array:
+    length = np.linalg.norm(vectors, axis=0)
+    return np.asarray(vectors / np.where(length > 0, length, 1.0))
+
+
+def _not_converged(residual: float) -> Note:
+    return Note(
+        ConditionWarning,
+        f"the components are found to a residual of {residual:.1e}, not {davidson.TOLERANCE:.0e}: rounding allows "
+        "no better for a background covariance that is so close to singular. Use shrinkage='oas', or solver='gsvd' "
+        "where the memory allows.",
+    )

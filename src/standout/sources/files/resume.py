@@ -1,0 +1,140 @@
+"""Checkpoints on disk: where a pass over files is kept, of which files and options it is, and what the file looks like.
+
+A checkpoint is written whole before it takes the place of the one before. It is a line that says what it is, a JSON
+header with its checksum, arrays as they are in memory, and the checksum of all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from glob import escape
+from hashlib import blake2b
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from numpy.typing import NDArray
+
+from standout.errors import InputError
+from standout.output import replacing
+from standout.sources.files.inside import readable
+from standout.sources.files.options import Options
+
+_MAGIC = b"standout checkpoint 1\n"
+_KIND = b"standout checkpoint "
+_DIGEST = 32
+_REMEDY = "Give another path as checkpoint=, or delete the file to start anew."
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """The checkpoint of one dataset, and what it is told by."""
+
+    path: Path
+    files: tuple[Path, ...]
+    options: Options
+
+    def told(self) -> dict[str, Any]:
+        """Return, as JSON, what must be the same for a pass to go on."""
+        # Names without their directories: data that are mounted elsewhere are still the same.
+        with readable(f"checkpoint: {self.path}: its data", "a file"):
+            stamps = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in self._parts()]
+        options = {name: value for name, value in asdict(self.options).items() if name not in ("memory", "checkpoint")}
+        return {"files": stamps, "options": {name: _plain(value) for name, value in options.items()}}
+
+    def _parts(self) -> Iterator[Path]:
+        for path in self.files:
+            yield from sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else (path,)
+
+    def save(self, header: dict[str, Any], arrays: Iterable[NDArray[Any]]) -> None:
+        """Write a checkpoint; the one before stays until this one is whole and on the disk."""
+        text = json.dumps(header, separators=(",", ":")).encode()
+        start = _MAGIC + len(text).to_bytes(8, "little") + text
+        start += _seal(start).digest()
+        with replacing(self.path, "checkpoint") as draft, draft.open("wb") as file:
+            file.write(start)
+            seal = _seal(start)
+            for array in arrays:
+                seal.update(array.data)
+                file.write(array.data)
+            file.write(seal.digest())
+
+    def check(self, role: str) -> None:
+        """Refuse a checkpoint that is damaged or of other data, before any work is done."""
+        told = self.told()
+        if (file := self._opened(role)) is not None:
+            with file:
+                self._header(file, told, role)
+
+    def load(self, told: dict[str, Any], arrays: Iterable[NDArray[Any]], role: str) -> dict[str, Any] | None:
+        """Read the arrays that were saved into those given, and return the header; None: no checkpoint yet.
+
+        One that is damaged, or of other data than ``told``, is refused, and stays as it is. Header and arrays come
+        from one open file: another process may put a newer checkpoint in its place at any moment.
+        """
+        if (file := self._opened(role)) is None:
+            return None
+        with file:
+            header = self._header(file, told, role)
+            size = file.tell()
+            file.seek(0)
+            seal = _seal(file.read(size))
+            for array in arrays:
+                file.readinto(array.data)  # one that is cut short shows in the checksum
+                seal.update(array.data)
+            if file.read(_DIGEST) != seal.digest() or file.read(1):
+                raise InputError(f"{self._where(role)} is damaged or cut short. {_REMEDY}")
+            return header
+
+    def _opened(self, role: str) -> BufferedReader | None:
+        with readable(self._where(role), "a checkpoint"), suppress(FileNotFoundError):
+            return self.path.open("rb")
+        return None
+
+    def _header(self, file: BinaryIO, told: dict[str, Any], role: str) -> dict[str, Any]:
+        header = _header(file, self._where(role))
+        unlike = [name for name, value in told.items() if header["told"].get(name) != value]
+        if unlike:
+            raise InputError(f"{self._where(role)} is of other data: not the same {', '.join(unlike)}. {_REMEDY}")
+        return header
+
+    def sweep(self, before: float) -> None:
+        """Remove the drafts that killed passes left: those that last changed before that time."""
+        for draft in self.path.parent.glob(f".{escape(self.path.name[:40])}.????????.part{escape(self.path.suffix)}"):
+            with suppress(FileNotFoundError):  # another process may have put it in its place
+                if draft.stat().st_mtime < before:
+                    draft.unlink()
+
+    def _where(self, role: str) -> str:
+        return f"{role}: the checkpoint {self.path}"
+
+
+def _header(file: BinaryIO, where: str) -> dict[str, Any]:
+    """Read the header of a checkpoint, or say why it cannot be used."""
+    start = file.read(len(_MAGIC) + 8)
+    if _KIND.startswith(start):
+        raise InputError(f"{where} is {'damaged or cut short' if start else 'empty'}. {_REMEDY}")
+    if not start.startswith(_KIND):
+        raise InputError(f"{where} is a file of another kind, and stays as it is. Give another path as checkpoint=.")
+    if not start.startswith(_MAGIC):
+        raise InputError(f"{where} was written by another version of standout. {_REMEDY}")
+    size = int.from_bytes(start[len(_MAGIC) :], "little")
+    text = file.read(min(size, os.fstat(file.fileno()).st_size))
+    if file.read(_DIGEST) != _seal(start + text).digest():
+        raise InputError(f"{where} is damaged or cut short. {_REMEDY}")
+    header: dict[str, Any] = json.loads(text)
+    return header
+
+
+def _seal(data: bytes) -> Any:
+    return blake2b(data, digest_size=_DIGEST)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: list(values) for name, values in value.items()}
+    return list(value) if isinstance(value, tuple) else value

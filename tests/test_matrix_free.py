@@ -1,0 +1,363 @@
+"""The matrix-free solver gives the components of the covariances that it never forms."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import linalg, sparse
+
+from helpers import covariance, same_up_to_sign
+from standout import DPCA, Moments
+from standout.errors import ConditionWarning, NonFiniteError, RowsNeededError, ShrinkageWarning
+from standout.solve import budget, davidson, trace
+
+pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+
+
+def counts(seed, rows, features, own, density=0.2):
+    """Poisson counts with three common factors, and ``own`` more."""
+    shape = np.random.default_rng(99)
+    factors = shape.lognormal(0, 1, size=(8, features))[: 3 + own]
+    rng = np.random.default_rng(seed)
+    rates = rng.gamma(0.5, 2.0, size=(rows, 3 + own)) @ factors
+    return rng.poisson(density * rates / rates.mean()).astype(float)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return counts(0, 700, 150, 4), counts(1, 1100, 150, 0)
+
+
+def weighted_covariance(rows, weights):
+    centred = rows - np.average(rows, axis=0, weights=weights)
+    return (centred * weights[:, None]).T @ centred / weights.sum()
+
+
+def reference(target, background, rho, count):
+    """Return ratios and unit-norm vectors of the shrunk problem by scipy, from covariances."""
+    shrunk = (1 - rho) * background + rho * np.diag(np.diag(background))
+    size = len(target)
+    values, vectors = linalg.eigh(target, shrunk, subset_by_index=[size - count, size - 1])
+    return values[::-1], (vectors / np.linalg.norm(vectors, axis=0))[:, ::-1].T
+
+
+def check(model, target, background, tolerance=1e-6):
+    """Check a model against scipy on dense covariances: ratios, components, and the residual of each component."""
+    assert model.solver_ == "matrix_free"
+    rho = model.shrinkage_
+    ratios, vectors = reference(target, background, rho, model.n_components_)
+    assert model.ratios_ == pytest.approx(ratios, rel=1e-10)
+    assert same_up_to_sign(model.components_, vectors, 20 * tolerance)
+    image = ((1 - rho) * background + rho * np.diag(np.diag(background))) @ model.components_.T
+    apart = target @ model.components_.T - image * model.ratios_
+    assert (np.linalg.norm(apart, axis=0) <= 1.001 * tolerance * np.linalg.norm(image * model.ratios_, axis=0)).all()
+    expected = np.einsum("ki,ij,kj->k", model.components_, target, model.components_)
+    assert model.target_variance_ == pytest.approx(expected, rel=1e-9)
+
+
+KINDS = {
+    "csr_array": sparse.csr_array,
+    "csc_matrix": sparse.csc_matrix,
+    "csr of bytes": lambda rows: sparse.csr_array(rows.astype("u1")),
+    "csr of float32": lambda rows: sparse.csr_array(rows.astype("f4")),
+    "array": np.asarray,
+    "F order": np.asfortranarray,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shrinkage", [None, "oas", 0.3])
+def test_the_components_are_those_of_the_covariances(pair, kind, shrinkage):
+    target, background = pair
+    make = KINDS[kind]
+    model = DPCA(5, solver="matrix_free", shrinkage=shrinkage).fit(make(target), background=make(background))
+    check(model, covariance(target), covariance(background))
+    assert model.mean_ == pytest.approx(target.mean(axis=0), rel=1e-13)
+
+
+@pytest.mark.parametrize("centering", ["own", "background"])
+@pytest.mark.parametrize("shrinkage", [None, "oas"])
+def test_it_agrees_with_the_dense_solver_on_weighted_and_mixed_backgrounds(pair, centering, shrinkage):
+    target, background = pair
+    rng = np.random.default_rng(2)
+    weights = rng.integers(0, 4, size=len(target)).astype(float)
+    spoilt = target.copy()
+    spoilt[weights == 0] = np.nan  # whatever rows of weight zero hold, they are not there
+    others = [rng.uniform(0.2, 3, size=500), rng.uniform(0.2, 3, size=600)]
+    models = [
+        DPCA(4, shrinkage=shrinkage, centering=centering, mix=[2, 1], normalize="background", solver=solver).fit(
+            make(spoilt),
+            background=[make(background[:500]), make(2 * background[500:])],
+            sample_weight=weights,
+            background_sample_weight=others,
+        )
+        for solver, make in (("dense", np.asarray), ("matrix_free", sparse.csr_array), ("matrix_free", np.asarray))
+    ]
+    dense = models[0]
+    for model in models[1:]:
+        assert model.ratios_ == pytest.approx(dense.ratios_, rel=1e-10)
+        assert model.shrinkage_ == pytest.approx(dense.shrinkage_, rel=1e-11)
+        for name in ("components_", "patterns_"):
+            assert same_up_to_sign(getattr(model, name), getattr(dense, name), 2e-5)
+            assert np.all(np.einsum("ij,ij->i", getattr(model, name), getattr(dense, name)) > 0)
+        assert model.mean_ == pytest.approx(dense.mean_, rel=1e-12)
+        assert model.background_variance_ == pytest.approx(np.ones(4), rel=1e-9)
+        assert model.noise_edge_ == pytest.approx(dense.noise_edge_, rel=1e-12)
+        # Ratios of the problem that was not solved are known to three digits.
+        assert np.log(model.p_value_) == pytest.approx(np.log(dense.p_value_), rel=3e-3)
+        assert model.debiased_ratios_ == pytest.approx(dense.debiased_ratios_, rel=3e-3, nan_ok=True)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_mean_of_ten_thousand_sd_costs_no_digits(make, weighted):
+    rng = np.random.default_rng(3)
+    sd = np.geomspace(0.1, 10, 60)
+    target, background = (rng.normal(size=(m, 60)) for m in (400, 900))
+    target[:, :3] *= [4, 3, 2]
+    # Whole multiples of 2^-20: adding the offset is exact, so the shifted data have the very same covariance.
+    target, background = (np.round(rows * sd * 2**20) / 2**20 for rows in (target, background))
+    offset = np.round(1e4 * sd)
+    weights = rng.uniform(0.5, 2, size=400) if weighted else None
+    model = DPCA(3, solver="matrix_free", shrinkage=None).fit(
+        make(target + offset), background=make(background + offset), sample_weight=weights
+    )
+    check(model, weighted_covariance(target, np.ones(400) if weights is None else weights), covariance(background))
+
+
+def test_without_a_background_it_is_pca(pair):
+    target = pair[0]
+    model = DPCA(4, solver="matrix_free").fit(sparse.csr_array(target))
+    values, vectors = np.linalg.eigh(covariance(target))
+    assert model.solver_ == "matrix_free" and model.regime_ == "exact" and model.shrinkage_ == 0
+    assert model.ratios_ == pytest.approx(values[::-1][:4], rel=1e-10)
+    assert same_up_to_sign(model.components_, vectors[:, ::-1].T[:4], 2e-5)
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+@pytest.mark.parametrize("shrinkage", [None, "oas", 0.2])
+def test_features_constant_in_the_background_or_in_both_are_as_in_the_dense_solver(pair, count, shrinkage):
+    target, background = (rows.copy() for rows in pair)
+    background[:, [4, 9, 30]] = 0
+    background[:, 77] = target[:, 77] = 0.1
+    background[:, 78] = target[:, 78] = 0
+    models = [
+        DPCA(count, shrinkage=shrinkage, solver=solver).fit(make(target), background=make(background))
+        for solver, make in (("dense", np.asarray), ("matrix_free", sparse.csr_array))
+    ]
+    dense, model = models
+    assert np.isinf(model.ratios_).sum() == (min(count, 3) if shrinkage is None else 0)
+    assert model.regime_ == dense.regime_
+    assert model.ratios_ == pytest.approx(dense.ratios_, rel=1e-10)
+    assert model.shrinkage_ == pytest.approx(dense.shrinkage_, rel=1e-11)
+    assert model.p_value_ == dense.p_value_ == 0
+    assert same_up_to_sign(model.components_, dense.components_, 2e-5)
+    assert same_up_to_sign(model.patterns_, dense.patterns_, 2e-5)
+    assert np.all(model.components_[:, [77, 78]] == 0) and np.all(model.patterns_[:, [77, 78]] == 0)
+
+
+def test_where_ratios_crowd_the_space_is_full_and_starts_again_until_every_residual_is_small(monkeypatch):
+    # Pure noise, hardly more rows than features: the top ratios lie close together and the background is
+    # nearly singular. A small space makes it start again.
+    rng = np.random.default_rng(4)
+    target, background = rng.normal(size=(300, 120)), rng.normal(size=(200, 120))
+    rooms = []
+    start_again = davidson.Space._start_again
+
+    def counted(self, best):
+        start_again(self, best)
+        rooms.append(self.room)
+
+    monkeypatch.setattr(davidson.Space, "_start_again", counted)
+    monkeypatch.setattr(davidson, "FIRST_ROOM", 24)
+    model = DPCA(6, solver="matrix_free", shrinkage=None).fit(sparse.csr_array(target), background=background)
+    assert len(rooms) >= 2 and rooms == sorted(rooms) and rooms[0] > 24
+    check(model, covariance(target), covariance(background))
+
+
+def test_it_converges_with_room_that_cannot_grow(monkeypatch):
+    rng = np.random.default_rng(5)
+    target, background = rng.normal(size=(300, 120)), rng.normal(size=(400, 120))
+    starts = []
+    start_again = davidson.Space._start_again
+    monkeypatch.setattr(davidson.Space, "_start_again", lambda self, best: (starts.append(1), start_again(self, best)))
+    monkeypatch.setattr(davidson, "FIRST_ROOM", 26)
+    monkeypatch.setattr(davidson, "_GROWTH", 1.0)
+    model = DPCA(4, solver="matrix_free", shrinkage=None).fit(target, background=background)
+    assert len(starts) > 3
+    check(model, covariance(target), covariance(background))
+
+
+def test_a_feature_that_stands_twice_changes_no_ratio(pair):
+    target, background = (np.hstack([rows, rows[:, :1]]) for rows in pair)
+    model = DPCA(4, solver="matrix_free", shrinkage=None).fit(target, background=background)
+    assert model.ratios_ == pytest.approx(reference(*map(covariance, pair), 0.0, 4)[0], rel=1e-10)
+
+
+def test_an_answer_that_rounding_spoils_is_told(pair, monkeypatch, remedy):
+    monkeypatch.setattr(davidson, "TOLERANCE", 1e-17)
+    with pytest.warns(ConditionWarning, match="residual of") as warned:
+        model = DPCA(3, solver="matrix_free", shrinkage=0.1).fit(*pair[:1], background=pair[1])
+    remedy(next(w.message for w in warned if issubclass(w.category, ConditionWarning)))
+    assert model.ratios_ == pytest.approx(reference(*map(covariance, pair), 0.1, 3)[0], rel=1e-10)
+
+
+def test_the_trace_estimate_is_unbiased_within_its_error_and_the_same_for_the_same_seed(pair):
+    correlation = np.corrcoef(pair[1].T)
+    exact = float((correlation**2).sum())
+    work = trace.EXACT_WORK  # as if one product were so dear
+
+    def estimate(seed):
+        return trace.trace_squared(lambda v: correlation @ v, np.ones(150), work, seed)
+
+    found = [estimate(seed) for seed in range(60)]
+    assert estimate(0) == found[0]
+    values, errors = (np.array([getattr(one, name) for one in found]) for name in ("value", "error"))
+    assert abs(values.mean() - exact) < 4 * values.std() / np.sqrt(60)
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(values.std(ddof=1), rel=0.3)
+    assert trace.trace_squared(lambda v: correlation @ v, np.ones(150), 150.0**2, 0).value == pytest.approx(exact)
+
+
+def test_shrinkage_from_an_estimated_trace_is_near_the_exact_one_and_says_so(pair, monkeypatch):
+    target, background = pair
+    exact = DPCA(3, solver="matrix_free").fit(target, background=background)
+    monkeypatch.setattr(trace, "EXACT_WORK", 0)
+    with pytest.warns(ShrinkageWarning, match=r"\(estimated from random vectors, to .* %\)"):
+        model = DPCA(3, solver="matrix_free").fit(sparse.csr_array(target), background=background)
+    assert model.shrinkage_ != exact.shrinkage_
+    assert model.shrinkage_ == pytest.approx(exact.shrinkage_, rel=0.1)
+    check(model, covariance(target), covariance(background))
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    monkeypatch.setattr(budget, "_LEAST", 10_000)
+    monkeypatch.setattr(budget, "_MOST", 10_000)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_auto_takes_it_where_covariances_are_beyond_the_memory(pair):
+    target, background = map(sparse.csr_array, pair)
+    model = DPCA(3).fit(target, background=background)
+    assert model.solver_ == "matrix_free"
+    expected = (pair[0] - model.mean_) @ model.components_.T
+    np.testing.assert_allclose(model.transform(target), expected, atol=1e-12)
+    assert model.score(target, background=background) > 0
+    wide = DPCA(3).fit(target[:40], background=background[:60])
+    assert wide.solver_ == "matrix_free"
+    dense = DPCA(3, solver="dense").fit(pair[0][:40], background=pair[1][:60])
+    assert np.isnan(wide.noise_edge_) and np.isnan(wide.p_value_) and np.isnan(wide.debiased_ratios_).all()
+    assert wide.ratios_ == pytest.approx(dense.ratios_, rel=1e-10)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(("parameter", "value"), [("n_components", None), ("n_components", "auto"), ("axes", "signal")])
+def test_what_needs_every_ratio_is_refused_beyond_the_memory(pair, refused, parameter, value):
+    estimator = DPCA(3).set_params(**{parameter: value})
+    refused(lambda: estimator.fit(pair[0], background=pair[1]), f"{parameter}={value!r}", "solver='dense'")
+
+
+def test_a_source_read_with_more_memory_may_form_covariances(pair, little_memory):
+    import standout
+
+    source = standout.read(pair[0])
+    source.memory = 10**8
+    assert DPCA(3).fit(source, background=pair[1]).solver_ == "dense"
+
+
+def test_moments_alone_are_refused(pair, refused):
+    fit = DPCA(2, solver="matrix_free").fit
+    refused(lambda: fit(Moments.of(pair[0]), background=pair[1]), "solver='matrix_free'", kind=RowsNeededError)
+
+
+def test_a_graph_is_refused(pair, refused):
+    graph = sparse.diags_array([np.ones(149), np.ones(149)], offsets=[-1, 1])
+    refused(lambda: DPCA(2, solver="matrix_free", graph=graph).fit(pair[0], background=pair[1]), "cannot use a graph")
+
+
+def test_rows_cannot_be_added_to_a_model_that_keeps_no_moments(pair, refused):
+    model = DPCA(2, solver="matrix_free").fit(pair[0], background=pair[1])
+    refused(lambda: model.partial_fit(pair[0]), "keeps no moments")
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("role", ["target", "background"])
+def test_values_that_are_not_finite_are_located(pair, refused, make, role):
+    rows = {"target": pair[0].copy(), "background": pair[1].copy()}
+    rows[role][5, 17] = np.nan
+    fit = DPCA(2, solver="matrix_free").fit
+    refused(
+        lambda: fit(make(rows["target"]), background=make(rows["background"])), role, "1 NaN", "17 (1)",
+        kind=NonFiniteError,
+    )  # fmt: skip
+
+
+def test_more_components_than_the_target_has_dimensions_are_refused(pair, refused):
+    few = np.repeat(pair[0][:4], 30, axis=0)
+    fit = DPCA(130, solver="matrix_free", shrinkage=0.5).fit
+    refused(lambda: fit(few, background=pair[1]), "n_components=130", "Ask for at most 119")
+
+
+def test_ratios_of_zero_are_found_where_the_target_has_few_dimensions(pair):
+    few = np.repeat(pair[0][:4], 30, axis=0)
+    model = DPCA(5, solver="matrix_free", shrinkage=0.5).fit(sparse.csr_array(few), background=pair[1])
+    dense = DPCA(5, solver="dense", shrinkage=0.5).fit(few, background=pair[1])
+    assert model.ratios_[:3] == pytest.approx(dense.ratios_[:3], rel=1e-10)
+    assert np.abs(model.ratios_[3:]).max() < 1e-10 * model.ratios_[0]
+
+
+def test_rows_chosen_by_label_and_columns_chosen_by_name_stay_sparse_and_right(pair):
+    target, background = pair
+    whole = sparse.csr_array(np.vstack([target, background]))
+    label = np.repeat([1, 0], [len(target), len(background)])
+    model = DPCA(3, solver="matrix_free", background_label=0).fit(whole, label)
+    plain = DPCA(3, solver="matrix_free").fit(sparse.csr_array(target), background=sparse.csr_array(background))
+    assert model.components_ == pytest.approx(plain.components_, abs=1e-12)
+
+
+def test_entries_that_stand_twice_are_added_up_and_the_matrix_is_left_as_it_is(pair):
+    once = sparse.csr_array(pair[0])
+    twice = sparse.csr_array(
+        (np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), 2 * once.indptr), shape=once.shape
+    )
+    model = DPCA(3, solver="matrix_free").fit(twice, background=pair[1])
+    assert twice.nnz == 2 * once.nnz
+    check(model, *map(covariance, pair))
+
+
+def peak(work):
+    tracemalloc.start()
+    work()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most
+
+
+def large_sparse(seed, rows, features, density, factor=1.0):
+    """Return random entries; some features share a factor of ``factor`` in half of the rows."""
+    rng = np.random.default_rng(seed)
+    matrix = sparse.random_array((rows, features), density=density, format="csr", rng=rng)
+    high = np.repeat(rng.integers(0, 2, size=rows), np.diff(matrix.indptr)).astype(bool)
+    matrix.data[high & (matrix.indices < features // 10)] *= factor
+    return matrix
+
+
+def nbytes(matrix):
+    return matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+
+
+def test_fit_and_transform_take_less_than_twice_the_input_and_nothing_features_by_features():
+    target, background = large_sparse(6, 20_000, 3000, 0.02, factor=9.0), large_sparse(7, 20_000, 3000, 0.02)
+    held = nbytes(target) + nbytes(background)
+    assert 2 * held < 8 * 3000**2
+    model = DPCA(1, solver="matrix_free", shrinkage=0.5)
+    assert peak(lambda: model.fit(target, background=background)) < 2 * held
+    assert peak(lambda: model.transform(target)) < held / 2
+
+
+def test_wide_sparse_rows_take_the_span_and_never_a_dense_copy():
+    target, background = large_sparse(8, 150, 60_000, 0.02, factor=9.0), large_sparse(9, 150, 60_000, 0.02)
+    model = DPCA(3)
+    most = peak(lambda: model.fit(target, background=background))
+    assert model.solver_ == "span"
+    assert most < 8 * 150 * 60_000 / 2

@@ -1,0 +1,92 @@
+"""Against a background that is singular, or nearly, the matrix-free solver is right or refuses; it never makes up."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from standout import DPCA
+from standout.errors import ConditionWarning, StandoutWarning
+from standout.solve import davidson
+from standout.solve.davidson import SingularError
+
+pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+
+
+def normal(seed, rows=700, features=60):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, features)), rng.normal(size=(rows, features))
+
+
+def twice(rows):
+    rows[:, 0] = rows[:, 1]
+
+
+def a_sum(rows):
+    rows[:, 3] = rows[:, 4] - 2 * rows[:, 5]
+
+
+def all_in_one(rows):
+    rows[:, 7] = rows[:, 8:].sum(axis=1)
+
+
+def twice_and_constant(rows):
+    rows[:, 0] = rows[:, 1]
+    rows[:, 2] = 1.0
+
+
+@pytest.mark.parametrize("relation", [twice, a_sum, all_in_one, twice_and_constant])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_relation_that_holds_in_the_background_alone_is_refused_or_found_infinite(relation, count):
+    for seed in range(20):
+        target, background = normal(seed)
+        relation(background)
+        dense = DPCA(count, solver="dense", shrinkage=None).fit(target, background=background)
+        assert np.isinf(dense.ratios_[0])
+        try:
+            model = DPCA(count, solver="matrix_free", shrinkage=None).fit(target, background=background)
+        except SingularError:
+            continue
+        assert model.ratios_ == pytest.approx(dense.ratios_, rel=1e-6), seed
+
+
+def test_the_refusal_says_what_to_do(refused):
+    target, background = normal(1, 2000, 100)
+    twice(background)
+    for rows in (background, sparse.csr_array(background)):
+        refused(lambda given=rows: DPCA(3, solver="matrix_free").fit(target, background=given),
+                "background covariance is singular", "shrinkage='oas'")  # fmt: skip
+
+
+@pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-5, 1e-7, 1e-9])
+def test_a_relation_that_nearly_holds_gives_the_ratio_by_definition_or_is_refused(noise):
+    solved = 0
+    for seed in range(8):
+        target, background = normal(seed)
+        background[:, 0] = background[:, 1] + noise * background[:, 0]
+        try:
+            model = DPCA(2, solver="matrix_free", shrinkage=None).fit(target, background=background)
+        except SingularError:
+            continue
+        scores = [rows @ model.components_.T for rows in (target, background)]
+        dense = DPCA(2, solver="gsvd", shrinkage=None).fit(target, background=background)
+        assert model.ratios_ == pytest.approx(dense.ratios_, rel=1e-2), seed
+        assert scores[0].var(axis=0) / scores[1].var(axis=0) == pytest.approx(dense.ratios_, rel=1e-2), seed
+        solved += 1
+    assert solved == 8 if noise > 1e-4 else solved == 0 if noise < 1e-7 else True
+
+
+def test_residuals_between_good_and_none_are_told_and_larger_ones_refused(monkeypatch):
+    target, background = normal(0)
+    residuals = davidson._residuals
+    for size, outcome in ((1e-7, None), (1e-3, ConditionWarning), (2e-2, SingularError)):
+        monkeypatch.setattr(davidson, "_residuals", lambda *given, s=size: np.full_like(residuals(*given), s))
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", StandoutWarning)
+            try:
+                DPCA(2, solver="matrix_free", shrinkage=None).fit(target, background=background)
+            except SingularError:
+                assert outcome is SingularError
+                continue
+        assert [w.category for w in warned if w.category is ConditionWarning] == [outcome] * (outcome is not None)
