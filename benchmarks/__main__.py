@@ -8,12 +8,13 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import cases, dask_cluster, family, files, inference, kernels, spark_cluster, sparse
+from benchmarks import cases, dask_cluster, family, files, growth, inference, kernels, spark_cluster, sparse
 from benchmarks.measure import Result
 
 CASES = {
     **cases.CASES,
     **family.CASES,
+    **growth.CASES,
     **kernels.CASES,
     **inference.CASES,
     **files.CASES,

@@ -92,6 +92,19 @@ def dask() -> list[Result]:
     ]  # fmt: skip
 
 
+def seconds_by_workers(counts: tuple[int, ...] = (1, 2), repeats: int = 3) -> dict[str, list[float]]:
+    """Return the wall time of a fit on clusters of so many single-threaded workers: the best of a few."""
+    found = []
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        work = _fit(*(_write(Path(name), seed) for seed in (0, 1)))
+        for workers in counts:
+            with _cluster(workers):
+                work()
+                found.append(min(seconds(work) for _ in range(repeats)))
+    return {"size": list(counts), "seconds": found}
+
+
 def _scaling(work: Callable[[], object], pairs: int = 3) -> tuple[float, float, float]:
     """Return the time on two workers over that on one, each on a cluster of its own, in turns."""
     times = []

@@ -22,6 +22,7 @@ from scipy.linalg import blas
 from threadpoolctl import threadpool_limits
 
 from benchmarks.cases import _normal, _spiked
+from benchmarks.dask_cluster import seconds_by_workers
 from benchmarks.measure import Result
 from standout import DPCA
 
@@ -142,13 +143,19 @@ def slope(curve: dict[str, list[float]]) -> float:
     return float(np.polyfit(size, seconds, 1)[0])
 
 
+def curves(kept: dict) -> list[tuple[str, dict[str, list[float]], float]]:
+    """Return what grew, its measured curve and the exponent one expects; workers share the work."""
+    grown = [(name, kept["growth"][name], expected) for name, (_, _, expected) in GROWTH.items()]
+    return [*grown, ("workers", kept["workers"], -1.0)]
+
+
 def growth_table(kept: dict) -> str:
     """Return the table of exponents."""
     lines = ["| what doubles | time grows by, measured | expected for large sizes | seconds |", "|---|---|---|---|"]
-    for name, (sizes, _, expected) in GROWTH.items():
-        curve = kept["growth"][name]
-        seconds = f"{curve['seconds'][0]:.3g} at {sizes[0]:,} to {curve['seconds'][-1]:.3g} at {sizes[-1]:,}"
-        lines.append(f"| {name} | × {2 ** slope(curve):.2f} | × {2**expected:.0f} | {seconds} |")
+    for name, curve, expected in curves(kept):
+        first, last = ((curve["size"][place], curve["seconds"][place]) for place in (0, -1))
+        seconds = f"{first[1]:.3g} at {first[0]:,} to {last[1]:.3g} at {last[0]:,}"
+        lines.append(f"| {name} | × {2 ** slope(curve):.2f} | × {2**expected:g} | {seconds} |")
     return "\n".join(lines)
 
 
@@ -200,21 +207,23 @@ def draw(kept: dict, path: Path) -> None:
     from standout.show.plot.canvas import pyplot
     from standout.show.styles import GREYS, style
 
-    figure, axes = pyplot().subplots(1, len(GROWTH), figsize=(10, 3.4), sharey=True, layout="constrained")
-    for number, (panel, (name, (_, _, expected))) in enumerate(zip(axes, GROWTH.items(), strict=True)):
-        size, seconds = (np.array(kept["growth"][name][part]) for part in ("size", "seconds"))
+    every = curves(kept)
+    figure, axes = pyplot().subplots(1, len(every), figsize=(12, 3.4), sharey=True, layout="constrained")
+    for number, (panel, (name, curve, expected)) in enumerate(zip(axes, every, strict=True)):
+        size, seconds = (np.array(curve[part]) for part in ("size", "seconds"))
         look = style(number)
         panel.loglog(size, seconds, color=look.color, marker=look.marker, label="measured")
-        anchor = -1 if expected else 0  # small sizes have other costs besides
+        anchor = -1 if expected > 0 else 0  # small sizes have other costs besides
         line = seconds[anchor] * (size / size[anchor]) ** expected
-        told = "constant" if expected == 0 else "∝ size" if expected == 1 else f"∝ size$^{expected:.0f}$"
+        told = {0: "constant", 1: "∝ size"}.get(expected, f"∝ size$^{{{expected:.0f}}}$")
         panel.loglog(size, line, color=GREYS[1], linestyle="--", label=told)
-        panel.set(xlabel=name, title=f"{name} × 2: time × {2 ** slope(kept['growth'][name]):.2f}")
+        panel.set(xlabel=name, title=f"{name} × 2: time × {2 ** slope(curve):.2f}")
         panel.set_xticks(size, [f"{value:,.0f}" for value in size], rotation=30)
         panel.minorticks_off()
         panel.grid(color="#e5e7eb")
-        panel.legend(frameon=False, loc="upper left")
+        panel.legend(frameon=False, loc="upper left" if expected >= 0 else "lower left")
     axes[0].set_ylabel("processor seconds, one thread")
+    axes[-1].set_xlabel("Dask workers (seconds by the clock)")
     figure.savefig(path, dpi=150)
 
 
@@ -244,7 +253,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("--draw", action="store_true", help="from the numbers kept, without measuring")
     if not parser.parse_args().draw:
-        kept = {"machine": asdict(machine()), "growth": measured()}
+        kept = {"machine": asdict(machine()), "growth": measured(), "workers": seconds_by_workers()}
         (DOCS / "growth.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     kept = json.loads((DOCS / "growth.json").read_text(encoding="utf-8"))
     draw(kept, DOCS / "growth.png")
