@@ -114,7 +114,7 @@ def test_a_background_of_moments_is_not_drawn_and_the_report_says_so(write, data
 def test_without_its_packages_the_error_names_the_extra(monkeypatch, tmp_path, data, fitted, refused, module, package):
     from standout.show.report import page
 
-    page._templates.cache_clear()
+    page.templates.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     wanted = tmp_path / "report.html"
     refused(

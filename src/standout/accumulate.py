@@ -18,13 +18,13 @@ from scipy.linalg import blas
 from standout.blas import Array, add_outer, add_scatter, mirror
 
 # With |mean| / sd below this in every feature the raw sums lose at most one digit: no shift needed.
-_NEAR_ZERO = 3.0
+NEAR_ZERO = 3.0
 # The shift is moved when a block lies further from it than this many sd: it costs three digits at most.
 _FAR = 30.0
 # With sd / |mean| above this, rounding of the mean is lost in the last digit of the scatter.
 _STEADY = 1e-4
 # Variances below this have lost digits to underflow.
-_SMALLEST = 1e-305
+SMALLEST = 1e-305
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Accumulator:
                 spread = np.maximum(square - mean * mean, np.diagonal(self.scatter) / self.weight)
                 if not (apart > _FAR**2 * spread).any():
                     return
-            elif (apart * (1 + _NEAR_ZERO**-2) <= square).all():
+            elif (apart * (1 + NEAR_ZERO**-2) <= square).all():
                 return
             # A constant must be met exactly: the mean of equal numbers may be off by a rounding error.
             shift = np.where((few == few[0]).all(axis=0), few[0], mean)
@@ -137,7 +137,7 @@ class Accumulator:
 
     def _underflown(self) -> NDArray[np.intp]:
         square = np.diagonal(self.scatter)
-        return np.flatnonzero((square < _SMALLEST * self.weight) & ((square > 0) | (self.sum != 0)))
+        return np.flatnonzero((square < SMALLEST * self.weight) & ((square > 0) | (self.sum != 0)))
 
     def finish(self) -> Sums:
         """Remove what the shift left of the mean, and fill the other triangle; nothing can be added after."""
@@ -169,7 +169,7 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
             squared = float((weights * weights).sum())
         scatter = (centred.T @ centred).T  # symmetric; F-ordered, as LAPACK likes it
         square = np.diagonal(scatter)
-        steady = square > (_STEADY * mean) ** 2 * weight + _SMALLEST * weight
+        steady = square > (_STEADY * mean) ** 2 * weight + SMALLEST * weight
         if not (steady.all() and math.isfinite(square.sum())):
             return None
     return Sums(mean, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
@@ -185,7 +185,7 @@ def merge_sums(one: Sums, other: Sums) -> Sums:
         square = np.diagonal(scatter)
         varies = (square > 0) | (one.mean != other.mean)
         varies[one.underflown] = varies[other.underflown] = True
-        lost = np.flatnonzero((square < _SMALLEST * weight) & varies)
+        lost = np.flatnonzero((square < SMALLEST * weight) & varies)
     squared = one.weight_squared + other.weight_squared
     return Sums(mean, scatter, weight, squared, one.rows + other.rows, lost)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from standout.blas import Array
 from standout.datasets import DigitsOverTiles, digits_over_tiles
 from standout.estimators.dpca import DPCA
+from standout.experiments.judge import ari, silhouette
 from standout.output import replacing
 from standout.show.plot import pyplot
 from standout.show.plot import scores as draw_scores
@@ -38,13 +39,8 @@ def views(example: DigitsOverTiles) -> list[View]:
 
 
 def _view(name: str, model: DPCA, example: DigitsOverTiles) -> View:
-    from sklearn.cluster import KMeans
-    from sklearn.metrics import adjusted_rand_score, silhouette_score
-
     scores = model.transform(example.target)
-    found = KMeans(2, n_init=10, random_state=0).fit_predict(scores)
-    ari = adjusted_rand_score(example.digit, found)
-    return View(name, model, scores, float(ari), float(silhouette_score(scores, example.digit)))
+    return View(name, model, scores, ari(scores, example.digit), silhouette(scores, example.digit))
 
 
 def table(found: list[View]) -> str:

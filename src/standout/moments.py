@@ -110,8 +110,7 @@ class Moments:
             return replace(source.moments(), names=named)
         if is_lazy(source):
             found = gather(source, weights, groups, named, role)
-            sums = found.sums
-            return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, found.groups, named)
+            return cls._of_sums(found.sums, found.groups, named)
         with threads_for((source.n_rows or 10**6) * source.n_features**2):
             if (kept := Kept.of(source, counting=groups is None)) is None:
                 sums, seen = _added_up(source, weights, named, role)
@@ -120,11 +119,15 @@ class Moments:
         if len(sums.underflown):
             raise explain_underflow(sums.underflown, named, role)
         if groups is None and kept is not None:
-            return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, kept.groups, named)
+            return cls._of_sums(sums, kept.groups, named)
         if groups is None:  # after the rows: a file tells both in one pass
             groups = source.groups
         ids = None if groups is None else distinct_groups(groups, weights, seen, role)
-        return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, ids, named)
+        return cls._of_sums(sums, ids, named)
+
+    @classmethod
+    def _of_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
+        return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names)
 
     @property
     def n_features(self) -> int:

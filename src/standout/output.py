@@ -34,6 +34,14 @@ def check_writable(path: str | os.PathLike[str], what: str = "output") -> Path:
     return wanted
 
 
+def make_directory(path: Path, what: str = "output") -> None:
+    """Make a directory for files, with those above it, or say why it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{what}: {path} cannot be made ({error.strerror}). Choose another place.") from error
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Path]:
     """Give a temporary file to write; it takes the place of ``path`` when all went well.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from standout.accumulate import Sums
+from standout.accumulate import NEAR_ZERO, SMALLEST, Sums
 from standout.blas import Array
 from standout.sources import Source
 from standout.sources.csr import sparse_rows, with_values
@@ -21,10 +21,6 @@ from standout.sources.weighted import check_weights
 
 # A multiply-add of a sparse product costs as much as this many of a dense one.
 _DEARER = 150
-# With |mean| / sd below this in every feature the raw sums lose at most one digit.
-_NEAR_ZERO = 3.0
-# Variances below this have lost digits to underflow.
-_SMALLEST = 1e-305
 # Rows of the scatter matrix that are made at once.
 _PANEL = 256
 
@@ -46,8 +42,8 @@ def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums
     with np.errstate(all="ignore"):
         mean, scatter = _raw(matrix, root, weight)
         variance = np.diagonal(scatter) / weight - mean * mean
-        good = math.isfinite(variance.sum()) and bool((mean * mean <= _NEAR_ZERO**2 * variance).all())
-        if not good or ((variance < _SMALLEST) & (variance > 0)).any():
+        good = math.isfinite(variance.sum()) and bool((mean * mean <= NEAR_ZERO**2 * variance).all())
+        if not good or ((variance < SMALLEST) & (variance > 0)).any():
             return None
     for row, value in zip(scatter, mean, strict=True):  # row by row: no second matrix of this size
         row -= weight * (value * mean)

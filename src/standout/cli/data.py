@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from standout.cli.help import option, together
-from standout.errors import ColumnError, InputError, OutputError
+from standout.errors import ColumnError, InputError
+from standout.output import make_directory
 from standout.sources import read
 from standout.sources.files.options import MISSING
 from standout.sources.files.source import Account
@@ -206,18 +207,11 @@ def load(target: str, background: Sequence[str], by: str | None, labels: Sequenc
     else:
         sides = _by_label(target, background, by, labels, reading)
     if reading.checkpoint is not None:
-        _make_directory(reading.checkpoint)
+        make_directory(reading.checkpoint, "--checkpoint")
     opened = [side.keeping(reading.kept(number, name)).opened() for number, (name, side) in enumerate(sides.items())]
     _check_dropped(reading.drop, opened)
     opened = _without_lost(opened)
     return Data(opened[0], dict(zip(list(sides)[1:], opened[1:], strict=True)))
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"--checkpoint: {path}: {error.strerror}. Give a directory that can be made.") from error
 
 
 def _by_file(target: str, background: Sequence[str], reading: Reading) -> dict[str, Side]:

@@ -9,7 +9,7 @@ import click
 
 from standout.cli.help import Page, option
 from standout.cli.session import Session, telling_options
-from standout.errors import OutputError
+from standout.output import make_directory
 
 _EXAMPLES = """
 standout demo
@@ -32,10 +32,7 @@ def demo(output: Path, seed: int, **given: Any) -> None:
     from standout.demo import run_demo
 
     session = Session(given)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"--output: {output} cannot be made ({error.strerror}). Choose another place.") from error
+    make_directory(output, "--output")
     with session.working():
         found = run_demo(output, seed)
     session.notes = []

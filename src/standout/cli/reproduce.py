@@ -9,8 +9,9 @@ import click
 
 from standout.cli.help import Page, option
 from standout.cli.session import Session, telling_options
-from standout.errors import DataMissingError, OutputError, StandoutError
+from standout.errors import DataMissingError, StandoutError
 from standout.experiments import ALL, EXPERIMENTS
+from standout.output import make_directory
 
 if TYPE_CHECKING:
     from standout.experiments.run import Outcome
@@ -49,10 +50,7 @@ def reproduce(name: str, data_dir: Path | None, out: Path, **given: Any) -> None
 
     session = Session(given)
     plan = Plan(tuple(range(given["seeds"])), given["quick"], data_dir, given["embedded"])
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"--out: {out} cannot be made ({error.strerror}). Choose another place.") from error
+    make_directory(out, "--out")
     check_places(chosen(name), out)
     outcomes = []
     for one in chosen(name):

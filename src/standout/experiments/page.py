@@ -5,13 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from standout.errors import MissingExtraError
 from standout.experiments.record import Picture, Record
 from standout.experiments.table import as_rows
+from standout.show.report.page import templates as report_templates
 
 
 @dataclass(frozen=True)
@@ -52,15 +51,9 @@ def index(entries: Sequence[Entry]) -> str:
     return _render("index.html.jinja", entries=entries)
 
 
-@cache
 def templates() -> Any:
     """Return the templates, or say how to get what fills them in."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError("pages need jinja2. Install it with: pip install 'standout[report]'") from error
-    loader = PackageLoader("standout.experiments")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return report_templates("standout.experiments", "pages")
 
 
 def _render(template: str, **values: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from standout.model import Model
 from standout.parameters import check_count
 from standout.show import styles
 from standout.show.fitted import fitted_model, has_patterns
-from standout.show.plot.canvas import axes_or_new, plain
-from standout.show.text import shortened
+from standout.show.plot.canvas import axes_or_new, checked_component, name_bars
 
 
 def patterns(
@@ -58,7 +56,9 @@ def patterns(
             f"{type(model).__name__} has no patterns: its components are functions, not directions among the features. "
             "Use standout.show.scores to see what they show, or a DPCA."
         )
-    place = _checked_component(component, found)
+    if found.n_components == 0:
+        raise InputError("the model has no components, so there is no pattern to draw. Fit it with n_components=2.")
+    place = checked_component(component, found.n_components, "model")
     axes = axes_or_new(axes, (5, 4.5))
     if shape is None:
         _draw_bars(found, place, check_count("count", count), axes)
@@ -68,26 +68,11 @@ def patterns(
     return axes
 
 
-def _checked_component(component: Any, model: Model) -> int:
-    if isinstance(component, Integral) and not isinstance(component, bool) and 0 <= int(component) < model.n_components:
-        return int(component)
-    if model.n_components == 0:
-        raise InputError("the model has no components, so there is no pattern to draw. Fit it with n_components=2.")
-    raise InputError(
-        f"component={component!r} is not among the {model.n_components} components of the model, which count from 0. "
-        f"Use a whole number from 0 to {model.n_components - 1}."
-    )
-
-
 def _draw_bars(model: Model, place: int, count: int, axes: Any) -> None:
     top = model.top_features(count)[place]
     weights = [weight for _, weight in top]
     axes.barh(range(len(top)), weights, color=[styles.ABOVE if weight > 0 else styles.BELOW for weight in weights])
-    axes.set_yticks(range(len(top)), [plain(shortened(str(feature))) for feature, _ in top])
-    axes.invert_yaxis()
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(axis="y", length=0)
+    name_bars(axes, [feature for feature, _ in top])
     units = "background sd" if model.background_counts else "the feature's units"
     axes.set_xlabel(f"change for one target sd of the score, in {units}")
 

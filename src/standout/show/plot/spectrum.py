@@ -12,7 +12,7 @@ from standout.blas import Array
 from standout.model import Model
 from standout.show import styles
 from standout.show.fitted import fitted_model
-from standout.show.plot.canvas import axes_or_new
+from standout.show.plot.canvas import axes_or_new, log_scale
 from standout.show.text import number
 
 
@@ -89,12 +89,8 @@ def _draw_ratios(model: Model, axes: Any) -> None:
 
 
 def _log_scale(axes: Any) -> None:
-    """Make the ratios' axis logarithmic, with plain numbers on it and room for the legend above."""
-    from matplotlib.ticker import LogFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(LogFormatter())
-    axes.yaxis.set_minor_formatter(LogFormatter())
+    """Make the ratios' axis logarithmic, with room for the legend above."""
+    log_scale(axes.yaxis)
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.25)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +10,8 @@ from standout.errors import InputError
 from standout.parameters import check_count
 from standout.show import styles
 from standout.show.histogram import null_histogram
-from standout.show.plot.canvas import axes_or_new, plain
-from standout.show.text import number, shortened
+from standout.show.plot.canvas import axes_or_new, checked_component, log_scale, name_bars
+from standout.show.text import number
 
 if TYPE_CHECKING:
     from standout.inference import PermutationTest, Stability
@@ -52,14 +51,14 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     'component 1: p = 0.01'
     """
     _check_given(test, "test", "null", "permutation_test")
-    place = _checked_component(component, len(test.ratios))
+    place = checked_component(component, len(test.ratios), "result")
     found = null_histogram(test, place)
     axes = axes_or_new(axes, (5, 3.6))
     axes.stairs(found.counts, found.edges, fill=True, color=styles.GREYS[0], label="reshuffled labels")
     observed = f"observed {number(test.ratios[place])}"
     axes.axvline(found.place, color=styles.COLORS[1], linewidth=2, label=observed)
     if found.wide:
-        _log_scale(axes)
+        log_scale(axes.xaxis)
     axes.set(xlabel="ratio, target over background", ylabel="labellings")
     axes.set_title(f"component {place + 1}: p = {number(test.p_values[place])}")
     axes.spines[["top", "right"]].set_visible(False)
@@ -99,7 +98,7 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
     True
     """
     _check_given(found, "found", "same_sign", "stability")
-    place = _checked_component(component, len(found.median))
+    place = checked_component(component, len(found.median), "result")
     top = found.top_features(check_count("count", count))[place]
     axes = axes_or_new(axes, (5.5, 4.5))
     for row, feature in enumerate(top):
@@ -110,11 +109,7 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
     lows, highs = np.array([f.low for f in top]), np.array([f.high for f in top])
     # Lines, not error bars: a percentile interval need not hold the weight itself.
     axes.hlines(range(len(top)), lows, highs, color="black", linewidth=1.2, zorder=3)
-    axes.set_yticks(range(len(top)), [plain(shortened(str(feature.feature))) for feature in top])
-    axes.invert_yaxis()
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(axis="y", length=0)
+    name_bars(axes, [feature.feature for feature in top])
     axes.set_xlabel(f"change for one target sd of the score, in background sd; lines hold {100 * found.level:g} %")
     ends = f"{found.low[place]:.2f} to {found.high[place]:.2f}"
     axes.set_title(f"component {place + 1}: correlation {found.median[place]:.2f} ({ends})")
@@ -126,20 +121,3 @@ def _check_given(given: Any, role: str, attribute: str, maker: str) -> None:
         raise InputError(
             f"{role}: a {type(given).__name__} was given. Give what standout.inference.{maker} returns."
         )  # fmt: skip
-
-
-def _checked_component(component: Any, size: int) -> int:
-    if isinstance(component, Integral) and not isinstance(component, bool) and 0 <= int(component) < size:
-        return int(component)
-    raise InputError(
-        f"component={component!r} is not among the {size} components of the result, which count from 0. Use a whole "
-        f"number from 0 to {size - 1}."
-    )
-
-
-def _log_scale(axes: Any) -> None:
-    from matplotlib.ticker import LogFormatter
-
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(LogFormatter())
-    axes.xaxis.set_minor_formatter(LogFormatter())

@@ -17,19 +17,20 @@ _EXTRA = "Install it with: pip install 'standout[report]'"
 
 
 @cache
-def _templates() -> Any:
+def templates(package: str = "standout.show.report", what: str = "reports") -> Any:
+    """Return the templates of a package, or say how to get what fills them in."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise MissingExtraError(f"reports need jinja2. {_EXTRA}") from error
-    loader = PackageLoader("standout.show.report")
+        raise MissingExtraError(f"{what} need jinja2. {_EXTRA}") from error
+    loader = PackageLoader(package)
     # Autoescaping is what keeps text from the data text; templates mark nothing of it as safe.
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
 def render(template: str, **values: Any) -> str:
     """Fill in a template; all values are escaped."""
-    return str(_templates().get_template(template).render(values))
+    return str(templates().get_template(template).render(values))
 
 
 def plotly_script() -> str:
@@ -52,7 +53,7 @@ def page(
 ) -> str:
     """Return the whole page; the warnings stand above all else."""
     figures = {name: figure for section in sections for name, figure in section.figures.items()}
-    environment = _templates()
+    environment = templates()
     own = environment.loader.get_source(environment, "report.js")[0]
     style = environment.loader.get_source(environment, "report.css")[0]
     scripts = [plotly_script(), own]
