@@ -60,6 +60,30 @@ def test_moments_of_parts_add_up_to_those_of_the_whole(rows, cuts):
     assert (first.rows, first.n_effective) == (500, 500)
 
 
+def exact_covariance(whole):
+    """Return the covariance of whole numbers by arithmetic without rounding."""
+    table = whole.astype(object)
+    total, n = table.sum(axis=0), len(table)
+    return np.array((n * (table.T @ table) - np.outer(total, total)) / (n * n), dtype=float)
+
+
+@pytest.mark.parametrize("offset", [0, 10**6, 10**8, 10**11])
+@pytest.mark.parametrize("cuts", [[1], [50, 250], range(1, 500), range(7, 500, 7)])
+def test_parts_far_from_zero_lose_nothing_when_they_are_merged(offset, cuts):
+    noise = np.random.default_rng(3).integers(-1000, 1000, size=(500, 3))
+    whole = 1000 * offset + noise * [1, 1, 3] + np.cumsum(noise, axis=1)  # mean / sd is about the offset
+    expected = exact_covariance(whole)
+    scale = np.sqrt(np.outer(*[np.diagonal(expected)] * 2))
+    parts = [Moments.of(part.astype(float)) for part in np.split(whole, cuts)]
+    pairs = parts
+    while len(pairs) > 1:  # as a tree, like a cluster
+        pairs = [sum(pairs[i : i + 2]) for i in range(0, len(pairs), 2)]
+    for merged in (sum(parts), sum(reversed(parts)), pairs[0]):
+        assert (np.abs(merged.covariance() - expected) / scale).max() < 1e-12
+        picked = merged.select(np.array([2, 0])) + merged.select(np.array([2, 0]))
+        assert (np.abs(picked.covariance() - expected[::-2, ::-2]) / scale[::-2, ::-2]).max() < 1e-12
+
+
 def test_projected_moments_are_those_of_the_projected_rows(rows):
     matrix = np.random.default_rng(1).normal(size=(4, 2))
     close(Moments.of(rows).project(matrix), rows @ matrix)

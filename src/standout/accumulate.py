@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from standout.blas import Array, add_outer, add_scatter, mirror
+from standout.crew import AddScatter
 
 # With |mean| / sd below this in every feature the raw sums lose at most one digit: no shift needed.
 NEAR_ZERO = 3.0
@@ -32,6 +33,7 @@ class Sums:
     """What was added up: mean, scatter about it, and counts."""
 
     mean: Array
+    residue: Array | float  # what rounding took from the mean: parts are merged about the mean that it was before
     scatter: Array
     weight: float
     weight_squared: float
@@ -42,8 +44,8 @@ class Sums:
 class Accumulator:
     """Adds up rows in place: one triangle, one buffer, float64 whatever comes in."""
 
-    def __init__(self, n_features: int):
-        self.n_features = n_features
+    def __init__(self, n_features: int, add: AddScatter = add_scatter):
+        self.n_features, self._add_scatter = n_features, add
         self.scatter = np.zeros((n_features, n_features), order="F")
         self.sum = np.zeros(n_features)
         self.shift = np.zeros(n_features)
@@ -90,7 +92,7 @@ class Accumulator:
             self.weight += float(weights.sum())
             self.weight_squared += float((weights * weights).sum())
             self.rows += int(np.count_nonzero(weights))
-        add_scatter(self.scatter, centred)
+        self._add_scatter(self.scatter, centred)
 
     def _centred(self, block: NDArray[Any], copy: bool) -> Array:
         """Return the block minus the shift, in the buffer; the block itself where that is free."""
@@ -141,15 +143,15 @@ class Accumulator:
 
     def finish(self) -> Sums:
         """Remove what the shift left of the mean, and fill the other triangle; nothing can be added after."""
-        mean = self.shift
+        mean, residue = self.shift, np.zeros(self.n_features)
         if self.weight > 0:
-            mean = mean + self.sum / self.weight
+            mean, residue = _sum_and_rest(mean, self.sum / self.weight)
             add_outer(self.scatter, self.sum, -1.0 / self.weight)
         lost = self._underflown()
         mirror(self.scatter)
         diagonal = np.einsum("ii->i", self.scatter)
         np.maximum(diagonal, 0.0, out=diagonal)
-        return Sums(mean, self.scatter, self.weight, self.weight_squared, self.rows, lost)
+        return Sums(mean, residue, self.scatter, self.weight, self.weight_squared, self.rows, lost)
 
 
 def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
@@ -172,7 +174,7 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
         steady = square > (_STEADY * mean) ** 2 * weight + SMALLEST * weight
         if not (steady.all() and math.isfinite(square.sum())):
             return None
-    return Sums(mean, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
+    return Sums(mean, 0.0, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
 
 
 def merge_sums(one: Sums, other: Sums) -> Sums:
@@ -180,14 +182,14 @@ def merge_sums(one: Sums, other: Sums) -> Sums:
     if one.weight == 0 or other.weight == 0:
         return other if one.weight == 0 else one
     with np.errstate(all="ignore"):
-        mean, scatter = merged_scatter(one, other)
+        mean, residue, scatter = merged_scatter(one, other)
         weight = one.weight + other.weight
         square = np.diagonal(scatter)
         varies = (square > 0) | (one.mean != other.mean)
         varies[one.underflown] = varies[other.underflown] = True
         lost = np.flatnonzero((square < SMALLEST * weight) & varies)
     squared = one.weight_squared + other.weight_squared
-    return Sums(mean, scatter, weight, squared, one.rows + other.rows, lost)
+    return Sums(mean, residue, scatter, weight, squared, one.rows + other.rows, lost)
 
 
 class _Added(Protocol):
@@ -196,15 +198,26 @@ class _Added(Protocol):
     @property
     def mean(self) -> Array: ...
     @property
+    def residue(self) -> Array | float: ...
+    @property
     def scatter(self) -> Array: ...
     @property
     def weight(self) -> float: ...
 
 
-def merged_scatter(one: _Added, other: _Added) -> tuple[Array, Array]:
-    """Return the mean of two parts together, and the scatter about it, in new arrays."""
-    shift = other.mean - one.mean
+def merged_scatter(one: _Added, other: _Added) -> tuple[Array, Array, Array]:
+    """Return the mean of two parts together, what rounding took from it, and the scatter about it, in new arrays."""
+    # Means that lie close together, far from zero, have an exact difference: what counts is in the residues.
+    shift = (other.mean - one.mean) + (other.residue - one.residue)
     share = other.weight / (one.weight + other.weight)
     scatter = np.asfortranarray(one.scatter + other.scatter)
     blas.dger(one.weight * share, shift, shift, a=scatter, overwrite_a=1)
-    return one.mean + shift * share, scatter
+    mean, residue = _sum_and_rest(one.mean, one.residue + shift * share)
+    return mean, residue, scatter
+
+
+def _sum_and_rest(one: Array, other: Array) -> tuple[Array, Array]:
+    """Return the sum of two numbers as rounded, and exactly what rounding took from it (Knuth's two-sum)."""
+    total = one + other
+    added = total - one
+    return total, (one - (total - added)) + (other - added)

@@ -65,6 +65,11 @@ def threads_for(work: float) -> AbstractContextManager[None]:
     return _OneThread() if work < SMALL_WORK else nullcontext()
 
 
+def blas_threads() -> int:
+    """Return on how many threads BLAS runs now."""
+    return max((library.num_threads for library in _controller().lib_controllers), default=1)
+
+
 def add_scatter(total: Array, rows: Array) -> Array:
     """Add ``rows.T @ rows`` to the lower triangle of ``total`` (F-ordered) in place."""
     if rows.flags.c_contiguous:

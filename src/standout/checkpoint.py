@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from standout.accumulate import Accumulator, Sums
 from standout.blas import Array
+from standout.crew import AddScatter
 from standout.errors import InputError, StandoutWarning, warn_user
 from standout.sources import Source
 from standout.sources.checks import checked_block
@@ -74,10 +75,12 @@ class Kept:
             return None
         return cls(source, stream, stream.layout.resumption, views, counting)
 
-    def added_up(self, weights: ArrayLike | None, names: Sequence[str] | None, role: str) -> tuple[Sums, int]:
+    def added_up(
+        self, weights: ArrayLike | None, names: Sequence[str] | None, role: str, add: AddScatter
+    ) -> tuple[Sums, int]:
         """Add up all blocks that no earlier pass has; also count the rows, those of weight zero included."""
         checked = None if weights is None else check_weights(weights, self.source.n_rows, role)
-        told, accumulator = self._told(checked), Accumulator(self.source.n_features)
+        told, accumulator = self._told(checked), Accumulator(self.source.n_features, add)
         place = self._loaded(accumulator, told, role) or Place(block_rows=block_rows_of(self.source))
         if not place.finished:
             with closing(self._steps(place, checked, accumulator, names, role)) as steps:

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout.accumulate import Accumulator, Sums, merged_scatter, sums_of_block
-from standout.blas import Array, threads_for
+from standout.blas import Array
 from standout.checkpoint import Kept
+from standout.crew import AddScatter, scatter_adder
 from standout.errors import FeatureError, InputError, listed
-from standout.sources import Source, has_moments, is_lazy, read
+from standout.sources import Source, has_moments, is_lazy, read, reads_ahead
 from standout.sources.locate import explain_non_finite, explain_underflow
 from standout.sources.weighted import distinct_groups, weighted_blocks
 from standout.sparse_sums import sums_of_sparse
@@ -54,6 +55,9 @@ class Moments:
         The distinct group ids seen, where groups were given.
     names : tuple of str or None
         Feature names.
+    residue : ndarray of shape (n_features,) or 0.0
+        What rounding took from the mean, where it is known. Moments are merged about ``mean + residue``, so that
+        parts whose mean is large against their spread lose no digits.
 
     Examples
     --------
@@ -72,6 +76,7 @@ class Moments:
     rows: int
     groups: frozenset[Hashable] | None = None
     names: tuple[str, ...] | None = None
+    residue: Array | float = 0.0
 
     @classmethod
     def of(
@@ -111,11 +116,11 @@ class Moments:
         if is_lazy(source):
             found = gather(source, weights, groups, named, role)
             return cls._of_sums(found.sums, found.groups, named)
-        with threads_for((source.n_rows or 10**6) * source.n_features**2):
+        with scatter_adder(source.n_rows, source.n_features, reads_ahead(source)) as add:
             if (kept := Kept.of(source, counting=groups is None)) is None:
-                sums, seen = _added_up(source, weights, named, role)
+                sums, seen = _added_up(source, weights, named, role, add)
             else:
-                sums, seen = kept.added_up(weights, named, role)
+                sums, seen = kept.added_up(weights, named, role, add)
         if len(sums.underflown):
             raise explain_underflow(sums.underflown, named, role)
         if groups is None and kept is not None:
@@ -127,7 +132,9 @@ class Moments:
 
     @classmethod
     def _of_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
-        return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names)
+        return cls(
+            sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names, sums.residue
+        )  # fmt: skip
 
     @property
     def n_features(self) -> int:
@@ -166,12 +173,14 @@ class Moments:
                 f"matrix: shape {basis.shape} does not fit {self.n_features} features. Give one row for each feature."
             )
         scatter = basis.T @ self.scatter @ basis
-        return replace(self, mean=self.mean @ basis, scatter=(scatter + scatter.T) / 2, names=None)
+        return replace(self, mean=self.mean @ basis, scatter=(scatter + scatter.T) / 2, names=None, residue=0.0)
 
     def select(self, index: NDArray[np.intp]) -> Moments:
         """Return the moments of the features at ``index``, in that order."""
         names = None if self.names is None else tuple(self.names[i] for i in index)
-        return replace(self, mean=self.mean[index], scatter=self.scatter[np.ix_(index, index)], names=names)
+        residue = np.broadcast_to(self.residue, self.mean.shape)[index]
+        scatter = self.scatter[np.ix_(index, index)]
+        return replace(self, mean=self.mean[index], scatter=scatter, names=names, residue=residue)
 
     def __radd__(self, other: object) -> Moments:
         """Let ``sum`` add up a list of moments, which starts with zero."""
@@ -185,7 +194,7 @@ class Moments:
         weight = self.weight + other.weight
         if weight == 0:
             return self
-        mean, scatter = merged_scatter(self, other)
+        mean, residue, scatter = merged_scatter(self, other)
         return Moments(
             mean=mean,
             scatter=scatter,
@@ -194,6 +203,7 @@ class Moments:
             rows=self.rows + other.rows,
             groups=_merged(self, other),
             names=self.names if self.names is not None else other.names,
+            residue=residue,
         )
 
     def _check_same_features(self, other: Moments) -> None:
@@ -210,7 +220,9 @@ class Moments:
             )
 
 
-def _added_up(source: Source, weights: ArrayLike | None, names: Sequence[str] | None, role: str) -> tuple[Sums, int]:
+def _added_up(
+    source: Source, weights: ArrayLike | None, names: Sequence[str] | None, role: str, add: AddScatter
+) -> tuple[Sums, int]:
     """Add up all blocks of a source; also count its rows, those of weight zero included."""
     if (found := sums_of_sparse(source, weights, role)) is not None:
         return found, source.n_rows or 0
@@ -221,7 +233,7 @@ def _added_up(source: Source, weights: ArrayLike | None, names: Sequence[str] | 
             whole = seen == source.n_rows and len(block.rows) > 0
             if whole and (sums := sums_of_block(block.rows, block.weights)) is not None:
                 return sums, seen
-            accumulator = Accumulator(source.n_features)
+            accumulator = Accumulator(source.n_features, add)
         if not accumulator.add(block.rows, block.weights):
             raise explain_non_finite(source, block.rows, role, names)
     return (accumulator or Accumulator(source.n_features)).finish(), seen

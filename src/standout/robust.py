@@ -98,7 +98,7 @@ def robust_moments(
         frame = _Frame.of(table, share, plain.names, role)
         found = _joint_fixed_point(frame.coordinates, share, max_iter, tol, role)
     mean, covariance = frame.back(found)
-    return replace(plain, mean=mean, scatter=covariance * plain.weight)
+    return replace(plain, mean=mean, residue=0.0, scatter=covariance * plain.weight)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums
             return None
     for row, value in zip(scatter, mean, strict=True):  # row by row: no second matrix of this size
         row -= weight * (value * mean)
-    return Sums(mean, scatter.T, weight, squared, matrix.shape[0], np.empty(0, dtype=np.intp))
+    return Sums(mean, 0.0, scatter.T, weight, squared, matrix.shape[0], np.empty(0, dtype=np.intp))
 
 
 def _pays_off(matrix: Any) -> bool:

@@ -145,6 +145,14 @@ def test_the_components_are_those_of_the_arrays(data, make):
     np.testing.assert_allclose(model.ratios_, linalg.eigh(*covariance, eigvals_only=True)[::-1][:3], rtol=1e-10)
 
 
+def test_a_mean_a_hundred_million_times_the_sd_costs_no_source_a_digit_more_than_the_arrays(data, make):
+    target, background = ((rows - rows.mean(axis=0)) / rows.std(axis=0) + 1e8 for rows in data)
+    model = DPCA(3).fit(make(target), background=make(background))
+    plain = DPCA(3).fit(target, background=background)
+    np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(model.ratios_, plain.ratios_, rtol=1e-12)
+
+
 def test_the_components_are_those_of_the_arrays_with_weights_and_groups(data, make):
     rng = np.random.default_rng(0)
     weights, groups = rng.integers(0, 3, size=9_000), rng.integers(0, 40, size=9_000)

@@ -30,6 +30,7 @@ from standout.sources.source import (
     has_rows,
     is_lazy,
     is_source,
+    reads_ahead,
 )
 from standout.sources.views import RowView, select_columns
 
@@ -50,6 +51,7 @@ __all__ = [
     "is_source",
     "opened",
     "read",
+    "reads_ahead",
     "select_columns",
 ]
 

@@ -166,6 +166,11 @@ def is_lazy(source: Any) -> TypeGuard[LazySource]:
     return hasattr(type(source), "mapped") and hasattr(type(source), "reduced") and is_source(source)
 
 
+def reads_ahead(source: Any) -> bool:
+    """Tell whether a thread reads the blocks of a source while the caller works."""
+    return bool(getattr(source, "reads_ahead", False))
+
+
 def block_rows(n_features: int, memory: int = 0) -> int:
     """Return how many rows a block of ``n_features`` columns should have, where blocks may take ``memory`` bytes.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.sources.source import InMemory, MomentSource, RowSource, Source, has_moments, has_rows
+from standout.sources.source import InMemory, MomentSource, RowSource, Source, has_moments, has_rows, reads_ahead
 
 if TYPE_CHECKING:
     from standout.moments import Moments
@@ -74,6 +74,11 @@ class ColumnView:
     def memory(self) -> int:
         """Bytes that blocks may take together."""
         return int(getattr(self.source, "memory", 0))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a thread reads the blocks while the caller works."""
+        return reads_ahead(self.source)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield blocks with the chosen columns."""

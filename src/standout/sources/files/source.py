@@ -166,6 +166,8 @@ class Stream(_Described):
     place after it; None is the beginning. Blocks are cut at the same places wherever a pass begins.
     """
 
+    reads_ahead = True
+
     def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...], Any], Iterator[Block]]):
         self.layout, self.open_blocks = layout, open_blocks
         self.names, self.n_features = layout.names, layout.n_features

@@ -1,0 +1,96 @@
+"""Products beside a reading thread: the same sums on threads that sleep while they wait."""
+
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from standout import Moments, Source, read
+from standout.blas import add_scatter
+from standout.crew import scatter_adder
+from standout.sources import select_columns
+
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def whole_numbers(rows, columns, seed=0):
+    """Numbers whose products add up without rounding, in whatever order."""
+    return np.random.default_rng(seed).integers(-50, 50, size=(rows, columns)).astype(float)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 119, 240, 500, 1001, 2001])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_lower_triangle_is_that_of_the_product_and_the_upper_one_stays(columns, order):
+    rows = np.asarray(whole_numbers(300, columns), order=order)
+    total = np.zeros((columns, columns), order="F")
+    with threadpool_limits(2), scatter_adder(10**9, columns, reads_ahead=True) as add:
+        assert (add is add_scatter) == (columns > 2000)
+        for _ in range(2):
+            assert add(total, rows) is total
+    np.testing.assert_array_equal(total, np.tril(2 * rows.T @ rows))
+
+
+def test_sums_do_not_depend_on_the_number_of_threads():
+    rows, totals = np.random.default_rng(0).normal(size=(2000, 700)), []
+    for threads in (2, 3, 5):
+        total = np.zeros((700, 700), order="F")
+        with threadpool_limits(threads), scatter_adder(10**9, 700, reads_ahead=True) as add:
+            totals.append(add(total, rows))
+    for total in totals[1:]:
+        np.testing.assert_array_equal(total, totals[0])
+
+
+@pytest.mark.parametrize(("rows", "ahead", "threads"), [(10**9, False, 2), (10, True, 2), (10**9, True, 1)])
+def test_without_a_reader_or_a_second_thread_blas_does_it(rows, ahead, threads):
+    with threadpool_limits(threads), scatter_adder(rows, 500, ahead) as add:
+        assert add is add_scatter
+
+
+def test_a_failing_product_is_raised_and_the_limit_lifted():
+    with threadpool_limits(2):
+        with pytest.raises(ValueError, match="broadcast"), scatter_adder(10**9, 500, reads_ahead=True) as add:
+            add(np.zeros((400, 400), order="F"), np.ones((10, 500)))
+        assert blas_threads() == {2}
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("standout-product")]
+
+
+class Watched(Source):
+    """A source that looks at the threads of BLAS while it is read."""
+
+    n_features, n_rows, reads_ahead = 300, 9000, True
+
+    def __init__(self):
+        self.table, self.seen = whole_numbers(self.n_rows, self.n_features), set()
+
+    def blocks(self, rows):
+        for start in range(0, self.n_rows, rows):
+            self.seen |= blas_threads()
+            yield self.table[start : start + rows]
+
+
+def test_blas_has_one_thread_while_a_stream_is_added_up_and_all_of_them_after():
+    source = Watched()
+    with threadpool_limits(2):
+        found = Moments.of(select_columns(source, np.arange(300)))
+        assert blas_threads() == {2}
+    assert source.seen == {1}
+    centred = source.table - source.table.mean(axis=0)
+    np.testing.assert_allclose(found.scatter, centred.T @ centred, rtol=0, atol=1e-9 * centred.size)
+
+
+@pytest.mark.parametrize("memory", [0, "8MB"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_file_gives_what_its_array_gives(tmp_path, weighted, memory):
+    rng = np.random.default_rng(1)
+    table = rng.normal(size=(8000, 400)) @ rng.normal(size=(400, 400)) + 1e3
+    weights = rng.uniform(0.5, 2, size=8000) if weighted else None
+    np.save(tmp_path / "table.npy", table)
+    with threadpool_limits(2):
+        found = Moments.of(read(tmp_path / "table.npy", memory=memory), weights=weights)
+        expected = Moments.of(table, weights=weights)
+    scale = np.sqrt(np.outer(*[np.diagonal(expected.scatter)] * 2))
+    assert (np.abs(found.scatter - expected.scatter) / scale).max() < 1e-13
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-14)
