@@ -20,7 +20,7 @@ from standout.sources.csr import sparse_rows, with_values
 from standout.sources.weighted import check_weights
 
 # A multiply-add of a sparse product costs as much as this many of a dense one.
-_DEARER = 150
+DEARER = 150
 # Rows of the scatter matrix that are made at once.
 _PANEL = 256
 
@@ -53,7 +53,7 @@ def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums
 def _pays_off(matrix: Any) -> bool:
     """Tell whether pairs of entries in one row are few enough, against all pairs of features."""
     entries = np.diff(matrix.indptr).astype(np.float64)
-    return bool(_DEARER * (entries @ entries) < matrix.shape[0] * float(matrix.shape[1]) ** 2)
+    return bool(DEARER * (entries @ entries) < matrix.shape[0] * float(matrix.shape[1]) ** 2)
 
 
 def _raw(matrix: Any, root: Array | None, weight: float) -> tuple[Array, Array]:

@@ -12,12 +12,13 @@ from standout.solve.finish import solution
 from standout.solve.notes import shrinkage_notes, structural_notes
 from standout.solve.pair import check_varies, measure
 from standout.solve.result import Frame, Note, Solution, components
+from standout.solve.sparse_span import row_span
 from standout.solve.task import Task, above_edge, how_many
 
 
 def by_rows(task: Task) -> Solution:
     """More features than rows: never form anything features × features."""
-    rows = span.RowSpan(task.target, task.backgrounds, task.mixture, task.wanted.own_centre)
+    rows = row_span(task.target, task.backgrounds, task.mixture, task.wanted.own_centre)
     columns = rows.columns
     if task.mixture is None:
         check_varies(columns.target_variance, "target")

@@ -17,9 +17,10 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve
 
-from standout.blas import Array, add_gram, mirror, rank_tolerance, top_eigen
+from standout.blas import Array, add_gram, mirror, n_above, rank_tolerance, top_eigen
 from standout.dataset import Dataset
 from standout.mixture import Mixture
+from standout.solve.lanczos import pays_off, top_pairs
 from standout.solve.result import Eigen, Frame
 from standout.sources.locate import explain_non_finite
 
@@ -67,8 +68,11 @@ class RowSpan:
         split = self.n_target
         sizes = np.sqrt([np.trace(self.gram[:split, :split]), np.trace(self.gram[split:, split:])])
         norm = np.repeat(np.where(sizes > 0, sizes, 1.0), [split, self.n_rows - split])
-        values, _ = top_eigen(self.gram / np.outer(norm, norm), self.n_rows, vectors=False)
-        return int((values > rank_tolerance(self.n_rows) * values[0]).sum())
+        balanced = self.gram / norm
+        balanced /= norm[:, None]
+        found = top_pairs(balanced, None, 1, vectors=False) if pays_off(self.n_rows, 1) else None
+        largest = (top_eigen(balanced, 1, vectors=False) if found is None else found)[0][0]
+        return n_above(balanced, rank_tolerance(self.n_rows) * float(largest))
 
     def _measure(self) -> Columns:
         """One pass over the columns: means, variances, and the Gram matrix of the scaled rows."""

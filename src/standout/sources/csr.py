@@ -46,10 +46,10 @@ def sparse_blocks(matrix: Any, rows: int | None = None) -> Iterator[Any]:
     if rows is None:
         rows = max(1, _BLOCK_ENTRIES * n_rows // max(matrix.nnz, 1))
     for start in range(0, n_rows, rows):
-        yield _row_block(matrix, start, min(start + rows, n_rows))
+        yield row_block(matrix, start, min(start + rows, n_rows))
 
 
-def _row_block(matrix: Any, start: int, stop: int) -> Any:
+def row_block(matrix: Any, start: int, stop: int) -> Any:
     """Return rows ``start`` to ``stop`` of a CSR matrix, without a copy."""
     first, last = matrix.indptr[start], matrix.indptr[stop]
     pointers = matrix.indptr[start : stop + 1] - first
