@@ -1,10 +1,11 @@
 """How many digits are right: ill-conditioned, offset, single-precision and singular data."""
 
+from contextlib import nullcontext
 from functools import cache
 
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, sparse
 
 from helpers import EPS, covariance, exact_ratios, mixing, same_up_to_sign, sample_pair
 from standout import DPCA, Moments
@@ -125,9 +126,19 @@ def test_moments_about_a_large_mean_are_those_of_the_rows_without_it(offset):
     plain, moved = Moments.of(rows), Moments.of(rows + offset)
     assert moved.mean - offset == pytest.approx(plain.mean, abs=2 * EPS * offset)
     assert moved.covariance() == pytest.approx(plain.covariance(), abs=1e-13)
-    # Merged parts know their means, and thus the distance between them, only to ε·offset.
     parts = [Moments.of(part) for part in np.array_split(rows + offset, 300)]
-    assert sum(parts[1:], start=parts[0]).covariance() == pytest.approx(plain.covariance(), abs=1e-13 + EPS * offset)
+    assert sum(parts[1:], start=parts[0]).covariance() == pytest.approx(plain.covariance(), abs=1e-13)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("offset", [0, 1e4, 1e6, 1e8])
+def test_scores_about_a_large_mean_are_rows_minus_mean_times_components(offset, kind):
+    target, background = sample_pair(np.random.default_rng(8), 300, 400, 8)
+    model = DPCA(3).fit(kind(target + offset), background=kind(background + offset))
+    exact = ((target + offset).astype(np.longdouble) - model.mean_) @ model.components_.T.astype(np.longdouble)
+    np.testing.assert_allclose(model.transform(kind(target + offset)), exact.astype(float), rtol=1e-12, atol=1e-12)
+    one_by_one = np.vstack([model.transform(row[None]) for row in target + offset])
+    np.testing.assert_allclose(one_by_one, exact.astype(float), rtol=1e-12, atol=1e-12)
 
 
 def test_rows_that_drift_far_keep_their_digits():
@@ -175,9 +186,26 @@ def test_a_duplicate_column_leaves_the_ratios_as_they_are(solver, from_moments):
     twice = [np.column_stack([rows, rows[:, 2]]) for rows in (target, background)]
     if from_moments:
         twice = [Moments.of(rows) for rows in twice]
-    model = DPCA(None, solver=solver).fit(twice[0], background=twice[1])
+    sums_alone = from_moments or solver == "dense"
+    with pytest.warns(ConditionWarning, match="1 direction is left out") if sums_alone else nullcontext():
+        model = DPCA(None, solver=solver).fit(twice[0], background=twice[1])
     assert model.ratios_ == pytest.approx(plain.ratios_, rel=1e-12)
     assert model.regime_ == "exact"
+
+
+@quiet
+@pytest.mark.parametrize("apart", [1e-7, 1e-8, 1e-10])
+def test_features_that_differ_by_less_than_sums_can_tell_are_found_from_rows_and_told_without(apart):
+    rng = np.random.default_rng(14)
+    target, background = rng.normal(size=(2000, 5)), rng.normal(size=(3000, 5))
+    target[:, 4] = target[:, 3] + 10 * apart * rng.normal(size=2000)
+    background[:, 4] = background[:, 3] + apart * rng.normal(size=3000)
+    found = DPCA(1).fit(target, background=background)
+    # The values themselves have 16 digits: their difference has a part of the spread of 1e-16 / apart.
+    assert found.ratios_[0] == pytest.approx(100, rel=0.1 + 1e-14 / apart)
+    with pytest.warns((ConditionWarning, StructuralWarning), match="left out|as sums tell no more") as told:
+        DPCA(1).fit(Moments.of(target), background=Moments.of(background))
+    assert any("memory" in str(warning.message) or "leave" in str(warning.message) for warning in told)
 
 
 def fit_by(how, model, target, background):

@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from standout import Moments, Source, read
 from standout.blas import add_scatter
 from standout.crew import scatter_adder
+from standout.errors import InputError
 from standout.sources import select_columns
 
 
@@ -35,7 +36,7 @@ def test_the_lower_triangle_is_that_of_the_product_and_the_upper_one_stays(colum
 
 def test_sums_do_not_depend_on_the_number_of_threads():
     rows, totals = np.random.default_rng(0).normal(size=(2000, 700)), []
-    for threads in (2, 3, 5):
+    for threads in (1, 2, 3, 5):
         total = np.zeros((700, 700), order="F")
         with threadpool_limits(threads), scatter_adder(10**9, 700, reads_ahead=True) as add:
             totals.append(add(total, rows))
@@ -43,10 +44,23 @@ def test_sums_do_not_depend_on_the_number_of_threads():
         np.testing.assert_array_equal(total, totals[0])
 
 
-@pytest.mark.parametrize(("rows", "ahead", "threads"), [(10**9, False, 2), (10, True, 2), (10**9, True, 1)])
-def test_without_a_reader_or_a_second_thread_blas_does_it(rows, ahead, threads):
-    with threadpool_limits(threads), scatter_adder(rows, 500, ahead) as add:
+@pytest.mark.parametrize(("rows", "ahead"), [(10**9, False), (10, True)])
+def test_without_a_reader_or_much_work_blas_does_it(rows, ahead):
+    with threadpool_limits(2), scatter_adder(rows, 500, ahead) as add:
         assert add is add_scatter
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
+def test_bad_values_in_a_file_are_told_as_in_an_array_and_numpy_warns_of_nothing(tmp_path, bad, remedy):
+    rows = np.random.default_rng(0).normal(size=(9000, 400))
+    rows[[10, 8000], 3] = bad
+    np.save(tmp_path / "rows.npy", rows)
+    with threadpool_limits(2), pytest.raises(InputError) as in_file:
+        Moments.of(read(tmp_path / "rows.npy", memory=0))
+    with pytest.raises(InputError) as in_memory:
+        Moments.of(rows)
+    assert type(in_file.value) is type(in_memory.value)
+    assert remedy(str(in_file.value)) == remedy(str(in_memory.value))
 
 
 def test_a_failing_product_is_raised_and_the_limit_lifted():

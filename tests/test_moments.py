@@ -78,7 +78,8 @@ def test_parts_far_from_zero_lose_nothing_when_they_are_merged(offset, cuts):
     pairs = parts
     while len(pairs) > 1:  # as a tree, like a cluster
         pairs = [sum(pairs[i : i + 2]) for i in range(0, len(pairs), 2)]
-    for merged in (sum(parts), sum(reversed(parts)), pairs[0]):
+    empty = Moments(np.zeros(3), np.zeros((3, 3)), 0.0, 0.0, 0)
+    for merged in (sum(parts), sum(reversed(parts)), pairs[0], empty + sum([*parts[:-1], empty, parts[-1]])):
         assert (np.abs(merged.covariance() - expected) / scale).max() < 1e-12
         picked = merged.select(np.array([2, 0])) + merged.select(np.array([2, 0]))
         assert (np.abs(picked.covariance() - expected[::-2, ::-2]) / scale[::-2, ::-2]).max() < 1e-12

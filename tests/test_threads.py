@@ -1,5 +1,8 @@
 """Small fits run BLAS on one thread, and leave the number of threads as they found it."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -52,3 +55,39 @@ def test_fits_in_several_threads_at_once_agree_and_leave_no_limit_behind():
             worker.join()
         assert set(threads()) == {2}
     np.testing.assert_array_equal(found, expected)
+
+
+FITS_IN_THREADS = """
+import numpy as np
+from concurrent.futures import ThreadPoolExecutor
+from threadpoolctl import threadpool_info
+from standout import Moments
+from standout.blas import threads_for
+
+def threads():
+    return sorted({library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"})
+
+rows = np.random.default_rng(0).normal(size=(20_000, 60))
+
+def limited(_):
+    with threads_for(0.0):
+        return threads()
+
+assert threads() == [2], threads()
+with threads_for(0.0):  # the main thread comes first, and others must be heard after it
+    assert threads() == [1]
+assert threads() == [2]
+with ThreadPoolExecutor(4) as pool:
+    assert list(pool.map(limited, range(40))) == [[1]] * 40
+    for _ in range(20):
+        list(pool.map(lambda _: Moments.of(rows), range(7)))
+    assert threads() == [2], "the limit stays while the pool is there"
+assert threads() == [2], "the limit stays"
+"""
+
+
+def test_the_last_fit_out_lifts_the_limit_whichever_thread_it_is_in():
+    # A process of its own, because in this one a test may have set a limit already.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", FITS_IN_THREADS], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

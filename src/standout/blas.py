@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,15 @@ def _controller() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
+def _set_threads(counts: list[int]) -> None:
+    for library, threads in zip(_controller().lib_controllers, counts, strict=True):
+        # New versions of threadpoolctl listen to the first thread that set a limit, and to no other before it lets go.
+        release = partial(getattr(library, "clear_controlling_thread", bool), True)
+        release()
+        library.set_num_threads(threads)
+        release()
+
+
 class _OneThread:
     """A context that keeps BLAS on one thread; the first one in sets the limit, the last one out lifts it.
 
@@ -48,16 +57,14 @@ class _OneThread:
             if _OneThread.inside == 0:
                 libraries = _controller().lib_controllers
                 _OneThread.before = [library.num_threads for library in libraries]
-                for library in libraries:
-                    library.set_num_threads(1)
+                _set_threads([1] * len(libraries))
             _OneThread.inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             _OneThread.inside -= 1
             if _OneThread.inside == 0:
-                for library, threads in zip(_controller().lib_controllers, self.before, strict=True):
-                    library.set_num_threads(threads)
+                _set_threads(self.before)
 
 
 def threads_for(work: float) -> AbstractContextManager[None]:
@@ -67,7 +74,9 @@ def threads_for(work: float) -> AbstractContextManager[None]:
 
 def blas_threads() -> int:
     """Return on how many threads BLAS runs now."""
-    return max((library.num_threads for library in _controller().lib_controllers), default=1)
+    with _OneThread.lock:
+        now = _OneThread.before if _OneThread.inside else [lib.num_threads for lib in _controller().lib_controllers]
+    return max(now, default=1)
 
 
 def add_scatter(total: Array, rows: Array) -> Array:

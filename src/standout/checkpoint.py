@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from standout.accumulate import Accumulator, Sums
 from standout.blas import Array
 from standout.crew import AddScatter
-from standout.errors import InputError, StandoutWarning, warn_user
+from standout.errors import InputError, OutputError, StandoutWarning, warn_user
 from standout.sources import Source
 from standout.sources.checks import checked_block
 from standout.sources.files.resume import Resumption
@@ -62,6 +62,7 @@ class Kept:
     views: list[NDArray[Any]]  # columns to take of a block, one choice after the other
     counting: bool  # whether groups are counted, or were given by the user
     groups: frozenset[Hashable] | None = None  # the distinct ones, known after the pass
+    unsaved: bool = False  # whether a checkpoint could not be written
 
     @classmethod
     def of(cls, source: Source, counting: bool) -> Kept | None:
@@ -139,7 +140,9 @@ class Kept:
 
     def _told(self, weights: Array | None) -> dict[str, Any]:
         """Return, as JSON, what must be the same for a pass to go on."""
-        features = [self.source.n_features, self.source.names]
+        picked = getattr(getattr(self.stream, "picked", None), "columns", None)
+        chosen = [index.tolist() for index in (*self.views, *(() if picked is None else (picked,)))]
+        features = [self.source.n_features, self.source.names, chosen]
         return {
             **self.resumption.told(),
             "features": sha256(json.dumps(features).encode()).hexdigest(),
@@ -148,8 +151,14 @@ class Kept:
         }
 
     def _save(self, accumulator: Accumulator, place: Place, told: dict[str, Any]) -> None:
+        """Write how far the pass has come. What cannot be written must not cost the sums that are there."""
         header = {"told": told, "place": vars(place), "sums": accumulator.counts}
-        self.resumption.save(header, accumulator.arrays())
+        try:
+            self.resumption.save(header, accumulator.arrays())
+        except OutputError as error:
+            if not self.unsaved:
+                warn_user(f"the fit goes on without saving how far it has come: {error}", StandoutWarning)
+            self.unsaved = True
 
     def _loaded(self, accumulator: Accumulator, told: dict[str, Any], role: str) -> Place | None:
         """Fill the accumulator with what was saved, and return how far that had come; None where nothing was."""

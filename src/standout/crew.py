@@ -32,7 +32,7 @@ def scatter_adder(n_rows: int | None, n_features: int, reads_ahead: bool) -> Ite
     """Give the function that adds up the products of blocks, for a pass over this many rows."""
     work = float(n_rows or 10**6) * n_features**2
     threads = blas_threads()
-    if not reads_ahead or work < SMALL_WORK or threads == 1 or n_features > _WIDE:
+    if not reads_ahead or work < SMALL_WORK or n_features > _WIDE:
         with threads_for(work):
             yield add_scatter
         return
@@ -51,10 +51,11 @@ def add_panels(total: Array, rows: Array, edges: list[int], pool: Executor) -> A
 
 def _add_panel(total: Array, rows: Array, start: int, stop: int) -> None:
     """Add the columns from ``start`` to ``stop``, on and below the diagonal. numpy lets other threads run meanwhile."""
-    product = rows[:, start:stop].T @ rows[:, start:]
-    corner = product[:, : stop - start]
-    corner[...] = np.triu(corner)
-    total.T[start:stop, start:] += product
+    with np.errstate(all="ignore"):  # that of the caller is not known in this thread
+        product = rows[:, start:stop].T @ rows[:, start:]
+        corner = product[:, : stop - start]
+        corner[...] = np.triu(corner)
+        total.T[start:stop, start:] += product
 
 
 def _edges(n_features: int) -> list[int]:

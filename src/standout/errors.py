@@ -132,6 +132,10 @@ class ConditionWarning(StandoutWarning):
     """The covariances are too ill-conditioned for full accuracy."""
 
 
+class RankWarning(ConditionWarning):
+    """Directions were left out in which sums show no variance, where the rows might."""
+
+
 class FeatureWarning(StandoutWarning):
     """Some features take no part."""
 

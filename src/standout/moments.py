@@ -191,14 +191,14 @@ class Moments:
         if not isinstance(other, Moments):
             return NotImplemented
         self._check_same_features(other)
-        weight = self.weight + other.weight
-        if weight == 0:
-            return self
+        if self.weight == 0 or other.weight == 0:
+            part = other if self.weight == 0 else self
+            return replace(part, groups=_merged(self, other), names=self.names or other.names)
         mean, residue, scatter = merged_scatter(self, other)
         return Moments(
             mean=mean,
             scatter=scatter,
-            weight=weight,
+            weight=self.weight + other.weight,
             weight_squared=self.weight_squared + other.weight_squared,
             rows=self.rows + other.rows,
             groups=_merged(self, other),

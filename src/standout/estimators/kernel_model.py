@@ -11,7 +11,7 @@ import numpy as np
 
 from standout.blas import Array, cholesky, regular_factor, top_eigen
 from standout.dataset import Dataset
-from standout.errors import ConditionWarning, InputError, StructuralWarning
+from standout.errors import ConditionWarning, InputError, RankWarning, StructuralWarning
 from standout.kernels import Features, KernelSource, Landmarks
 from standout.mixture import Mixture
 from standout.model import Model, fit_model
@@ -75,7 +75,8 @@ def solve_kernel(
         "mean": features.at_landmarks @ model.mean,
         "scale": np.ones(features.landmarks.n_columns),
         "names": names,
-        "notes": tuple(_in_kernel_words(note) for note in model.notes),
+        # Landmarks may depend on each other: that is no loss.
+        "notes": tuple(_in_kernel_words(note) for note in model.notes if note.category is not RankWarning),
     }
     return KernelModel(landmarks=features.landmarks, **own)
 

@@ -37,7 +37,7 @@ from standout.solve.by_rows import by_factors, by_rows
 from standout.solve.finish import solution
 from standout.solve.hardest import hardest_shares
 from standout.solve.matrix_free import by_products
-from standout.solve.notes import condition_note, shrinkage_notes, structural_notes
+from standout.solve.notes import condition_note, lost_note, shrinkage_notes, structural_notes
 from standout.solve.pair import Pair
 from standout.solve.result import Eigen, Solution, components
 from standout.solve.task import Count, Task, Wanted, how_many, too_many
@@ -184,6 +184,8 @@ def _singular(task: Task, pair: Pair) -> Solution:
     eigen = parts.eigen
     notes = [] if parts.clear else [condition_note(0.0)]
     notes += structural_notes(task, eigen, pair.frame, pair.constant)
+    if parts.clear and parts.rank < len(pair.target):
+        notes.append(lost_note(task, len(pair.target) - parts.rank))
     plain = eigen.ratios
     count = how_many(task, min(parts.rank, task.target_dimensions), plain, parts.rank)
     found = components(eigen, pair.frame, count.kept)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from standout.errors import ConditionWarning, ShrinkageWarning, StructuralWarning, listed, named_features
+from standout.errors import ConditionWarning, RankWarning, ShrinkageWarning, StructuralWarning, listed, named_features
 from standout.shrinkage import ROWS_PER_DIMENSION, Evidence
 from standout.solve import split
 from standout.solve.result import Eigen, Frame, Note
 from standout.solve.task import Task
+
+# Sums have 16 digits of a variance, so 8 of an sd.
+_UNTOLD = 1e-7
+_REMEDY = {False: "bring the rows into memory for the generalized SVD", True: "use solver='gsvd'"}
 
 
 def shrinkage_notes(task: Task, evidence: Evidence, rho: float, error: float = 0.0) -> tuple[Note, ...]:
@@ -48,6 +52,18 @@ def condition_note(reciprocal: float) -> Note:
     )
 
 
+def lost_note(task: Task, count: int) -> Note:
+    """Say that sums show no variance in some directions, where the rows might."""
+    directions = "1 direction is" if count == 1 else f"{count} directions are"
+    return Note(
+        RankWarning,
+        f"{directions} left out, in which neither target nor background varies by more than about {_UNTOLD:.0e} of the "
+        "sd of its features: sums do not tell less from rounding. That is right for a feature that stands twice or "
+        f"shares that add up to one; where it is not, {_REMEDY[task.rows_at_hand]}, or give differences of features "
+        "that are almost the same.",
+    )
+
+
 def structural_notes(task: Task, eigen: Eigen, frame: Frame, constant: tuple[int, ...]) -> list[Note]:
     """Say where the infinite ratios come from."""
     count = eigen.n_infinite
@@ -62,6 +78,8 @@ def structural_notes(task: Task, eigen: Eigen, frame: Frame, constant: tuple[int
         order = np.argsort(-weight, kind="stable")
         heavy = frame.alive[order[weight[order] > 0.1 * weight.max()]]
         where = f"the background satisfies an exact linear relation between {listed(named_features(task.names, heavy))}"
+        if not task.rows_at_hand:
+            where += f" (exact to {_UNTOLD:.0e} of their sd, as sums tell no more)"
     ratios = "1 ratio is" if count == 1 else f"{count} ratios are"
     return [
         Note(

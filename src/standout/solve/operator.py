@@ -20,7 +20,7 @@ import numpy as np
 
 from standout.blas import Array
 from standout.dataset import Dataset
-from standout.sources.csr import sparse_blocks, sparse_rows, transposed, with_values
+from standout.sources.csr import is_sparse, sparse_blocks, sparse_rows, transposed, with_values
 from standout.sources.locate import explain_non_finite, explain_underflow
 from standout.sources.weighted import weighted_blocks
 
@@ -187,8 +187,11 @@ class RowCovariance:
 
 
 def measured(datasets: Sequence[Dataset]) -> list[RowCovariance]:
-    """Return the covariances of datasets, each measured on a thread of its own."""
-    return list(_pool().map(RowCovariance, datasets))
+    """Return the covariances of datasets, sparse ones each measured on a thread of its own."""
+    if all(is_sparse(data.rows) for data in datasets):
+        return list(_pool().map(RowCovariance, datasets))
+    # What is read from files must stop with the caller (Ctrl-C), and tell it how far it has come.
+    return [RowCovariance(data) for data in datasets]
 
 
 def finished(parts: list[Future[Array]]) -> Array:

@@ -32,6 +32,13 @@ def sparse_rows(source: Any, index: NDArray[np.intp] | None = None) -> Any:
     return matrix
 
 
+def is_sparse(source: Any) -> bool:
+    """Tell whether the rows of a source are a sparse matrix in memory."""
+    while isinstance(source, RowView | ColumnView):
+        source = source.source
+    return isinstance(source, SparseSource)
+
+
 def _matrix(source: Any) -> Any:
     if isinstance(source, SparseSource):
         return source.by_row

@@ -159,8 +159,9 @@ def _feather(path: Path, columns: Sequence[str], step: int, skip: int) -> Iterat
     large = count > 0 and size / count > _LARGE
     seen = 0
     with pa.memory_map(str(path)) if large else pa.OSFile(str(path)) as file:
-        for number, batch in enumerate(_ipc_batches(_ipc_reader(file, fields)), 1):
+        for number, batch in enumerate(_ipc_batches(_ipc_reader(file, None if large else fields)), 1):
             share = number / count if count else file.tell() / size
+            batch = batch.select(list(columns))
             for start in range(0, batch.num_rows, step):
                 part = batch.slice(start, step)
                 seen += part.num_rows

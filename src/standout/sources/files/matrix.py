@@ -316,12 +316,13 @@ class OnDisk(OneWay):
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` of every row; the next ones are read with them."""
-        if self._panel is None or start < self._panel[0] or stop > self._panel[0] + self._panel[1].shape[1]:
+        held = self._panel  # another thread may put its own there at any moment
+        if held is None or start < held[0] or stop > held[0] + held[1].shape[1]:
             ahead = _AHEAD // (self.matrix.numbers.dtype.itemsize * self._total)
             last = min(max(stop, start + ahead), self.n_features)
-            self._panel = start, self._read_columns(start, last)
+            held = self._panel = start, self._read_columns(start, last)
             report(self.path.name, self._total, last / self.n_features)
-        first, panel = self._panel
+        first, panel = held
         return panel[:, start - first : stop - first]
 
     def select(self, index: Index) -> OnDisk:
@@ -361,6 +362,7 @@ class OnDisk(OneWay):
             return numbers.rows(start, stop)
 
     def _read_columns(self, start: int, stop: int) -> NDArray[Any]:
+        self._check_unchanged()
         wanted = np.arange(start, stop) if self.picked.columns is None else self.picked.columns[start:stop]
         low, high = int(wanted.min()), int(wanted.max()) + 1
         numbers: Any = self.matrix.numbers

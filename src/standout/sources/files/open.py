@@ -15,6 +15,7 @@ from standout.sources.files.inside import readable
 from standout.sources.files.options import Options
 from standout.sources.files.resume import Resumption
 from standout.sources.files.source import Stream
+from standout.sources.files.stamp import Stamped
 from standout.sources.source import Source
 
 # Suffix → (module, function). Tables are read from one file or from many with the same columns.
@@ -49,21 +50,23 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
     with readable(where, "a file"):
         paths = _files(path, where)
     kind = _kind(paths, where)
+    files = Stamped.of(paths, where)
     if kind in _TABLES:
-        source = _reader(_TABLES[kind], where)(paths, path, options, role)
-        return _resumable(source, paths, options, role)
+        return _as_opened(_reader(_TABLES[kind], where)(paths, path, options, role), files, options, role)
     if len(paths) > 1:
         raise InputError(
             f"{where}: {len(paths)} files of the kind {kind}, and only tables ({', '.join(_TABLES)}) are read as one "
             "dataset. Give one file."
         )
-    return _resumable(_reader(_MATRICES[kind], where)(paths[0], options, role), paths, options, role)
+    return _as_opened(_reader(_MATRICES[kind], where)(paths[0], options, role), files, options, role)
 
 
-def _resumable(source: Any, paths: tuple[Path, ...], options: Options, role: str) -> Source:
-    """Have passes over files kept where it was asked for; what was kept in memory has been read already."""
+def _as_opened(source: Any, files: Stamped, options: Options, role: str) -> Source:
+    """Have passes know their files and, where it was asked for, be kept; what is in memory has been read already."""
+    if isinstance(source, Stream):
+        source.layout = replace(source.layout, files=files)
     if options.checkpoint is not None and isinstance(source, Stream):
-        resumption = Resumption(options.checkpoint, paths, options)
+        resumption = Resumption(options.checkpoint, files, options)
         resumption.check(role)
         source.layout = replace(source.layout, resumption=resumption)
     elif options.checkpoint is not None:

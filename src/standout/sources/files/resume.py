@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from glob import escape
@@ -23,6 +23,7 @@ from standout.errors import InputError
 from standout.output import replacing
 from standout.sources.files.inside import readable
 from standout.sources.files.options import Options
+from standout.sources.files.stamp import Stamped
 
 _MAGIC = b"standout checkpoint 1\n"
 _KIND = b"standout checkpoint "
@@ -35,20 +36,14 @@ class Resumption:
     """The checkpoint of one dataset, and what it is told by."""
 
     path: Path
-    files: tuple[Path, ...]
+    files: Stamped
     options: Options
 
     def told(self) -> dict[str, Any]:
         """Return, as JSON, what must be the same for a pass to go on."""
-        # Names without their directories: data that are mounted elsewhere are still the same.
-        with readable(f"checkpoint: {self.path}: its data", "a file"):
-            stamps = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in self._parts()]
         options = {name: value for name, value in asdict(self.options).items() if name not in ("memory", "checkpoint")}
+        stamps = [list(stamp) for stamp in self.files.stamps]
         return {"files": stamps, "options": {name: _plain(value) for name, value in options.items()}}
-
-    def _parts(self) -> Iterator[Path]:
-        for path in self.files:
-            yield from sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else (path,)
 
     def save(self, header: dict[str, Any], arrays: Iterable[NDArray[Any]]) -> None:
         """Write a checkpoint; the one before stays until this one is whole and on the disk."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from standout.errors import InputError
 from standout.sources.files.resume import Resumption
+from standout.sources.files.stamp import Stamped
 from standout.sources.memory import ArraySource, SparseSource
 from standout.sources.progress import report
 from standout.sources.source import block_rows_of
@@ -47,6 +48,7 @@ class Layout:
     groups_match: str | None = None  # the part of a group that names the subject
     memory: int = 0  # bytes that blocks may take together
     resumption: Resumption | None = None  # where a pass is kept that may be killed
+    files: Stamped | None = None  # what is read, as it was when it was opened
 
 
 @dataclass(frozen=True)
@@ -246,11 +248,17 @@ class Stream(_Described):
             self._kept[column] = np.concatenate(values) if values else np.empty(0, dtype=object)
 
     def _pass(self, rows: int, columns: tuple[str, ...], mark: Any = None, seen: int = 0) -> Iterator[Block]:
+        self._check_unchanged()
         for block in self.open_blocks(rows, columns, mark):
             seen += len(block.numbers)
             report(self.path.name, seen, block.share)
             yield block
+        self._check_unchanged()
         self._seen = seen
+
+    def _check_unchanged(self) -> None:
+        if self.layout.files is not None:
+            self.layout.files.check(str(self.path))
 
 
 def name_subjects(source: Any, groups: str | None, pattern: str) -> None:
