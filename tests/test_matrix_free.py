@@ -7,9 +7,9 @@ import pytest
 from scipy import linalg, sparse
 
 from helpers import covariance, same_up_to_sign
-from standout import DPCA, Moments
+from standout import DPCA, Moments, memory
 from standout.errors import ConditionWarning, NonFiniteError, RowsNeededError, ShrinkageWarning
-from standout.solve import budget, davidson, trace
+from standout.solve import davidson, trace
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -231,8 +231,8 @@ def test_shrinkage_from_an_estimated_trace_is_near_the_exact_one_and_says_so(pai
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr(budget, "_LEAST", 10_000)
-    monkeypatch.setattr(budget, "_MOST", 10_000)
+    monkeypatch.setattr(memory, "_LEAST", 10_000)
+    monkeypatch.setattr(memory, "_MOST", 10_000)
 
 
 @pytest.mark.usefixtures("little_memory")

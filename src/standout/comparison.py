@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout.blas import Array
-from standout.errors import InputError, StandoutWarning
+from standout.dataset import Dataset
+from standout.errors import InputError, RowsNeededError, StandoutWarning
 from standout.estimators.cpca import CPCA
 from standout.estimators.dpca import DPCA
-from standout.inputs import Given
+from standout.estimators.rows import as_given, needed, scores_here
+from standout.inputs import Given, match_features, sort_out
 from standout.moments import Moments
-from standout.sources import Source, block_rows, is_lazy, opened, read
+from standout.sources import Source, block_rows, has_moments, is_lazy, opened
+from standout.sources.here import has_order, labels_here, values_here
 
 # Silhouettes compare all pairs of rows: a sample of this size is enough and stays quick.
 _SAMPLE = 2000
@@ -50,8 +53,8 @@ def compare(
 
     Parameters
     ----------
-    target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target.
+    target : path, array-like, frame, sparse matrix, Source or Moments, of shape (n_rows, n_features)
+        The target. Of rows on a cluster only the scores are brought to this process, and only where there are labels.
     background : dataset, or list or dict of datasets
         The background(s), on the same features.
     n_components : int, default=2
@@ -81,56 +84,111 @@ def compare(
     ['PCA', 'cPCA, alpha 1.75', 'dPCA by ratio', 'dPCA by signal']
     """
     target = opened(target, "target")
+    labels = values_here(labels, target, "labels")
+    if labels is None and not has_order(target):
+        labels_here(target, "target labels")  # refused before anything is computed
+    sides = _sides(Given(target, None, background, groups=groups, background_groups=background_groups), features)
     same: dict[str, Any] = {"mix": mix, "features": features}
-    given: dict[str, Any] = {"background": background, "groups": groups, "background_groups": background_groups}
+    given = {name: getattr(sides.given, name) for name in ("background", "groups", "background_groups")}
     with warnings.catch_warnings():
         # Each model carries its notes; the same words six times over help nobody.
         warnings.simplefilter("ignore", StandoutWarning)
-        estimators: dict[str, Any] = {"PCA": CPCA(n_components, alpha=0.0, **same).fit(target, **given)}
-        search = CPCA(n_components, n_representatives=n_representatives, **same).fit(target, **given)
+        estimators: dict[str, Any] = {"PCA": CPCA(n_components, alpha=0.0, **same).fit(sides.given.X, **given)}
+        search = CPCA(n_components, n_representatives=n_representatives, **same).fit(sides.given.X, **given)
         for alpha in search.path_.representative_values:
             if alpha > 0:
                 cpca = CPCA(n_components, alpha=float(alpha), **same)
-                estimators[f"cPCA, alpha {alpha:.3g}"] = cpca.fit(target, **given)
+                estimators[f"cPCA, alpha {alpha:.3g}"] = cpca.fit(sides.given.X, **given)
         for axes in ("ratio", "signal"):
             dpca = DPCA(n_components, axes=axes, shrinkage=shrinkage, **same)
-            estimators[f"dPCA by {axes}"] = dpca.fit(target, **given)
-        if labels is None:
-            labels = getattr(target, "labels", None)
-        source = read(target, role="target")
-        # Rows on a cluster stay there: what the components hold follows from their moments.
-        moments = Moments.of(source, role="target") if is_lazy(source) else None
-        total = _total_variance(source) if moments is None else float(np.trace(moments.covariance()))
-        sides = Given(target, background=background)
-        return [_compared(name, fitted, sides, moments, total, labels) for name, fitted in estimators.items()]
+            estimators[f"dPCA by {axes}"] = dpca.fit(sides.given.X, **given)
+        return _judged(estimators, sides, labels)
 
 
-def _compared(name: str, estimator: Any, sides: Given, moments: Moments | None, total: float, labels: Any) -> Compared:
-    scores = None if moments is not None and labels is None else _scores(estimator, sides.X)
+@dataclass(frozen=True)
+class _Sides:
+    """What is fitted and measured; rows that need not come here are moments in it."""
+
+    given: Given
+    rows: Source | None  # of the target; None where only its moments were given
+
+    @property
+    def moments(self) -> Moments | None:
+        """The moments of the target, where they are all that is fitted."""
+        return self.given.X if isinstance(self.given.X, Moments) else None
+
+
+def _sides(given: Given, features: str) -> _Sides:
+    """Read the sets once; those on a cluster are added up once and for all fits."""
+    inputs = sort_out(given)
+    target = needed(inputs.target)
+    if not inputs.backgrounds:
+        raise InputError("compare needs a background, and there is none. Give background rows.")
+    match_features(inputs, target.names, target.n_features, features)  # moments no longer know all that is checked
+    others = inputs.backgrounds
+    groups = {role: None if _adds_up(data) else data.groups for role, data in others.items()}
+    fitted = Given(
+        target.moments if _adds_up(target) else given.X,
+        groups=None if _adds_up(target) else given.groups,
+        background=as_given(given.background, {role: _fitted(data) for role, data in others.items()}),
+        background_groups=as_given(given.background, groups)
+        if any(one is not None for one in groups.values())
+        else None,
+    )
+    return _Sides(fitted, target.source)
+
+
+def _fitted(data: Dataset) -> Moments | Source | None:
+    return data.moments if _adds_up(data) or data.source is None else data.source
+
+
+def _adds_up(data: Dataset) -> bool:
+    """Tell whether a set gives its moments without its rows coming here."""
+    return data.source is not None and (is_lazy(data.source) or has_moments(data.source))
+
+
+def _judged(estimators: dict[str, Any], sides: _Sides, labels: Any) -> list[Compared]:
+    if labels is None and sides.rows is not None:  # after the rows: a file tells its labels while it is read
+        labels = labels_here(sides.rows, "target labels")
+    scores: list[Any] = [None] * len(estimators)
+    # Rows on a cluster stay there where nobody asks for scores: what components hold follows from the moments.
+    if labels is not None or sides.moments is None:
+        if sides.rows is None:
+            raise RowsNeededError("labels: they belong to rows, and moments were given. Give the rows of the target.")
+        scores = scores_here([estimator.transform for estimator in estimators.values()], sides.rows, "target")
+    if labels is not None:
+        labels = _checked(labels, len(scores[0]))
+    if sides.moments is not None:
+        total = float(np.trace(sides.moments.covariance()))
+    else:
+        assert sides.rows is not None
+        total = _total_variance(sides.rows)
+    return [
+        _compared(name, estimator, sides, own, total, labels)
+        for (name, estimator), own in zip(estimators.items(), scores, strict=True)
+    ]
+
+
+def _compared(name: str, estimator: Any, sides: _Sides, scores: Any, total: float, labels: Any) -> Compared:
     if estimator.n_components_ == 0:
         covariance = np.empty((0, 0))
-    elif moments is not None:
-        covariance = moments.project(estimator.components_.T).covariance()
+    elif sides.moments is not None:
+        covariance = sides.moments.project(estimator.components_.T).covariance()
     else:
-        assert scores is not None
         covariance = np.atleast_2d(np.cov(scores.T, ddof=0))
     # What is left of the target when it is rebuilt from the scores.
     explained = float(np.sum(covariance * (estimator.patterns_ @ estimator.patterns_.T)))
-    first, second = estimator._variances(sides)
+    first, second = estimator._variances(replace(sides.given, groups=None, background_groups=None))
     with np.errstate(divide="ignore"):
         ratios = first / second
     return Compared(name, estimator, ratios, explained / total, _silhouette(scores, labels))
 
 
-def _scores(estimator: Any, target: Any) -> Array:
-    """Return the scores of the target's rows in memory."""
-    scores = estimator.transform(target)
-    if not hasattr(type(scores), "__array__"):
-        raise InputError(
-            f"labels: the rows of a Spark {type(scores).__name__} have no order, so that labels cannot be told to "
-            "belong to them. Leave labels out, or bring the rows into memory first with toPandas()."
-        )
-    return np.asarray(scores)
+def _checked(labels: Any, n_rows: int) -> NDArray[Any]:
+    given: NDArray[Any] = np.asarray(labels)
+    if given.shape != (n_rows,):
+        raise InputError(f"labels: shape {given.shape} for {n_rows} rows of the target. Give one label for each row.")
+    return given
 
 
 def _total_variance(source: Source) -> float:
@@ -151,7 +209,7 @@ def _silhouette(scores: Array | None, labels: Any) -> float:
         return float("nan")
     from sklearn.metrics import silhouette_score
 
-    kinds: NDArray[Any] = np.array([str(label) for label in np.asarray(labels)])
+    kinds: NDArray[Any] = np.array([str(label) for label in labels])
     distinct = len(np.unique(kinds))
     if not 2 <= distinct <= min(50, len(kinds) - 1):
         return float("nan")

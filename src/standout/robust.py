@@ -21,8 +21,8 @@ from standout.blas import Array, add_scatter, cholesky, mirror, rank_tolerance, 
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError, listed, named_features
 from standout.moments import Moments
 from standout.sources import has_moments, read
-from standout.sources.checks import checked_block
-from standout.sources.source import block_rows
+from standout.sources.here import has_order, rows_here, values_here
+from standout.spread import groups_at_hand
 
 # Rows closer to the centre than this share of the median distance count as if they were that far: a row that
 # is the centre itself has no direction.
@@ -48,7 +48,7 @@ def robust_moments(
     Parameters
     ----------
     rows : array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The rows, more of them than features; they are held in memory.
+        The rows, more of them than features; they are held in memory. Rows on a cluster are brought to this process.
     weights : array-like of shape (n_rows,), optional
         Non-negative row weights; a weight of 2 counts as the row twice.
     groups : sequence of shape (n_rows,), optional
@@ -85,10 +85,12 @@ def robust_moments(
     if isinstance(rows, Moments) or has_moments(rows):
         raise RowsNeededError(f"{role}: outliers can be told only among rows, and moments were given. Give the rows.")
     source = read(rows, role=role)
-    parts = [checked_block(part, source.n_features, role) for part in source.blocks(block_rows(source.n_features))]
-    table = np.concatenate(parts).astype(np.float64) if parts else np.empty((0, source.n_features))
+    weights, groups = values_here(weights, source, f"{role} weights"), values_here(groups, source, f"{role} groups")
+    if groups is None and not has_order(source):
+        groups_at_hand(source, role)  # refused before the rows are fetched
+    table = rows_here(source, role).astype(np.float64)
     named = source.names if names is None else names
-    groups = groups if groups is not None else source.groups
+    groups = groups if groups is not None else groups_at_hand(source, role)
     # The classical moments check values, weights, groups and names, and hold the counts.
     plain = Moments.of(table, weights=weights, groups=groups, names=named, role=role)
     share = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -9,13 +9,22 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from standout.accumulate import Accumulator, Sums, merge_sums
-from standout.sources import LazySource, Part, is_on_cluster
+from standout.errors import InputError, RowsNeededError
+from standout.memory import default_budget
+from standout.sources import LazySource, Part, Source, is_on_cluster
 from standout.sources.checks import checked_table
 from standout.sources.locate import BadValues, count_bad, explain_bad, explain_underflow
 from standout.sources.source import block_rows
-from standout.sources.weighted import check_weights, distinct_groups, weighted_blocks
+from standout.sources.weighted import (
+    check_all_used,
+    check_each_weight,
+    check_weights,
+    distinct_groups,
+    weighted_blocks,
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class Gathered:
 
 def gather(source: LazySource, weights: Any, groups: Any, names: Sequence[str] | None, role: str) -> Gathered:
     """Add up a source on the workers that hold its rows."""
+    _check_width(source.n_features, role)
     ids = None
     if _at_hand(weights):
         weights = check_weights(weights, source.n_rows, role)
@@ -39,11 +49,39 @@ def gather(source: LazySource, weights: Any, groups: Any, names: Sequence[str] |
         checked_table(np.empty((0, source.n_features)), role)
     if not math.isfinite(found.sums.mean.sum() + np.einsum("ii->", found.sums.scatter)):
         raise explain_bad(source.reduced(_bad_values, BadValues.__add__), names, role)
+    if source.n_rows is not None and found.seen != source.n_rows:
+        raise InputError(
+            f"{role}: the chunks of the dask array have {found.seen} rows, and the array says {source.n_rows}. Give "
+            "the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
+        )
     if weights is not None and found.sums.weight == 0:
         check_weights([0.0], None, role)
     if len(found.sums.underflown):
         raise explain_underflow(found.sums.underflown, names, role)
     return found if ids is None else replace(found, groups=ids)
+
+
+def _check_width(n_features: int, role: str) -> None:
+    """Refuse features of which no worker should be asked to hold the table of products."""
+    size, budget = 8 * n_features**2, default_budget()
+    if size > budget:
+        raise InputError(
+            f"{role}: the products of {n_features:,} features are a table of {size / 1e9:,.1f} GB on every worker, and "
+            f"{budget / 1e9:.1f} GB may be used for it. Choose fewer features, or bring the rows into memory "
+            "(compute() of dask, toPandas() of Spark), where the matrix-free solver needs no such table."
+        )
+
+
+def groups_at_hand(source: Source, role: str) -> NDArray[Any] | None:
+    """Return the group of each row in the order of the rows, for what works on rows; None without groups."""
+    column = getattr(source, "groups_column", None)
+    if column is not None:
+        raise RowsNeededError(
+            f"{role} groups: the rows of a Spark DataFrame have no order, so the column {column!r} cannot say which "
+            "group belongs to which row once the rows are brought here. Bring rows and groups into memory together: "
+            f"standout.read(frame.toPandas(), groups={column!r})."
+        )
+    return source.groups
 
 
 def _at_hand(values: Any) -> bool:
@@ -55,14 +93,16 @@ def add_up(part: Part, role: str) -> Gathered:
     """Add up one part; values that are not finite show in its sums."""
     accumulator, seen = Accumulator(part.rows.n_features), 0
     # A part may have rows of weight zero only, a whole dataset may not.
-    nothing = part.weights is not None and not part.weights.any()
+    weights = None if part.weights is None else check_each_weight(part.weights, part.rows.n_rows, role)
+    nothing = weights is not None and not weights.any()
     with np.errstate(all="ignore"):
-        for block in weighted_blocks(part.rows, None if nothing else part.weights, role):
+        for block in weighted_blocks(part.rows, None if nothing else weights, role):
             seen += block.seen
             if not nothing and not accumulator.add(block.rows, block.weights):
                 return Gathered(accumulator.finish(), None, seen)
         sums = accumulator.finish()
-    groups = None if part.groups is None else distinct_groups(part.groups, part.weights, seen, role)
+    check_all_used(weights, seen, role)
+    groups = None if part.groups is None else distinct_groups(part.groups, weights, seen, role)
     return Gathered(sums, groups, seen)
 
 

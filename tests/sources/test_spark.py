@@ -198,7 +198,8 @@ def test_methods_are_compared_on_a_frame_as_on_its_rows(rows, frame, refused):
     assert [view.name for view in found] == [view.name for view in plain]
     np.testing.assert_allclose([view.share for view in found], [view.share for view in plain], rtol=1e-9)
     labels = ["x", "y"] * 100
-    refused(lambda: standout.compare(made, rows.background, labels=labels), "labels", "no order", "toPandas()")
+    told = ("labels", "no order", "toPandas()")
+    refused(lambda: standout.compare(made, rows.background, labels=labels), *told, kind=RowsNeededError)
 
 
 def spoiled(rows, places, value):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn import get_config
 
+from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import InputError
 from standout.model import Model
 from standout.moments import Moments
 from standout.solve import check_rows
-from standout.sources import has_moments, is_lazy, is_on_cluster
+from standout.sources import Source, has_moments, is_lazy, is_on_cluster
+from standout.sources.here import check_fits, check_order, computed
 
 
 def needed(target: Dataset | None) -> Dataset:
@@ -43,6 +46,25 @@ def check_container(estimator: Any) -> None:
             "Call set_output(transform='default') for scores that stay there, or give rows in memory (compute() of "
             "dask, toPandas() of Spark)."
         )
+
+
+def scores_here(transforms: Sequence[Callable[[Any], Any]], source: Source, role: str) -> list[Array]:
+    """Return in memory what each of these makes of the rows; rows on a cluster are gone over once for all of them."""
+    if not is_lazy(source):
+        # An estimator may have been told to return frames.
+        return [np.asarray(transform(source)) for transform in transforms]
+    check_order(source, role)
+    lazily = [transform(source) for transform in transforms]
+    check_fits(source.n_rows, sum(scores.shape[1] for scores in lazily), role)
+    return computed(lazily)
+
+
+def as_given(background: Any, parts: Mapping[str, Any]) -> Any:
+    """Return one thing for each background in the form the backgrounds were given in."""
+    if list(parts) == ["background"]:
+        return parts["background"]
+    keys = background if isinstance(background, Mapping) else range(len(background))
+    return dict(zip(keys, parts.values(), strict=True))
 
 
 def given_scores(scores: Any, n_components: int) -> Any:

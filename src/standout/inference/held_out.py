@@ -117,7 +117,7 @@ def held_out_ratio(
     Parameters
     ----------
     target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target.
+        The target. Rows on a cluster are brought to this process.
     background : dataset, or list or dict of datasets
         The background(s), on the same features.
     estimator : DPCA, CPCA or KernelDPCA, optional

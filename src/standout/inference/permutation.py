@@ -120,7 +120,7 @@ def permutation_test(
     Parameters
     ----------
     target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows are held in memory.
+        The target. Rows are held in memory. Rows on a cluster are brought to this process.
     background : dataset, or list or dict of datasets
         The background(s), on the same features. With several, labels are reshuffled over all sets.
     n_permutations : int, default=999

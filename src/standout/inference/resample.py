@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from standout.blas import Array, threads_for
 from standout.dataset import Dataset
 from standout.errors import InputError, RowsNeededError
-from standout.inputs import Given, match_features, sort_out
+from standout.inputs import Given, background_name, match_features, sort_out
 from standout.parameters import check_choice
-from standout.sources import ArraySource, RowSource, block_rows, has_moments
+from standout.sources import RowSource, has_moments, is_lazy, is_on_cluster, read
+from standout.sources.here import Fetched, has_order, values_here
 from standout.sources.locate import explain_non_finite
 from standout.sources.progress import report
 from standout.sources.weighted import as_ids, distinct_groups
+from standout.spread import groups_at_hand
 
 Index = NDArray[np.intp]
 _Result = TypeVar("_Result")
@@ -105,17 +107,42 @@ def gather(target: Any, background: Any, groups: Any, background_groups: Any, fe
 def _sample(data: Dataset, purpose: str) -> Sample:
     if data.source is None or (has_moments(data.source) and data.rows is None):
         raise RowsNeededError(f"{data.role}: {purpose} resamples rows, and moments were given. Give the rows.")
+    given = values_here(data.groups, data.source, f"{data.role} groups")
+    if given is None and not has_order(data.source):
+        groups_at_hand(data.source, data.role)  # refused before the rows are fetched
     rows = data.rows
     if rows is None:
-        blocks = [np.asarray(block) for block in data.source.blocks(block_rows(data.source.n_features))]
-        rows = ArraySource(np.concatenate(blocks), data.source.names)
+        rows = Fetched(data.source, data.role)
     n_rows = rows.n_rows or 0
     # After the rows: a file tells its groups while it is read.
-    groups = data.groups if data.groups is not None else data.source.groups
+    groups = given if given is not None else groups_at_hand(data.source, data.role)
     if groups is None:
         return Sample(data.role, rows, np.arange(n_rows), ())
     distinct_groups(groups, None, n_rows, data.role)
     return Sample(data.role, rows, *coded(groups))
+
+
+def held(data: Any, role: str) -> Any:
+    """Return rows on a cluster as a source in memory, with what describes them, and all else as it is."""
+    if not (is_on_cluster(data) or is_lazy(data)):
+        return data
+    source = read(data, role=role)
+    groups = groups_at_hand(source, role)  # first: what cannot be used is refused before the rows are fetched
+    found = Fetched(source, role)
+    found.groups, found.row_ids = groups, source.row_ids
+    found.labels = None if found.row_ids is None else source.labels  # where it may be asked who is a replicate
+    return found
+
+
+def held_sides(target: Any, background: Any) -> tuple[Any, Any]:
+    """Return target and backgrounds in memory, for more than one question: a cluster is asked once."""
+    if isinstance(background, Mapping):
+        others: Any = {key: held(data, background_name(key)) for key, data in background.items()}
+    elif isinstance(background, list | tuple):
+        others = [held(data, background_name(number)) for number, data in enumerate(background)]
+    else:
+        others = held(background, "background")
+    return held(target, "target"), others
 
 
 def coded(ids: Any) -> tuple[Index, tuple[Hashable, ...]]:

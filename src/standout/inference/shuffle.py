@@ -20,6 +20,7 @@ from standout.blas import Array
 from standout.errors import InputError, NotEnoughRowsError, listed
 from standout.inference.resample import Index, Samples, coded, unit_means
 from standout.sources.checks import is_missing
+from standout.sources.here import values_here
 from standout.sources.weighted import as_ids
 
 Labels = NDArray[np.intp]
@@ -151,7 +152,10 @@ def _paired(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
     """Reshuffle labels within each subject."""
     if any(sample.ids for sample in samples.sets):
         raise InputError("pairs and groups were both given, and a pair is a group already. Give one of them.")
-    given = [pairs, *_for_each(samples, background_pairs)]
+    given = [
+        values_here(ids, sample.source, f"{sample.role} pairs")
+        for ids, sample in zip((pairs, *_for_each(samples, background_pairs)), samples.sets, strict=True)
+    ]
     subjects = [_subjects(ids, sample.n_rows, sample.role) for ids, sample in zip(given, samples.sets, strict=True)]
     order = subjects[0][1]
     for sample, (_, ids) in zip(samples.sets[1:], subjects[1:], strict=True):

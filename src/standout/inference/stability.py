@@ -149,7 +149,7 @@ def stability(
     Parameters
     ----------
     target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target.
+        The target. Rows on a cluster are brought to this process.
     background : dataset, or list or dict of datasets
         The background(s), on the same features.
     n_components : int, default=2

@@ -12,6 +12,7 @@ from standout.estimators.dpca import DPCA
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
 from standout.inference.replicates import ReplicateFinding, find_replicates
+from standout.inference.resample import held_sides
 from standout.inference.stability import Stability, stability
 from standout.parameters import check_count
 from standout.summary import Summary
@@ -68,7 +69,7 @@ def assess(
     Parameters
     ----------
     target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows are held in memory.
+        The target. Rows are held in memory. Rows on a cluster are brought to this process.
     background : dataset, or list or dict of datasets
         The background(s), on the same features.
     estimator : DPCA, optional
@@ -115,6 +116,7 @@ def assess(
     if pairs is not None:
         sides = {"groups": pairs, "background_groups": background_pairs}
     same: dict[str, Any] = {"n_components": n_components, "random_state": random_state}
+    target, background = held_sides(target, background)
     test = held = stable = None
     if n_permutations and _is_testable(used):
         statistic = {name: given[name] for name in ("shrinkage", "mix", "features") if name in given}

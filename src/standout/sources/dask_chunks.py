@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from standout.sources import read
 from standout.sources.memory import ArraySource
 from standout.sources.source import InMemory, Part, Result, Source
 from standout.sources.views import select_columns
-from standout.sources.weighted import as_ids
+from standout.sources.weighted import as_ids, as_weights
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,15 @@ class Opener:
         return source if self.index is None else select_columns(source, self.index)
 
     def _row(self, pieces: Sequence[Any]) -> Any:
-        if pieces[0].shape[0] == 0:
+        lengths = [self._rows_of(piece) for piece in pieces]
+        if min(lengths) != max(lengths):
+            raise InputError(
+                f"{self.role}: chunks of columns that stand side by side have {min(lengths)} and {max(lengths)} rows, "
+                "so it is not known which values make a row. Choose the same rows in all columns."
+            )
+        if lengths[0] == 0:
             return ArraySource(np.empty((0, self.n_features)))
-        sources = [read(_in_scipy(piece), role=self.role) for piece in pieces]
+        sources = [read(_in_scipy(piece), role=self.role) for piece in pieces if piece.shape[1:] != (0,)]
         found = sum(source.n_features for source in sources)
         if found != self.n_features:
             raise InputError(
@@ -43,6 +50,14 @@ class Opener:
                 "Give the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
             )
         return sources[0] if len(sources) == 1 else _SideBySide(sources, self.n_features)
+
+    def _rows_of(self, piece: Any) -> int:
+        if not getattr(piece, "shape", ()):
+            raise InputError(
+                f"{self.role}: a chunk of the dask array is a {type(piece).__name__}, without rows and columns. Make "
+                "every chunk an array, for instance with numpy.asarray in the function that reads it."
+            )
+        return int(piece.shape[0])
 
 
 def map_chunk(pieces: Sequence[Any], function: Callable[[Source], NDArray[Any]], opener: Opener) -> NDArray[Any]:
@@ -61,7 +76,8 @@ def reduce_part(
 ) -> Result:
     """Return a function of neighbouring chunks and of what goes with their rows."""
     with threads_for(0):
-        return function(Part(opener(grid), _joined(weights, np.asarray), _joined(groups, as_ids)))
+        given = partial(as_weights, role=opener.role)
+        return function(Part(opener(grid), _joined(weights, given), _joined(groups, as_ids)))
 
 
 def _joined(pieces: Sequence[Any] | None, array: Callable[[Any], NDArray[Any]]) -> NDArray[Any] | None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+import dask.array as da
 import numpy as np
 from dask import local, threaded
 from dask.base import get_scheduler
 from scipy import sparse
 
-from standout.errors import GraphWarning, warn_user
+from standout.errors import GraphWarning, InputError, warn_user
 
 # Data in the graph go from here through the scheduler to the workers; less than this is not worth a word.
 _WORTH_A_WORD = 10_000_000
@@ -19,9 +20,34 @@ _WORTH_A_WORD = 10_000_000
 _TASKS = 10_000
 
 
+def computed(array: da.Array, role: str) -> Any:
+    """Compute an array with the user's own scheduler or cluster, and say what to do where there is none that can."""
+    _scheduler(array, role)
+    try:
+        return array.compute()
+    except Exception as error:
+        if type(error).__name__ != "ClosedClientError":  # of distributed, which need not be there
+            raise
+        raise _no_cluster(error, role) from error
+
+
+def _scheduler(collection: Any, role: str) -> Any:
+    try:
+        return get_scheduler(collections=[collection])
+    except RuntimeError as error:  # an asynchronous client, or none
+        raise _no_cluster(error, role) from error
+
+
+def _no_cluster(error: Exception, role: str) -> InputError:
+    return InputError(
+        f"{role}: dask cannot compute here ({str(error).rstrip('.')}). Start a distributed.Client that is open and not "
+        "asynchronous, or use dask.config.set(scheduler='threads')."
+    )
+
+
 def warn_of_embedded_data(collection: Any, role: str) -> None:
     """Warn when the graph of a collection holds the data, and these would be sent to other processes."""
-    if get_scheduler(collections=[collection]) in (threaded.get, local.get_sync):
+    if _scheduler(collection, role) in (threaded.get, local.get_sync):
         return
     size = 0
     for value in _values(collection.__dask_graph__()):

@@ -44,7 +44,10 @@ class SparkSource:
     aside: tuple[int, ...]  # which of them describe rows, and stay in what transform returns
     reader: Reader
     names: tuple[str, ...] | None
+    # What describes rows, by name: once rows have left the cluster, no value could be told to belong to one of them.
     groups_column: str | None = None
+    label_column: str | None = None
+    ids_column: str | None = None
 
     # Per row nothing is kept here: the cluster has it.
     n_rows = labels = groups = row_ids = None
@@ -101,7 +104,11 @@ class SparkSource:
         groups = self.groups_column if groups is None else groups
         beside = {"weights": weights, "groups": groups}
         places = {name: self._place(name, given) for name, given in beside.items() if given is not None}
-        first = OfPart(function, self.reader, self.names, tuple(places))
+        if len(set(places.values())) < len(places):
+            raise InputError(
+                f"{self.reader.role}: the column {weights!r} is named for weights and for groups. Name two columns."
+            )
+        first = OfPart(function, merge, self.reader, self.names, tuple(places))
         rows = self._columns((*self.features, *places.values())).mapInArrow(first, WIRE)
         # As partitions are not counted beforehand: neighbours first, then what that left.
         for step in (OfNode(merge), OfNode(merge, last=True)):
@@ -170,7 +177,12 @@ def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
         warn_aside(Layout(Path(role), None, len(chosen.features), chosen.aside, chosen.unasked))
     place = {name: i for i, name in enumerate(kinds)}
     features, aside = ([place[name] for name in names] for names in (chosen.features, chosen.aside))
-    return replace(_source(frame, tuple(features), tuple(aside), role), groups_column=options.groups)
+    return replace(
+        _source(frame, tuple(features), tuple(aside), role),
+        groups_column=options.groups,
+        label_column=options.label,
+        ids_column=options.ids,
+    )
 
 
 def _frame_of(data: Any, role: str) -> Any:
@@ -201,6 +213,8 @@ def _source(frame: Any, features: tuple[int, ...], aside: tuple[int, ...], role:
     width, names = None, tuple(fields[i].name for i in features) or None
     if _is_vector(fields[features[0]].dataType):
         width, names = _width(numbered, fields[features[0]], str(features[0]), role)
+        if width == 0:
+            checked_table(np.empty((1, 0)), role)
     return SparkSource(numbered, fields, features, aside, Reader(role, len(features), width), names)
 
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from standout.blas import Array
 from standout.errors import InputError, StandoutError
-from standout.sources.files.batches import numbers_of
+from standout.sources.files.batches import coded, numbers_of
+from standout.sources.files.tables import Texts
 from standout.sources.source import Part
 
 # How many neighbours one task merges. Two rounds of it bring a thousand partitions together.
@@ -89,6 +90,7 @@ class OfPart:
     """The first step: what ``function`` gives for a partition, as rows for the wire."""
 
     function: Callable[[Part], Any]
+    merge: Callable[[Any, Any], Any]
     reader: Reader
     names: tuple[str, ...] | None
     beside: tuple[str, ...]  # what the columns after the features are: weights, groups
@@ -108,24 +110,32 @@ class OfPart:
         try:
             if not self.beside:
                 return self.function(Part(Partition(batches, self.reader, self.names)))
-            held = list(batches)  # weights and groups go with the rows as a whole
-            self._check_weights(held)
-            values = {
-                name: np.concatenate([_values(batch.column(self.reader.n_columns + i)) for batch in held])
-                for i, name in enumerate(self.beside)
-            }
-            return self.function(Part(Partition(held, self.reader, self.names), **values))
+            # Some batches at a time: to have all weights before the rows, the whole partition would have to be held.
+            return reduce(self.merge, (self.function(self._part(some)) for some in self._runs(batches)))
         except StandoutError as error:
             return Failed(error)
 
-    def _check_weights(self, batches: Sequence[Any]) -> None:
-        if "weights" not in self.beside:
-            return
-        place = self.reader.n_columns + self.beside.index("weights")
-        if any(batch.column(place).null_count for batch in batches):
-            raise InputError(
-                f"{self.reader.role} weights: some rows have none (null). Give every row a weight, 0 to leave it out."
-            )
+    def _runs(self, batches: Iterable[Any]) -> Iterator[list[Any]]:
+        """Yield batches that together have a row for each feature, so that adding up takes longer than merging."""
+        some: list[Any] = []
+        for batch in batches:
+            some.append(batch)
+            if sum(one.num_rows for one in some) >= self.reader.n_features:
+                yield some
+                some = []
+        if some:
+            yield some
+
+    def _part(self, batches: Sequence[Any]) -> Part:
+        values = {
+            name: np.concatenate([self._values(name, batch.column(place)) for batch in batches])
+            for place, name in enumerate(self.beside, self.reader.n_columns)
+        }
+        return Part(Partition(batches, self.reader, self.names), **values)
+
+    def _values(self, name: str, column: Any) -> NDArray[Any]:
+        # Groups as text, as where frames and files are read into memory: 5 is the id "5" everywhere.
+        return _weights(column, self.reader.role) if name == "weights" else Texts().of(coded(column))
 
 
 @dataclass(frozen=True)
@@ -199,15 +209,12 @@ def _pieces(batches: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
             yield part.as_py(), piece.as_py()
 
 
-def _values(column: Any) -> NDArray[Any]:
-    """Return the weights or groups in a column; missing groups become NaN or None."""
-    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
-        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
-    values = np.empty(len(column), dtype=object)
-    values[:] = column.to_pylist()
-    return values
+def _weights(column: Any, role: str) -> NDArray[Any]:
+    if column.null_count:
+        raise InputError(f"{role} weights: some rows have none (null). Give every row a weight, 0 to leave it out.")
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _from_lists(column: Any, width: int, role: str) -> Array:

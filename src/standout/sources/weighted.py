@@ -58,7 +58,15 @@ def _counted(rows: NDArray[Any], weights: Array | None) -> WeightedBlock:
 
 def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
     """Return weights as a float array, or say what is wrong with them."""
-    given = np.asarray(weights)
+    checked = check_each_weight(weights, n_rows, role)
+    if not checked.any():
+        raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
+    return checked
+
+
+def check_each_weight(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
+    """Return weights, of which all may be zero, as a float array, or say what is wrong with them."""
+    given = as_weights(weights, role)
     if given.dtype.kind not in "fiub":
         raise InputError(f"{role} weights: values of type {given.dtype} are not numbers. Give one number for each row.")
     checked = given.astype(np.float64, copy=False)
@@ -71,14 +79,24 @@ def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
             f"{role} weights: {np.sum(checked < 0)} are negative (smallest {checked.min():g}). "
             "Weights count rows: use 0 to leave a row out."
         )
-    if checked.max() > 1e100 or ((checked > 0).any() and checked[checked > 0].min() < 1e-100):
+    positive = checked[checked > 0]
+    if len(positive) and (positive.max() > 1e100 or positive.min() < 1e-100):
         raise InputError(
-            f"{role} weights: they go from {checked[checked > 0].min():.3g} to {checked.max():.3g}, too far for sums. "
+            f"{role} weights: they go from {positive.min():.3g} to {positive.max():.3g}, too far for sums. "
             "Divide all weights by a common factor, or use 0 to leave a row out."
         )
-    if not checked.any():
-        raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
     return checked
+
+
+def as_weights(weights: ArrayLike, role: str) -> NDArray[Any]:
+    """Return weights as an array; those behind a mask are missing."""
+    masked = int(np.ma.getmaskarray(weights).sum()) if isinstance(weights, np.ma.MaskedArray) else 0
+    if masked:
+        raise InputError(
+            f"{role} weights: {masked} of {np.size(weights)} are masked, that is, missing. Give every row a weight, 0 "
+            "to leave it out."
+        )
+    return np.asarray(weights)
 
 
 def as_ids(ids: Any) -> NDArray[Any]:
@@ -88,9 +106,7 @@ def as_ids(ids: Any) -> NDArray[Any]:
         kept[np.ma.getmaskarray(ids)] = None
         return kept
     if isinstance(ids, list | tuple):
-        kept = np.empty(len(ids), dtype=object)
-        kept[:] = ids
-        return kept
+        return np.fromiter(ids, dtype=object, count=len(ids))  # a tuple is an id, too
     return np.asarray(ids)
 
 
@@ -109,4 +125,9 @@ def distinct_groups(
         )
     if weights is not None:
         ids = ids[np.asarray(weights) > 0]
-    return frozenset(ids.tolist())
+    try:
+        return frozenset(ids.tolist())
+    except TypeError as error:  # lists, dicts and the like
+        raise InputError(
+            f"{role} groups: an id cannot be compared with others ({error}). Give ids that are text or numbers."
+        ) from error

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from standout.blas import Array
-from standout.errors import InputError
+from standout.errors import InputError, RowsNeededError
 from standout.show import styles
 from standout.show.labels import MANY, Labels
 from standout.show.plot.canvas import axes_or_new, plain
 from standout.show.text import shortened
+from standout.sources import is_on_cluster
 
 # Beyond this many points they get smaller, and the legend no longer looks for a free corner (which takes long).
 _CROWD = 2000
@@ -102,7 +104,16 @@ def scores(
     return axes
 
 
-def _checked(values: ArrayLike, role: str) -> Array:
+def _checked(values: Any, role: str) -> Array:
+    if isinstance(values, BaseEstimator):
+        raise InputError(
+            f"{role}: a {type(values).__name__} is a model, and scores are drawn. Give model.transform(rows)."
+        )
+    if is_on_cluster(values) and not hasattr(type(values), "__array__"):
+        raise RowsNeededError(
+            f"{role}: a {type(values).__name__} of Spark lies on a cluster. Bring the scores into memory first, with "
+            "toPandas().to_numpy()."
+        )
     points = np.asarray(values)
     if points.ndim != 2 or points.dtype.kind not in "fiu":
         raise InputError(
@@ -123,7 +134,7 @@ def _behind(background: Any, n_components: int) -> Iterator[_Layer]:
         return
     if isinstance(background, Mapping):
         named = {str(name): values for name, values in background.items()}
-    elif isinstance(background, list | tuple) and len(background) and np.ndim(background[0]) == 2:
+    elif isinstance(background, list | tuple) and len(background) and _is_table(background[0]):
         named = {f"background {number}": values for number, values in enumerate(background)}
     else:
         named = {"background": background}
@@ -136,6 +147,10 @@ def _behind(background: Any, n_components: int) -> Iterator[_Layer]:
             )
         look = styles.grey(number)
         yield _Layer(name, points[:, :n_components], {"c": look.color, "marker": look.marker})
+
+
+def _is_table(values: Any) -> bool:
+    return is_on_cluster(values) or np.ndim(values) == 2
 
 
 def _front(points: Array, labels: Any) -> Iterator[_Layer]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,16 @@ from standout.dataset import Dataset
 from standout.errors import InputError, RowsNeededError, StandoutWarning, listed
 from standout.estimators.base import Contrast
 from standout.estimators.dpca import DPCA
+from standout.estimators.rows import scores_here
 from standout.inputs import Given, align, background_name, sort_out
 from standout.model import Model
 from standout.show.fitted import checked_estimator, fitted_model
 from standout.show.labels import Labels
 from standout.show.report.contents import Contents, Part, View
 from standout.show.report.words import code_of, method_name
-from standout.sources import Source, has_rows
+from standout.sources import Source, has_rows, is_lazy
 from standout.sources.files.source import Account
+from standout.sources.here import check_order, ids_here, labels_here
 
 # Points drawn on the whole page. A view with more points than can be drawn one by one takes three WebGL contexts of
 # the browser's sixteen, so with more views than fit each stays small.
@@ -64,7 +66,7 @@ def gather(asked: Asked) -> Contents:
         beside, said = _beside(main, narrow[0])
         estimators |= beside
         left_out += said
-    scores = {name: [_scores(estimator, source) for source in narrow] for name, estimator in estimators.items()}
+    scores = _scores(estimators, dict(zip(sources, narrow, strict=True)))
     sizes = [len(values) for values in next(iter(scores.values()))]
     drawn = _drawn(sizes, len(estimators))
     parts = []
@@ -115,6 +117,8 @@ def _sources(target: Dataset | None, backgrounds: dict[str, Dataset]) -> tuple[d
             left_out.append(f"{name} was given as moments, so there are no rows of it to draw.")
         else:
             sources[name] = data.source
+    for name, source in sources.items():  # before anything is computed on a cluster
+        check_order(source, name)
     return sources, left_out
 
 
@@ -147,11 +151,20 @@ def _narrowed(main: Model, name: str, source: Source) -> Source:
     return narrow
 
 
-def _scores(estimator: Contrast, source: Source) -> Array:
-    """Return the scores of all rows."""
+def _scores(estimators: Mapping[str, Contrast], sources: Mapping[str, Source]) -> dict[str, list[Array]]:
+    """Return the scores of all rows of each dataset, by model."""
+    transforms = [_transform(estimator) for estimator in estimators.values()]
+    by_source = [scores_here(transforms, source, name) for name, source in sources.items()]
+    return {name: [scores[place] for scores in by_source] for place, name in enumerate(estimators)}
+
+
+def _transform(estimator: Contrast) -> Callable[[Source], Any]:
+    """Return what makes scores of rows that have only the features that take part."""
     model = fitted_model(estimator)
-    # An estimator may have been told to return frames.
-    return np.asarray(estimator.transform(source)) if model.used is None else model.narrowed().project(source)
+    if model.used is None:
+        return cast(Callable[[Source], Any], estimator.transform)
+    project, names = model.narrowed().project, estimator.get_feature_names_out()
+    return lambda source: source.mapped(project, names) if is_lazy(source) else project(source)
 
 
 def _beside(main: Model, target: Source) -> tuple[dict[str, Contrast], list[str]]:
@@ -190,8 +203,8 @@ def _kept(scores: list[Array], drawn: list[NDArray[np.intp]]) -> tuple[Array, ..
 
 def _part(name: str, source: Source, labels: Any, ids: Any, size: int, drawn: NDArray[np.intp]) -> Part:
     """Return a dataset's rows to draw; a stream knows its own labels and ids now that it was read."""
-    labels = source.labels if labels is None else labels
-    ids = source.row_ids if ids is None else ids
+    labels = labels_here(source, f"{name}: labels") if labels is None else labels
+    ids = ids_here(source, f"{name}: ids") if ids is None else ids
     about = None if labels is None else Labels.of(labels, size, f"{name}: labels").take(drawn)
     if ids is not None:
         ids = np.asarray(ids)
