@@ -44,13 +44,29 @@ def _write_csv(path: Path, size: int, columns: int, seed: int) -> None:
             writer.write_batch(batch)
 
 
-def _run(arguments: list[str]) -> tuple[float, float]:
-    """Return seconds and peak resident megabytes of a process of its own."""
+# Tells its peak at its end: what the system tells of a process that is gone is at least the peak of its parent.
+_TELLS_PEAK = """
+import atexit, runpy, sys
+
+def peak():
+    with open("/proc/self/status") as status:
+        found = next(line.split()[1] for line in status if line.startswith("VmHWM"))
+    print(int(found) / 1024, file=sys.stderr)
+
+atexit.register(peak)
+"""
+_COMMAND = """
+runpy.run_module("standout", run_name="__main__")
+"""
+
+
+def _run(code: str, *arguments: str) -> tuple[float, str, float]:
+    """Run a script; return seconds, what it prints, and its peak resident megabytes."""
     start = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0, f"{arguments} failed"
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _TELLS_PEAK + code, *arguments],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return time.perf_counter() - start, done.stdout, float(done.stderr.split()[-1])
 
 
 def _case(what: str, write: Callable[[Path], None], suffix: str, bare: str) -> list[Result]:
@@ -58,9 +74,8 @@ def _case(what: str, write: Callable[[Path], None], suffix: str, bare: str) -> l
         target, background = (Path(folder) / f"{name}{suffix}" for name in ("target", "background"))
         write(target)
         background.symlink_to(target)
-        command = ["-m", "standout", "fit", str(target), "-b", str(background), "--quiet"]
-        seconds, memory = _run(command)
-        plain, _ = _run(["-c", bare, str(target), str(background)])
+        seconds, _, memory = _run(_COMMAND, "fit", str(target), "-b", str(background), "--quiet")
+        plain, _, _ = _run(bare, str(target), str(background))
         size = target.stat().st_size / _GB
     ratio = seconds / plain
     return [
@@ -129,13 +144,8 @@ def _cold(code: str, *paths: Path) -> tuple[float, float]:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", _SETUP + code, *map(str, paths)],
-                               stdout=subprocess.PIPE)  # fmt: skip
-    assert process.stdout is not None
-    told = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0, "a script failed"
-    return float(told), usage.ru_maxrss / 1024
+    _, told, peak = _run(_SETUP + code, *map(str, paths))
+    return float(told), peak
 
 
 def _in_turn(number: int, *paths: Path) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -176,8 +186,8 @@ def npy(size: int = 10 * _GB, columns: int = 500, pairs: int = 2) -> list[Result
 def _embedded(rows: Path, folder: Path) -> float:
     """Return the peak resident megabytes of the command that writes the scores of a file to a file."""
     _cold(_EMBED, rows, folder / "model.standout")
-    command = ["embed", str(folder / "model.standout"), str(rows), "-o", str(folder / "scores.npy"), "--quiet"]
-    return _run(["-m", "standout", *command])[1]
+    names = (folder / "model.standout", rows, "-o", folder / "scores.npy", "--quiet")
+    return _run(_COMMAND, "embed", *map(str, names))[2]
 
 
 CASES = {"csv": csv, "npy": npy}

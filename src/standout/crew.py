@@ -31,14 +31,14 @@ _WIDE = 2000
 def scatter_adder(n_rows: int | None, n_features: int, reads_ahead: bool) -> Iterator[AddScatter]:
     """Give the function that adds up the products of blocks, for a pass over this many rows."""
     work = float(n_rows or 10**6) * n_features**2
-    threads = blas_threads()
     if not reads_ahead or work < SMALL_WORK or n_features > _WIDE:
         with threads_for(work):
             yield add_scatter
         return
     # The panels do not depend on the number of threads, so that the sums do not either.
     edges = _edges(n_features)
-    with threads_for(0.0), ThreadPoolExecutor(min(threads, len(edges) - 1), "standout-product") as pool:
+    threads = min(blas_threads(), len(edges) - 1)
+    with threads_for(0.0), ThreadPoolExecutor(threads, "standout-product") as pool:
         yield partial(add_panels, edges=edges, pool=pool)
 
 
