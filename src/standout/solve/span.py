@@ -24,8 +24,8 @@ from standout.solve.lanczos import pays_off, top_pairs
 from standout.solve.result import Eigen, Frame
 from standout.sources.locate import explain_non_finite
 
-# One panel of columns takes about this many bytes.
-_PANEL_BYTES = 8 * 2**20
+# One panel of columns takes about this many bytes: more columns, fewer passes over the Gram matrix.
+_PANEL_BYTES = 32 * 2**20
 _EPS = float(np.finfo(float).eps)
 
 
