@@ -1,8 +1,5 @@
 """What resamples, compares and draws rows gives on a cluster what it gives of the same rows in memory."""
 
-import dask
-import dask.array as da
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,6 +13,10 @@ from standout import DPCA, Moments
 from standout.errors import InputError, RowsNeededError
 from standout.show import report, scores
 from standout.sources.here import rows_here
+
+dask = pytest.importorskip("dask", reason="dask is not installed: everything about Dask is left out")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Spark
 SUBJECTS = 20  # rows of each
