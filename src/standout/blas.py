@@ -90,11 +90,7 @@ def add_scatter(total: Array, rows: Array) -> Array:
 
 def add_gram(total: Array, columns: Array) -> Array:
     """Add ``columns @ columns.T`` to the lower triangle of ``total`` (F-ordered) in place."""
-    if columns.flags.c_contiguous:
-        result = blas.dsyrk(1.0, columns.T, beta=1.0, c=total, trans=1, lower=1, overwrite_c=1)
-    else:
-        result = blas.dsyrk(1.0, columns, beta=1.0, c=total, lower=1, overwrite_c=1)
-    return _same(total, result)
+    return add_scatter(total, columns.T)
 
 
 def add_outer(total: Array, vector: Array, factor: float) -> Array:

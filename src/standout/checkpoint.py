@@ -140,8 +140,7 @@ class Kept:
 
     def _told(self, weights: Array | None) -> dict[str, Any]:
         """Return, as JSON, what must be the same for a pass to go on."""
-        picked = getattr(getattr(self.stream, "picked", None), "columns", None)
-        chosen = [index.tolist() for index in (*self.views, *(() if picked is None else (picked,)))]
+        chosen = [index.tolist() for index in (*self.views, self.stream.chosen) if index is not None]
         features = [self.source.n_features, self.source.names, chosen]
         return {
             **self.resumption.told(),

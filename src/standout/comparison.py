@@ -19,7 +19,7 @@ from standout.estimators.rows import as_given, needed, scores_here
 from standout.inputs import Given, match_features, sort_out
 from standout.moments import Moments
 from standout.sources import Source, block_rows, has_moments, is_lazy, opened
-from standout.sources.here import has_order, labels_here, values_here
+from standout.sources.here import check_column, column_here, values_here
 
 # Silhouettes compare all pairs of rows: a sample of this size is enough and stays quick.
 _SAMPLE = 2000
@@ -85,8 +85,8 @@ def compare(
     """
     target = opened(target, "target")
     labels = values_here(labels, target, "labels")
-    if labels is None and not has_order(target):
-        labels_here(target, "target labels")  # refused before anything is computed
+    if labels is None:
+        check_column(target, "label", "target labels")
     sides = _sides(Given(target, None, background, groups=groups, background_groups=background_groups), features)
     same: dict[str, Any] = {"mix": mix, "features": features}
     given = {name: getattr(sides.given, name) for name in ("background", "groups", "background_groups")}
@@ -149,7 +149,7 @@ def _adds_up(data: Dataset) -> bool:
 
 def _judged(estimators: dict[str, Any], sides: _Sides, labels: Any) -> list[Compared]:
     if labels is None and sides.rows is not None:  # after the rows: a file tells its labels while it is read
-        labels = labels_here(sides.rows, "target labels")
+        labels = column_here(sides.rows, "label", "target labels")
     scores: list[Any] = [None] * len(estimators)
     # Rows on a cluster stay there where nobody asks for scores: what components hold follows from the moments.
     if labels is not None or sides.moments is None:

@@ -21,8 +21,7 @@ from standout.blas import Array, add_scatter, cholesky, mirror, rank_tolerance, 
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError, listed, named_features
 from standout.moments import Moments
 from standout.sources import has_moments, read
-from standout.sources.here import has_order, rows_here, values_here
-from standout.spread import groups_at_hand
+from standout.sources.here import check_column, column_here, rows_here, values_here
 
 # Rows closer to the centre than this share of the median distance count as if they were that far: a row that
 # is the centre itself has no direction.
@@ -86,11 +85,11 @@ def robust_moments(
         raise RowsNeededError(f"{role}: outliers can be told only among rows, and moments were given. Give the rows.")
     source = read(rows, role=role)
     weights, groups = values_here(weights, source, f"{role} weights"), values_here(groups, source, f"{role} groups")
-    if groups is None and not has_order(source):
-        groups_at_hand(source, role)  # refused before the rows are fetched
+    if groups is None:
+        check_column(source, "groups", f"{role} groups")
     table = rows_here(source, role).astype(np.float64)
     named = source.names if names is None else names
-    groups = groups if groups is not None else groups_at_hand(source, role)
+    groups = groups if groups is not None else column_here(source, "groups", f"{role} groups")
     # The classical moments check values, weights, groups and names, and hold the counts.
     plain = Moments.of(table, weights=weights, groups=groups, names=named, role=role)
     share = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=np.float64)

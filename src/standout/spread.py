@@ -9,12 +9,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from standout.accumulate import Accumulator, Sums, merge_sums
-from standout.errors import InputError, RowsNeededError
+from standout.errors import InputError
 from standout.memory import default_budget
-from standout.sources import LazySource, Part, Source, is_on_cluster
+from standout.sources import LazySource, Part, is_on_cluster
 from standout.sources.checks import checked_table
 from standout.sources.locate import BadValues, count_bad, explain_bad, explain_underflow
 from standout.sources.source import block_rows
@@ -70,18 +69,6 @@ def _check_width(n_features: int, role: str) -> None:
             f"{budget / 1e9:.1f} GB may be used for it. Choose fewer features, or bring the rows into memory "
             "(compute() of dask, toPandas() of Spark), where the matrix-free solver needs no such table."
         )
-
-
-def groups_at_hand(source: Source, role: str) -> NDArray[Any] | None:
-    """Return the group of each row in the order of the rows, for what works on rows; None without groups."""
-    column = getattr(source, "groups_column", None)
-    if column is not None:
-        raise RowsNeededError(
-            f"{role} groups: the rows of a Spark DataFrame have no order, so the column {column!r} cannot say which "
-            "group belongs to which row once the rows are brought here. Bring rows and groups into memory together: "
-            f"standout.read(frame.toPandas(), groups={column!r})."
-        )
-    return source.groups
 
 
 def _at_hand(values: Any) -> bool:

@@ -10,7 +10,7 @@ from scipy import sparse
 from conftest import NAMES
 from standout import DPCA, Moments, memory, read
 from standout.errors import InputError
-from standout.spread import groups_at_hand
+from standout.sources.here import column_here
 
 dask = pytest.importorskip("dask", reason="dask is not installed: everything about Dask is left out")
 da = pytest.importorskip("dask.array")
@@ -89,7 +89,7 @@ def test_a_subject_with_rows_here_and_on_a_cluster_counts_once(described, kind):
     whole = here + Moments.of(there)
     assert whole.units == frame["g"].nunique()
     assert whole.groups == Moments.of(read(frame, groups="g", drop=["w", "kind"])).groups
-    assert groups_at_hand(there, "target").tolist() == [str(item) for item in frame["g"][110:]]
+    assert column_here(there, "groups", "target groups").tolist() == [str(item) for item in frame["g"][110:]]
 
 
 @pytest.mark.parametrize("kind", ["Int64", "Float64", "float64", "string", "object"])
@@ -112,11 +112,13 @@ def test_what_a_column_says_of_rows_is_fetched_when_it_is_asked_for(described, d
     for chosen in (source, source.select(np.array([3, 1]))):
         assert chosen.labels.tolist() == plain.labels.tolist()
         assert chosen.row_ids.tolist() == plain.row_ids.tolist()
-        assert chosen.groups.tolist() == plain.groups.tolist() == groups_at_hand(chosen, "target").tolist()
+        assert (
+            chosen.groups.tolist() == plain.groups.tolist() == column_here(chosen, "groups", "target groups").tolist()
+        )
     bare = read(frame[list(NAMES)])
-    assert bare.labels is bare.row_ids is bare.groups is groups_at_hand(bare, "target") is None
-    assert groups_at_hand(plain, "target") is plain.groups
-    assert groups_at_hand(read(data.target), "target") is None
+    assert bare.labels is bare.row_ids is bare.groups is column_here(bare, "groups", "target groups") is None
+    assert column_here(plain, "groups", "target groups") is plain.groups
+    assert column_here(read(data.target), "groups", "target groups") is None
 
 
 def test_rows_that_an_array_says_it_has_are_counted(data, refused):

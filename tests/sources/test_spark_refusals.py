@@ -10,7 +10,8 @@ from conftest import NAMES, whole_numbers
 from spark_session import spark_session
 from standout import Moments
 from standout.errors import RowsNeededError
-from standout.spread import add_up, groups_at_hand, merge
+from standout.sources.here import column_here
+from standout.spread import add_up, merge
 
 # One process holds the cluster, however many run the tests.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -58,9 +59,11 @@ def test_groups_of_a_frame_without_order_are_not_at_hand(described, spark, refus
     made = spark.createDataFrame(described)
     source = standout.read(made, groups="g", drop="w")
     told = ("target groups", "no order", "Bring rows and groups into memory", "toPandas()", "groups='g'")
-    refused(lambda: groups_at_hand(source, "target"), *told, kind=RowsNeededError)
-    refused(lambda: groups_at_hand(source.select(np.array([1, 0])), "target"), *told, kind=RowsNeededError)
-    assert groups_at_hand(standout.read(made, drop=["g", "w"]), "target") is None
+    refused(lambda: column_here(source, "groups", "target groups"), *told, kind=RowsNeededError)
+    refused(
+        lambda: column_here(source.select(np.array([1, 0])), "groups", "target groups"), *told, kind=RowsNeededError
+    )
+    assert column_here(standout.read(made, drop=["g", "w"]), "groups", "target groups") is None
     described = standout.read(made, label="g", ids="w")
     assert (described.label_column, described.ids_column) == ("g", "w")
 

@@ -56,7 +56,7 @@ def scores_here(transforms: Sequence[Callable[[Any], Any]], source: Source, role
     check_order(source, role)
     lazily = [transform(source) for transform in transforms]
     check_fits(source.n_rows, sum(scores.shape[1] for scores in lazily), role)
-    return computed(lazily)
+    return computed(lazily, role)
 
 
 def as_given(background: Any, parts: Mapping[str, Any]) -> Any:

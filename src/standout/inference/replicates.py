@@ -19,7 +19,7 @@ from standout.blas import Array
 from standout.errors import InputError
 from standout.inference.resample import Index, coded, unit_means
 from standout.sources import block_rows, read
-from standout.sources.here import has_order, ids_here, labels_here, values_here
+from standout.sources.here import check_column, column_here, values_here
 
 # Rows of a unit must be closer (in squared distance) than rows of different units by this factor ...
 _CLOSE = 0.7
@@ -93,14 +93,15 @@ def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> Replicate
     """
     source = read(rows, role="rows")
     ids, labels = values_here(ids, source, "ids"), values_here(labels, source, "labels")
-    if ids is None and not has_order(source):
-        ids_here(source, "ids")  # refused before the rows are fetched
+    if ids is None:
+        check_column(source, "ids", "ids")
     values = _first_rows(source)
     # After the rows: a file tells its ids and labels while it is read.
-    names = _described(ids if ids is not None else ids_here(source, "ids"), source.n_rows, "ids")
+    names = _described(ids if ids is not None else column_here(source, "ids", "ids"), source.n_rows, "ids")
     if names is None or len(names) < 4:
         return None
-    kinds = _described(labels if labels is not None else labels_here(source, "labels"), source.n_rows, "labels")
+    labels = labels if labels is not None else column_here(source, "label", "labels")
+    kinds = _described(labels, source.n_rows, "labels")
     classes = np.zeros(len(values), dtype=np.intp) if kinds is None else coded(kinds[: len(values)])[0]
     standardised = _standardised(values, classes)
     found: list[tuple[float, str, list[str]]] = []

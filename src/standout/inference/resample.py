@@ -21,11 +21,10 @@ from standout.errors import InputError, RowsNeededError
 from standout.inputs import Given, background_name, match_features, sort_out
 from standout.parameters import check_choice
 from standout.sources import RowSource, has_moments, is_lazy, is_on_cluster, read
-from standout.sources.here import Fetched, has_order, values_here
+from standout.sources.here import Fetched, check_column, column_here, values_here
 from standout.sources.locate import explain_non_finite
 from standout.sources.progress import report
 from standout.sources.weighted import as_ids, distinct_groups
-from standout.spread import groups_at_hand
 
 Index = NDArray[np.intp]
 _Result = TypeVar("_Result")
@@ -107,15 +106,16 @@ def gather(target: Any, background: Any, groups: Any, background_groups: Any, fe
 def _sample(data: Dataset, purpose: str) -> Sample:
     if data.source is None or (has_moments(data.source) and data.rows is None):
         raise RowsNeededError(f"{data.role}: {purpose} resamples rows, and moments were given. Give the rows.")
-    given = values_here(data.groups, data.source, f"{data.role} groups")
-    if given is None and not has_order(data.source):
-        groups_at_hand(data.source, data.role)  # refused before the rows are fetched
+    what = f"{data.role} groups"
+    given = values_here(data.groups, data.source, what)
+    if given is None:
+        check_column(data.source, "groups", what)
     rows = data.rows
     if rows is None:
         rows = Fetched(data.source, data.role)
     n_rows = rows.n_rows or 0
     # After the rows: a file tells its groups while it is read.
-    groups = given if given is not None else groups_at_hand(data.source, data.role)
+    groups = given if given is not None else column_here(data.source, "groups", what)
     if groups is None:
         return Sample(data.role, rows, np.arange(n_rows), ())
     distinct_groups(groups, None, n_rows, data.role)
@@ -127,7 +127,7 @@ def held(data: Any, role: str) -> Any:
     if not (is_on_cluster(data) or is_lazy(data)):
         return data
     source = read(data, role=role)
-    groups = groups_at_hand(source, role)  # first: what cannot be used is refused before the rows are fetched
+    groups = column_here(source, "groups", f"{role} groups")  # first: what cannot be used costs no rows
     found = Fetched(source, role)
     found.groups, found.row_ids = groups, source.row_ids
     found.labels = None if found.row_ids is None else source.labels  # where it may be asked who is a replicate

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from standout.accumulate import SMALLEST
 from standout.blas import Array
 from standout.dataset import Dataset
 from standout.sources.csr import is_sparse, sparse_blocks, sparse_rows, transposed, with_values
@@ -31,8 +32,6 @@ _PARTS = 2
 _BLOCK_ROWS = 1600
 _LEAST_ENTRIES = 8
 _EPS = float(np.finfo(float).eps)
-# Variances below this have lost digits to underflow.
-_SMALLEST = 1e-305
 
 
 @cache
@@ -102,7 +101,7 @@ class RowCovariance:
             assert source is not None
             raise explain_non_finite(source, np.empty((0, self.n_features)), self.data.role, self.data.names)
         variance[np.sqrt(variance) <= 10 * _EPS * np.abs(mean)] = 0.0
-        lost = np.flatnonzero((variance > 0) & (variance < _SMALLEST))
+        lost = np.flatnonzero((variance > 0) & (variance < SMALLEST))
         if len(lost):
             raise explain_underflow(lost, self.data.names, self.data.role)
         return mean, variance

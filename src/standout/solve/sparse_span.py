@@ -63,7 +63,7 @@ class SparseSpan(RowSpan):
         with np.errstate(all="ignore"):
             means = [transposed(rows) @ share for rows, share in zip(self.matrices, self.weights, strict=True)]
             self._centres = self._centres_of(np.stack(means))
-            parts = [self._variance(number) for number in range(len(means))]
+            parts = [self._variance(number, mean) for number, mean in enumerate(means)]
             background = self.mixture.mixed(parts[1:]) if self.mixture is not None else np.zeros(self.n_features)
             variances = np.stack([parts[0], background])
             scale = self._scale(variances)
@@ -82,12 +82,11 @@ class SparseSpan(RowSpan):
             return means
         return np.vstack([self.mixture.mixed(list(means[1:])), means[1:]])
 
-    def _variance(self, number: int) -> Array:
+    def _variance(self, number: int, mean: Array) -> Array:
         """Return the mean square about the centre; note where the centre is so far from zero that it costs digits."""
         rows, centre, weights = self.matrices[number], self._centres[number], self.weights[number]
-        columns = transposed(rows)
         square = transposed(with_values(rows, rows.data * rows.data)) @ weights
-        variance = np.asarray(square - centre * (2 * (columns @ weights) - centre))
+        variance = np.asarray(square - centre * (2 * mean - centre))
         if (centre * centre > NEAR_ZERO**2 * variance).any():
             self.near_zero = False
         return variance

@@ -111,17 +111,17 @@ class DaskSource:
     @cached_property
     def labels(self) -> NDArray[Any] | None:
         """The label of each row."""
-        return self._fetched(None if self._described is None else self._described.label)
+        return self._fetched("label")
 
     @cached_property
     def groups(self) -> NDArray[Any] | None:
         """The group of each row."""
-        return self._fetched(None if self._described is None else self._described.groups)
+        return self._fetched("groups")
 
     @cached_property
     def row_ids(self) -> NDArray[Any] | None:
         """The id of each row."""
-        return self._fetched(None if self._described is None else self._described.ids)
+        return self._fetched("ids")
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Fetch the rows, one chunk of rows after the other."""
@@ -181,9 +181,10 @@ class DaskSource:
         # As an array, because dask then fuses opening a chunk with what is done to it.
         return computed(da.Array(graph, key[0], chunks=((1,),), dtype=object), self._role)
 
-    def _fetched(self, column: str | None) -> NDArray[Any] | None:
-        """Bring a column that describes rows here, as text."""
-        if column is None or self._described is None:
+    def _fetched(self, option: str) -> NDArray[Any] | None:
+        """Bring the column named by an option of ``read`` here, as text."""
+        column = getattr(self._described, option, None)
+        if self._described is None or column is None:
             return None
         return np.asarray(computed(self._described.texts(column), self._role), dtype=object)
 

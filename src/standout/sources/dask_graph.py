@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask import local, threaded
+from dask import compute, local, threaded
 from dask.base import get_scheduler
 from scipy import sparse
 
@@ -21,10 +21,16 @@ _TASKS = 10_000
 
 
 def computed(array: da.Array, role: str) -> Any:
-    """Compute an array with the user's own scheduler or cluster, and say what to do where there is none that can."""
-    _scheduler(array, role)
+    """Compute an array with the user's own scheduler or cluster."""
+    return computed_together([array], role)[0]
+
+
+def computed_together(arrays: Sequence[da.Array], role: str) -> tuple[Any, ...]:
+    """Compute arrays, what they share once, and say what to do where there is no scheduler that can."""
+    _scheduler(arrays[0], role)
     try:
-        return array.compute()
+        found: tuple[Any, ...] = compute(*arrays, traverse=False)
+        return found
     except Exception as error:
         if type(error).__name__ != "ClosedClientError":  # of distributed, which need not be there
             raise

@@ -17,6 +17,8 @@ from standout.sources.source import Source, block_rows, is_source
 
 # What is worked on must fit beside what is fetched.
 _SHARE = 0.25
+# Option of read that names a column → where a source keeps what it says of each row.
+_KEPT = {"label": "labels", "groups": "groups", "ids": "row_ids"}
 
 
 def rows_here(source: Source, role: str) -> NDArray[Any]:
@@ -24,7 +26,8 @@ def rows_here(source: Source, role: str) -> NDArray[Any]:
     if is_lazy(source) and has_order(source):
         check_fits(source.n_rows, source.n_features, role)
         columns = [str(place) for place in range(source.n_features)]
-        return checked_block(np.asarray(source.mapped(_all_rows, columns)), source.n_features, role)
+        (rows,) = computed([source.mapped(_all_rows, columns)], role)
+        return checked_block(rows, source.n_features, role)
     parts, seen = [], 0
     for block in source.blocks(block_rows(source.n_features)):
         parts.append(checked_block(np.asarray(block), source.n_features, role))
@@ -70,23 +73,23 @@ def values_here(values: Any, source: Any, what: str) -> Any:
     return np.asarray(values) if is_on_cluster(values) else values
 
 
-def labels_here(source: Source, role: str) -> NDArray[Any] | None:
-    """Return the label of each row, where the source has them."""
-    return _column_here(source, role, "label_column", source.labels)
-
-
-def ids_here(source: Source, role: str) -> NDArray[Any] | None:
-    """Return the id of each row, where the source has them."""
-    return _column_here(source, role, "ids_column", source.row_ids)
-
-
-def _column_here(source: Source, role: str, column: str, found: NDArray[Any] | None) -> NDArray[Any] | None:
-    if (name := getattr(source, column, None)) is not None:
-        raise RowsNeededError(
-            f"{role}: the rows of a Spark DataFrame have no order, so that the column {name!r} cannot be told to "
-            "belong to them once they are here. Bring both into memory together first, with toPandas()."
-        )
+def column_here(source: Source, option: str, what: str) -> NDArray[Any] | None:
+    """Return what the column named by an option of ``read`` says of each row; None where none was named."""
+    check_column(source, option, what)
+    found: NDArray[Any] | None = getattr(source, _KEPT[option])
     return found
+
+
+def check_column(source: Any, option: str, what: str) -> None:
+    """Refuse such a column of rows without an order, before anything is fetched."""
+    # A data frame answers to the names of its columns.
+    column = getattr(source, f"{option}_column", None) if is_source(source) else None
+    if column is not None:
+        raise RowsNeededError(
+            f"{what}: the rows of a Spark DataFrame have no order, so the column {column!r} cannot say what belongs to "
+            f"which row once the rows are brought here. Bring rows and {what.split()[-1]} into memory together: "
+            f"standout.read(frame.toPandas(), {option}={column!r})."
+        )
 
 
 def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
@@ -100,11 +103,11 @@ def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
         )
 
 
-def computed(arrays: Sequence[Any]) -> list[NDArray[Any]]:
+def computed(arrays: Sequence[Any], role: str) -> list[NDArray[Any]]:
     """Return Dask arrays of one source in memory; the source is gone over once for all of them."""
-    from dask import compute
+    from standout.sources.dask_graph import computed_together
 
-    return [np.asarray(array) for array in compute(*arrays)]
+    return [np.asarray(array) for array in computed_together(arrays, role)]
 
 
 def _all_rows(source: Source) -> NDArray[Any]:

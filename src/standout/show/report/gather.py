@@ -24,7 +24,7 @@ from standout.show.report.contents import Contents, Part, View
 from standout.show.report.words import code_of, method_name
 from standout.sources import Source, has_rows, is_lazy
 from standout.sources.files.source import Account
-from standout.sources.here import check_order, ids_here, labels_here
+from standout.sources.here import check_order, column_here
 
 # Points drawn on the whole page. A view with more points than can be drawn one by one takes three WebGL contexts of
 # the browser's sixteen, so with more views than fit each stays small.
@@ -203,8 +203,8 @@ def _kept(scores: list[Array], drawn: list[NDArray[np.intp]]) -> tuple[Array, ..
 
 def _part(name: str, source: Source, labels: Any, ids: Any, size: int, drawn: NDArray[np.intp]) -> Part:
     """Return a dataset's rows to draw; a stream knows its own labels and ids now that it was read."""
-    labels = labels_here(source, f"{name}: labels") if labels is None else labels
-    ids = ids_here(source, f"{name}: ids") if ids is None else ids
+    labels = column_here(source, "label", f"{name}: labels") if labels is None else labels
+    ids = column_here(source, "ids", f"{name}: ids") if ids is None else ids
     about = None if labels is None else Labels.of(labels, size, f"{name}: labels").take(drawn)
     if ids is not None:
         ids = np.asarray(ids)

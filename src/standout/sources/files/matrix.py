@@ -196,7 +196,7 @@ class OneWay(Stream):
 
     def __init__(self, where: str, layout: Layout, matrix: Matrix, about: Mapping[str, Column], picked: Picked):
         super().__init__(layout, self._blocks)
-        self.where, self.matrix, self.picked = where, matrix, picked
+        self.where, self.matrix, self.picked, self.chosen = where, matrix, picked, picked.columns
         self._describing = about
         self._kept = Columns(where, matrix.kind, about, picked.rows)
         self._total = layout.n_rows or 0
@@ -362,7 +362,7 @@ class OnDisk(OneWay):
             return numbers.rows(start, stop)
 
     def _read_columns(self, start: int, stop: int) -> NDArray[Any]:
-        self._check_unchanged()
+        self._check_unchanged_at(start)
         wanted = np.arange(start, stop) if self.picked.columns is None else self.picked.columns[start:stop]
         low, high = int(wanted.min()), int(wanted.max()) + 1
         numbers: Any = self.matrix.numbers

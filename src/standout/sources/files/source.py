@@ -169,6 +169,7 @@ class Stream(_Described):
     """
 
     reads_ahead = True
+    chosen: NDArray[np.intp] | None = None  # places of the columns that are used; None: all of them, or told by name
 
     def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...], Any], Iterator[Block]]):
         self.layout, self.open_blocks = layout, open_blocks
@@ -259,6 +260,11 @@ class Stream(_Described):
     def _check_unchanged(self) -> None:
         if self.layout.files is not None:
             self.layout.files.check(str(self.path))
+
+    def _check_unchanged_at(self, start: int) -> None:
+        """Do so in a pass by columns: for each panel of a file, for the first one of the many files of an array."""
+        if start == 0 or (self.layout.files is not None and len(self.layout.files.stamps) == 1):
+            self._check_unchanged()
 
 
 def name_subjects(source: Any, groups: str | None, pattern: str) -> None:
