@@ -18,6 +18,7 @@ SIMULATIONS = {
     "steps": components.steps,
     "counts": components.counts,
     "power": components.power,
+    "null": intervals.null,
     "split": intervals.split,
     "folds": intervals.folds,
     "bootstrap": intervals.bootstrap,

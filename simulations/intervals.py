@@ -8,16 +8,66 @@ import numpy as np
 from scipy import stats
 
 from simulations.noise import Noise, Rng
-from simulations.table import Rate, rate, repeat
+from simulations.table import Mean, Rate, mean, rate, repeat
 from standout import DPCA
 from standout.inference import held_out_ratio
 
 _NOMINAL = (0.93, 0.97)
+_UNBIASED = (-0.05, 0.05)
+_SOME = np.random.default_rng(1).normal(size=(120, 3))  # rows of a model that is scored
 
 
 def _true_ratios(noise: Noise, found) -> np.ndarray:
     """The population ratio along the first component of each fold."""
     return np.array([noise.true_ratio(fitted.components_[0]) for fitted in found.estimators])
+
+
+def null(runs: int) -> list[Mean]:
+    """The mean held-out log ratio and score of noise, which should be 0: few rows and few groups."""
+
+    def rows(m: int, n: int) -> Callable[[Rng], float]:
+        def run(rng: Rng) -> float:
+            found = held_out_ratio(*Noise(m, n, 3).sample(rng), n_components=3, random_state=rng)
+            return float(np.log(found.ratios).mean())
+
+        return run
+
+    def groups(sizes: tuple[list[int], list[int]], intraclass: float) -> Callable[[Rng], float]:
+        ids = [np.repeat(np.arange(len(part)), part) for part in sizes]
+
+        def run(rng: Rng) -> float:
+            sets = [
+                np.sqrt(intraclass) * rng.normal(size=(len(part), 3))[own]
+                + np.sqrt(1 - intraclass) * rng.normal(size=(len(own), 3))
+                for part, own in zip(sizes, ids, strict=True)
+            ]
+            found = held_out_ratio(
+                *sets, n_components=3, random_state=rng, groups=ids[0], background_groups=ids[1] + 1000
+            )
+            return float(np.log(found.ratios).mean())
+
+        return run
+
+    def score(m: int, n: int) -> Callable[[Rng], float]:
+        model = DPCA(3, shrinkage=None).fit(9 * _SOME[:60], background=_SOME[60:])
+        return lambda rng: model.score(rng.normal(size=(m, 3)), background=rng.normal(size=(n, 3)))
+
+    results = [
+        mean(f"held-out, {m} + {n} rows", repeat(rows(m, n), runs, 34), _UNBIASED)
+        for m, n in ((200, 20), (400, 12), (20, 200))
+    ]
+    mice, uneven = ([15] * 18, [15] * 9), ([15] * 18, [40, 20, 10, 5, 5, 2, 2, 1, 1])
+    for name, sizes in (("18 × 15 + 9 × 15 rows", mice), ("18 × 15 + 9 uneven groups", uneven)):
+        results += [
+            mean(
+                f"held-out, {name}, intraclass correlation {intraclass:g}",
+                repeat(groups(sizes, intraclass), runs, 35),
+                _UNBIASED,
+            )
+            for intraclass in (0.0, 0.5, 0.9, 1.0)
+        ]
+    results += [mean(f"score, {m} + {n} rows", repeat(score(m, n), runs, 36), _UNBIASED) for m, n in ((50, 5), (5, 50))]
+    return results
 
 
 def split(runs: int) -> list[Rate]:

@@ -42,6 +42,27 @@ class Rate:
         return f"| {self.what} | {100 * self.value:.1f} % | {interval} | {wanted} | {verdict} | {self.runs} |"
 
 
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a quantity over many runs, and what it should be."""
+
+    what: str
+    value: float
+    error: float  # standard error of the mean
+    runs: int
+    wanted: tuple[float, float]
+
+    @property
+    def holds(self) -> bool:
+        return self.wanted[0] <= self.value <= self.wanted[1]
+
+    def row(self) -> str:
+        low, high = self.value - 1.96 * self.error, self.value + 1.96 * self.error
+        wanted = f"{self.wanted[0]:g} to {self.wanted[1]:g}"
+        verdict = "yes" if self.holds else "**no**"
+        return f"| {self.what} | {self.value:.3f} | {low:.3f} to {high:.3f} | {wanted} | {verdict} | {self.runs} |"
+
+
 HEADER = "| what | how often | 95 % interval of that | wanted | holds | runs |\n|---|---|---|---|---|---|"
 
 
@@ -60,3 +81,7 @@ def _run(work: Callable[[np.random.Generator], Any], seed: int, number: int) -> 
 
 def rate(what: str, hits: np.ndarray, wanted: tuple[float, float] | None = None) -> Rate:
     return Rate(what, int(np.sum(hits)), len(hits), wanted)
+
+
+def mean(what: str, values: np.ndarray, wanted: tuple[float, float]) -> Mean:
+    return Mean(what, float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))), len(values), wanted)

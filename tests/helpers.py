@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 from scipy import linalg
+from scipy.special import digamma
 
 from standout import Moments
 
@@ -96,3 +97,8 @@ def exact_ratios(target, background, count=None):
         white = inverse * mpmath.matrix(A.tolist()) * inverse.T
         values = mpmath.eigsy((white + white.T) / 2, eigvals_only=True)
         return np.array([float(value) for value in values])[::-1]
+
+
+def null_log_ratio(m, n):
+    """Return the expected log ratio of variances that divide by m and n, of Gaussian rows that vary alike."""
+    return digamma((m - 1) / 2) - np.log(m / 2) - (digamma((n - 1) / 2) - np.log(n / 2))

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import digamma
 
 from standout import CPCA, DPCA, KernelDPCA, Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
 from standout.inference import held_out_ratio
-from standout.inference.held_out import variance_by_unit
+from standout.inference.held_out import _Spread
+from standout.spectrum import mean_log_variance
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -30,7 +32,9 @@ def test_one_split_is_the_raw_definition_with_scipys_f():
     np.testing.assert_allclose(again.components_, fitted.components_, rtol=1e-10)
     scores = again.transform(target[held[0]]), again.transform(background[held[1]])
     ratio = scores[0].var(axis=0, ddof=1) / scores[1].var(axis=0, ddof=1)
-    np.testing.assert_allclose(found.ratios, ratio, rtol=1e-10)
+    # The log of a variance of ν degrees of freedom is too small by ln(ν/2) − ψ(ν/2) on average.
+    bias = np.exp(digamma(23 / 2) - np.log(23 / 2) - (digamma(19 / 2) - np.log(19 / 2)))
+    np.testing.assert_allclose(found.ratios, ratio / bias, rtol=1e-10)
     np.testing.assert_allclose(found.training_ratios[0], again.ratios_, rtol=1e-10)
     np.testing.assert_allclose(found.low, ratio / stats.f.ppf(0.95, 23, 19), rtol=1e-10)
     np.testing.assert_allclose(found.high, ratio / stats.f.ppf(0.05, 23, 19), rtol=1e-10)
@@ -80,11 +84,70 @@ def test_a_subject_is_never_on_both_sides():
         assert not trained[fold] & (held[2 * fold] | held[2 * fold + 1])
 
 
+def variance_by_unit(scores, units):
+    spread = _Spread.of(scores, units)
+    return spread.within + spread.between
+
+
 def test_the_variance_by_unit_is_the_usual_one_for_single_rows_and_that_of_the_means_for_copies():
     scores = np.random.default_rng(0).normal(size=(12, 3))
     np.testing.assert_allclose(variance_by_unit(scores, np.arange(12)), scores.var(axis=0, ddof=1))
     copies = np.repeat(scores, 5, axis=0)
     np.testing.assert_allclose(variance_by_unit(copies, np.repeat(np.arange(12), 5)), scores.var(axis=0, ddof=1))
+
+
+def grouped(rng, sizes, intraclass, size=2):
+    """Rows of variance one whose groups share a part of it."""
+    units = np.repeat(np.arange(len(sizes)), sizes)
+    shared, own = rng.normal(size=(len(sizes), size)), rng.normal(size=(len(units), size))
+    return np.sqrt(intraclass) * shared[units] + np.sqrt(1 - intraclass) * own, units
+
+
+@pytest.mark.parametrize("intraclass", [0.0, 0.5, 1.0])
+def test_the_variance_by_unit_is_unbiased_also_for_uneven_groups(intraclass):
+    rng = np.random.default_rng(0)
+    found = [variance_by_unit(*grouped(rng, [9, 5, 2, 1, 1], intraclass, 50)) for _ in range(200)]
+    assert np.mean(found) == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("intraclass", [0.0, 0.3, 0.8, 1.0])
+@pytest.mark.parametrize("sizes", [[15, 15], [9, 4, 2]])
+def test_the_expected_log_of_a_grouped_variance_is_that_of_a_simulation(sizes, intraclass):
+    rng = np.random.default_rng(1)
+    wide = grouped(rng, sizes, intraclass, 40_000)
+    simulated = np.log(variance_by_unit(*wide)).mean()
+    parts = np.array([1 - intraclass]), np.array([intraclass])
+    expected = mean_log_variance(*_Spread.of(*wide).terms(*parts))
+    # Exact for equal sizes; the means of uneven groups are combined by Satterthwaite's approximation.
+    assert expected[0] == pytest.approx(simulated, abs=0.02 if sizes[0] == sizes[1] else 0.06)
+
+
+NULL = {"200 + 20": (200, 20), "400 + 12": (400, 12), "20 + 200": (20, 200)}
+
+
+@pytest.mark.parametrize("design", NULL)
+def test_the_held_out_log_ratio_of_noise_is_zero_on_average(design):
+    logs = []
+    for run in range(80):
+        rng = np.random.default_rng([1, run])
+        sets = [rng.normal(size=(count, 2)) for count in NULL[design]]
+        logs.append(np.log(held_out_ratio(*sets, n_components=2, random_state=run).ratios))
+    # Without the correction 0.36, 1.0 and -0.33.
+    assert abs(np.mean(logs)) < min(0.25, 4 * np.std(logs) / np.sqrt(160))
+
+
+@pytest.mark.parametrize("intraclass", [0.0, 0.5, 1.0])
+def test_the_held_out_log_ratio_of_noise_in_groups_is_zero_on_average(intraclass):
+    logs = []
+    for run in range(80):
+        rng = np.random.default_rng([2, run])
+        (target, mice), (background, others) = (grouped(rng, [15] * count, intraclass) for count in (18, 9))
+        found = held_out_ratio(
+            target, background, n_components=2, groups=mice, background_groups=others + 18, random_state=run
+        )
+        logs.append(np.log(found.ratios))
+    # Without the correction 0.8 for an intraclass correlation of 1; as if each group were a row, -0.76 for 0.
+    assert abs(np.mean(logs)) < min(0.35, 4 * np.std(logs) / np.sqrt(160))
 
 
 def test_copies_of_rows_change_nothing_when_they_are_groups():
@@ -122,7 +185,12 @@ def test_several_backgrounds_have_their_shares():
         fitted.transform(rows[mask]).var(axis=0, ddof=1)
         for rows, mask in zip((target, *parts.values()), held, strict=True)
     ]
-    np.testing.assert_allclose(found.ratios, spread[0] / (0.9 * spread[1] + 0.1 * spread[2]))
+    shares = np.array([0.9 * spread[1], 0.1 * spread[2]])
+    null = np.log(rng.chisquare(29, 10**6) / 29).mean()
+    null -= np.log(
+        (shares / shares.sum() * np.array([[1 / 9], [1 / 14]]) * rng.chisquare([[9], [14]], (2, 10**6))).sum(0)
+    ).mean()
+    np.testing.assert_allclose(np.log(found.ratios), np.log(spread[0] / shares.sum()) - null, atol=2e-3)
 
 
 def test_noise_has_a_large_ratio_in_training_and_none_held_out():

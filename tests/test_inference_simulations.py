@@ -24,6 +24,11 @@ def test_a_few_runs_are_compatible_with_what_is_wanted(name):
     assert all(possible(one) for one in results if one.wanted is not None), "\n".join(one.row() for one in results)
 
 
+def test_held_out_ratios_and_scores_of_noise_are_one_on_average():
+    for one in SIMULATIONS["null"](40):
+        assert abs(one.value) < 0.05 + 3.5 * one.error and one.error < 0.2, one.row()
+
+
 def test_replicated_noise_is_rejected_as_rows_and_not_as_groups():
     told, untold = (repeat(_grouped(MICE, 20, told=told), 40, 5) for told in (True, False))
     assert possible(rate("groups", told, NOMINAL))

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, linalg
+from scipy.special import digamma
 from scipy.stats import wishart
 
 from standout import DPCA
@@ -13,6 +14,7 @@ from standout.spectrum import (
     count_components,
     debiased,
     largest_root_p_value,
+    mean_log_variance,
     noise_edge,
     visibility_threshold,
 )
@@ -143,3 +145,19 @@ def test_auto_says_so_when_there_is_nothing():
     assert model.transform(target).shape == (100, 0)
     assert model.get_feature_names_out().shape == (0,)
     assert "0 components" in str(model.summary())
+
+
+@pytest.mark.parametrize("freedom", [0.3, 1.0, 2.5, 40.0, 1e5])
+def test_the_mean_log_of_one_variance_is_the_digamma_function(freedom):
+    expected = np.log(2) + digamma(freedom / 2) - np.log(freedom / 2)
+    assert mean_log_variance([2.0], [freedom]) == pytest.approx(expected, rel=1e-8)
+    # Two parts with scales in proportion to their degrees of freedom are one; a part of scale 0 is none.
+    parts = mean_log_variance([0.6, 1.4, 0.0], [0.3 * freedom, 0.7 * freedom, 9.0])
+    assert parts == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_mean_log_of_a_sum_of_variances_is_that_of_a_simulation():
+    rng = np.random.default_rng(0)
+    draws = 0.7 * rng.chisquare(1, 10**6) + 0.3 * rng.chisquare(9, 10**6) / 9 + rng.chisquare(2, 10**6) / 2
+    assert mean_log_variance([0.7, 0.3, 1.0], [1, 9, 2]) == pytest.approx(np.log(draws).mean(), abs=4e-3)
+    assert mean_log_variance([[0.0], [0.0]], [[1], [2]]) == 0  # nothing varies: no log to correct

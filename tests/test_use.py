@@ -18,7 +18,8 @@ from sklearn.preprocessing import StandardScaler
 
 import standout.estimators.dpca as home
 from conftest import NAMES
-from standout import DPCA, Moments
+from helpers import null_log_ratio
+from standout import CPCA, DPCA, Moments
 from standout.datasets.factor import FactorModel
 from standout.errors import OverfitWarning, ShrinkageWarning, StandoutWarning, StructuralWarning
 
@@ -208,7 +209,7 @@ def test_score_is_the_mean_log_ratio_of_the_definition(model):
     rng = np.random.default_rng(5)
     target, background = rng.normal(size=(80, 5)) + 20, rng.normal(size=(70, 5)) * 2
     variance = [np.var(rows @ model.components_.T, axis=0) for rows in (target, background)]
-    expected = np.mean(np.log(variance[0] / variance[1]))
+    expected = np.mean(np.log(variance[0] / variance[1])) - null_log_ratio(80, 70)
     assert model.score(target, background=background) == pytest.approx(expected, rel=1e-12)
     assert model.score(Moments.of(target), background=Moments.of(background)) == pytest.approx(expected, rel=1e-10)
 
@@ -253,7 +254,41 @@ def test_centering_by_the_background_keeps_the_shift():
     np.testing.assert_allclose(model.ratios_, [expected], rtol=1e-10)
     np.testing.assert_allclose(model.mean_, background.mean(axis=0), rtol=1e-12)
     assert abs(model.components_[0, 2]) > 0.99
-    assert model.score(target, background=background) == pytest.approx(np.log(expected))
+    # Of noise, the second moment about the background's mean is a sum of two χ² variates.
+    noise = rng.chisquare(299, 10**6) / 300 + (1 / 300 + 1 / 400) * rng.chisquare(1, 10**6)
+    null = np.log(noise).mean() - np.log(rng.chisquare(399, 10**6) / 400).mean()
+    assert model.score(target, background=background) == pytest.approx(np.log(expected) - null, abs=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@pytest.mark.parametrize("centering", ["own", "background"])
+@pytest.mark.parametrize(("m", "n"), [(50, 5), (5, 50), (4, 4)])
+def test_the_score_of_noise_is_zero_on_average(m, n, centering):
+    rng = np.random.default_rng(1)
+    model = DPCA(1, centering=centering).fit(rng.normal(size=(50, 2)), background=rng.normal(size=(60, 2)))
+    scores = [model.score(rng.normal(size=(m, 2)), background=rng.normal(size=(n, 2))) for _ in range(1500)]
+    assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(1500) and np.std(scores) / np.sqrt(1500) < 0.04
+
+
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+def test_the_score_of_noise_is_zero_with_several_backgrounds_and_with_weights():
+    rng = np.random.default_rng(2)
+    first, second = rng.normal(size=(60, 2)), 3 * rng.normal(size=(60, 2)) + 5
+    model = DPCA(1, mix="equal").fit(rng.normal(size=(50, 2)), background=[first, second])
+    weights = np.array([2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.5])
+    scores = []
+    for _ in range(1500):
+        parts = [rng.normal(size=(4, 2)), 3 * rng.normal(size=(5, 2))]
+        target = np.sqrt(5) * rng.normal(size=(8, 2))  # the mean of the two variances
+        scores.append(model.score(target, background=parts, sample_weight=weights))
+    assert abs(np.mean(scores)) < 0.08  # a variance of weighted rows is χ² only approximately
+
+
+def test_a_score_against_unit_variance_is_zero_on_average():
+    rng = np.random.default_rng(3)
+    model = CPCA(1, alpha=0.0).fit(rng.normal(size=(50, 2)))
+    scores = [model.score(rng.normal(size=(4, 2))) for _ in range(1500)]
+    assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(1500)
 
 
 def test_few_rows_are_shrunk_with_a_warning_that_counts_them(data):

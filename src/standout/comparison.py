@@ -178,7 +178,7 @@ def _compared(name: str, estimator: Any, sides: _Sides, scores: Any, total: floa
         covariance = np.atleast_2d(np.cov(scores.T, ddof=0))
     # What is left of the target when it is rebuilt from the scores.
     explained = float(np.sum(covariance * (estimator.patterns_ @ estimator.patterns_.T)))
-    first, second = estimator._variances(replace(sides.given, groups=None, background_groups=None))
+    first, second, _ = estimator._variances(replace(sides.given, groups=None, background_groups=None))
     with np.errstate(divide="ignore"):
         ratios = first / second
     return Compared(name, estimator, ratios, explained / total, _silhouette(scores, labels))

@@ -244,8 +244,8 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) 
     )
 
 
-def mean_log_ratio(target: Array, background: Array) -> float:
-    """Return the mean over components of log(target variance / background variance)."""
+def mean_log_ratio(target: Array, background: Array, expected: Array | float = 0.0) -> float:
+    """Return the mean over components of log(target variance / background variance), less what is expected of noise."""
     if len(target) == 0:
         raise InputError(
             "the model has no components, so there is nothing to score. Fit it with n_components=1 or more."
@@ -253,4 +253,4 @@ def mean_log_ratio(target: Array, background: Array) -> float:
     if ((target == 0) & (background == 0)).any():
         raise InputError("neither target nor background rows vary along some component. Give rows that vary.")
     with np.errstate(divide="ignore"):
-        return float(np.mean(np.log(target) - np.log(background)))
+        return float(np.mean(np.log(target) - np.log(background) - expected))

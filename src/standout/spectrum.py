@@ -17,6 +17,11 @@ from scipy.special import gammaincc
 
 from standout.blas import Array
 
+# Nodes t = eˣ of the trapezoidal rule in mean_log_variance: the integrand is analytic in x, so that the error is
+# at rounding level.
+_STEP = 0.2
+_NODES = np.exp(np.arange(-40.0, 80.0, _STEP))
+
 # Chiani's gamma approximation to the Tracy-Widom law (β = 1): (k, θ, α).
 _TW_SHAPE, _TW_SCALE, _TW_SHIFT = 46.44604884387787, 0.18605402228279347, 9.848007781128567
 
@@ -183,3 +188,29 @@ def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float
         if not p_value < level:
             return k
     return len(np.asarray(ratios))
+
+
+def mean_log_variance(scales: ArrayLike, freedom: ArrayLike) -> Array:
+    """Return E log(Σ sᵢ·χ²ᵢ/νᵢ) for independent χ²ᵢ with νᵢ degrees of freedom.
+
+    Such a sum is the distribution of a variance estimate in Gaussian rows. Its log is too small on average: for one
+    term by ψ(ν/2) − ln(ν/2). In general, with M(t) the Laplace transform of the sum divided by its mean,
+
+        E log = log(mean) + ∫ (e⁻ᵗ − M(t))/t dt.
+
+    Parameters
+    ----------
+    scales, freedom : array-like of shape (n_terms, ...)
+        sᵢ ≥ 0 and νᵢ > 0; terms of scale 0 do not count. Where all scales are 0 the result is 0.
+    """
+    scales, freedom = np.broadcast_arrays(np.asarray(scales, dtype=np.float64), np.asarray(freedom, dtype=np.float64))
+    mean = scales.sum(axis=0)
+    zero = mean == 0
+    shares = np.where(zero, 1.0, scales) / np.where(zero, len(scales), mean)
+    rates = (2 * shares / freedom)[..., None] * _NODES
+    transform = np.exp(-(freedom[..., None] * np.log1p(rates)).sum(axis=0) / 2)
+    # Beyond the last node the transform falls as t to the power of minus half the degrees of freedom.
+    power = np.where(shares > 0, freedom, 0.0).sum(axis=0) / 2
+    rest = transform[..., -1] / np.expm1(_STEP * np.minimum(power, 1e3))
+    integral = (np.exp(-_NODES) - transform).sum(axis=-1) * _STEP - rest * _STEP
+    return np.asarray(np.where(zero, 0.0, np.log(np.where(zero, 1.0, mean)) + integral))

@@ -33,7 +33,11 @@ from standout.model import Model, TopFeature, mean_log_ratio
 from standout.moments import Moments
 from standout.parameters import check_count
 from standout.sources import Source, is_lazy, is_source, opened, read, select_columns
+from standout.spectrum import mean_log_variance
 from standout.summary import Summary, summarize
+
+# Effective rows below which the bias of a log variance is not corrected further: it grows without bound toward one row.
+_FEWEST = 1.5
 
 
 class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -213,8 +217,9 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     ) -> float:
         """Return the mean log ratio of the given rows along the fitted components.
 
-        On rows the fit has not seen, zero means nothing specific to the target. A model fitted
-        without a background (PCA) is scored against unit variance.
+        The expected score of rows the fit has not seen is zero where nothing is specific to the target:
+        variances divide by n − 1, and the bias of the log of a variance of few Gaussian rows is subtracted.
+        A model fitted without a background (PCA) is scored against unit variance.
 
         Parameters
         ----------
@@ -281,8 +286,11 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             warn_of(self._model)
         return self._model
 
-    def _variances(self, given: Given) -> tuple[Array, Array]:
-        """Return the variances of given target and background rows along each component."""
+    def _variances(self, given: Given) -> tuple[Array, Array, Array]:
+        """Return target and background variance (divided by n) along each component, and their null log ratio.
+
+        The null log ratio is the expected log ratio of Gaussian rows whose population variances are equal.
+        """
         model = self._solved()
         inputs = sort_out(given, self.background_label, whole=True)
         if not inputs.backgrounds and model.background_counts:
@@ -296,16 +304,26 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             used = np.arange(self.n_features_in_)
         matched = match_features(inputs, self._names(), self.n_features_in_, self.features, used)
         if model.n_components == 0:
-            return np.empty(0), np.empty(0)
+            return np.empty(0), np.empty(0), np.empty(0)
         model = model.narrowed()
         target = projected(needed(matched.inputs.target), model)
         parts = [projected(data, model) for data in matched.inputs.backgrounds.values()]
+        rows = np.maximum([part.n_effective for part in (target, *parts)], _FEWEST)
         if not parts:
-            return target.variance(), np.ones(model.n_components)
+            null = mean_log_variance([1 - 1 / rows[0]], [rows[0] - 1])
+            return target.variance(), np.ones(model.n_components), null
         mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
         shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed([part.mean for part in parts])
         variance = np.diagonal(target.covariance()) + shift**2
-        return variance, mixture.mixed([np.diagonal(part.covariance()) for part in parts])
+        spread = np.stack([np.diagonal(part.covariance()) for part in parts])
+        mixed = mixture.mixed(list(spread))
+        # In units of the mixed population variance: what each background contributes, and the variance of the shift.
+        own = mixture.shares[:, None] * spread / (1 - 1 / rows[1:, None])
+        own /= np.where(mixed > 0, own.sum(axis=0), 1.0)
+        shifts = 1 / rows[0] + (mixture.shares / rows[1:]) @ own if self.centering != "own" else np.zeros(len(mixed))
+        first = mean_log_variance([np.full(len(mixed), 1 - 1 / rows[0]), shifts], [[rows[0] - 1], [1]])
+        second = mean_log_variance(own * (1 - 1 / rows[1:, None]), rows[1:, None] - 1)
+        return variance, mixed, first - second
 
     def _check_parameters(self) -> None:
         """Refuse parameters that are not possible, before any data is read."""

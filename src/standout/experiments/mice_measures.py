@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -170,7 +169,8 @@ def worth(reading: Reading, shrinkage: str | None, seeds: Sequence[int], n_permu
     sets = reading.target, reading.background
     model.fit(reading.target, background=reading.background)
     # Of the rows as they are: the ratio that the model gives is against the background as it was shrunk.
-    ratio = math.exp(model.score(reading.target, background=reading.background))
+    scores = [model.transform(rows) for rows in sets]
+    ratio = float(scores[0].var() / scores[1].var())
     edge, p_value = model.noise_edge_, model.p_value_
 
     def held_out(**subjects: Any) -> list[HeldOut]:

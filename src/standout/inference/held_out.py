@@ -24,6 +24,7 @@ from standout.mixture import Mixture
 from standout.moments import Counts
 from standout.parameters import check_count, seed_from
 from standout.sources import RowView
+from standout.spectrum import mean_log_variance
 from standout.summary import Summary
 
 
@@ -34,7 +35,8 @@ class HeldOut:
     Attributes
     ----------
     ratios : ndarray of shape (n_components,)
-        Target variance over background variance on held-out rows: the geometric mean over the folds.
+        Target variance over background variance on held-out rows: the geometric mean over the folds, each
+        corrected for the bias of its logarithm (see the notes of :func:`held_out_ratio`).
     fold_ratios : ndarray of shape (n_folds, n_components)
         The same, fold by fold.
     training_ratios : ndarray of shape (n_folds, n_components)
@@ -145,12 +147,18 @@ def held_out_ratio(
 
     Notes
     -----
-    Variances are about the mean of the held-out rows, and unbiased in the number of groups. For one split
-    the interval is exact for Gaussian scores of independent rows: given the components, the ratio is the
-    true one times an F variate. With groups it counts each as one row, which is right when the rows of a
-    group are copies of each other and too wide otherwise. Over folds, training sets overlap, so that the
-    usual t interval of the mean log ratio would be too narrow; the one given is widened as Nadeau and
-    Bengio (2003) proposed.
+    Variances are about the mean of the held-out rows and unbiased: within groups plus between groups, by a
+    one-way analysis of variance. The logarithm of an unbiased variance is too small on average, by
+    ln(ν/2) − ψ(ν/2) for ν degrees of freedom, and folds of a small background have few of them. Each fold's
+    ratio is therefore divided by the ratio expected of Gaussian rows whose population variances are equal,
+    so that the log ratio of noise is zero on average. With groups, that expectation depends on how alike the
+    rows of a group are; it is computed from the variances within and between groups, averaged over folds.
+
+    For one split the interval is exact for Gaussian scores of independent rows: given the components, the
+    uncorrected ratio is the true one times an F variate. With groups it counts each as one row, which is
+    right when the rows of a group are copies of each other and too wide otherwise. Over folds, training sets
+    overlap, so that the usual t interval of the mean log ratio would be too narrow; the one given is widened
+    as Nadeau and Bengio (2003) proposed.
 
     Examples
     --------
@@ -172,7 +180,7 @@ def held_out_ratio(
     kept = min(len(fold.ratios) for fold in measured)
     if kept == 0:
         raise InputError("some fold found no component above noise. Give a number of components, and axes='ratio'.")
-    ratios = np.stack([fold.ratios[:kept] for fold in measured])
+    ratios = np.stack([fold.ratios[:kept] for fold in measured]) / np.exp(_expected(measured, kept))
     by = "groups" if any(sample.ids for sample in samples.sets) else "rows"
     ends = _over_folds(ratios, float(level)) if split is None else _one_interval(measured[0], kept, float(level), by)
     fewer = split is None and len(sides) < folds
@@ -292,7 +300,9 @@ def _side(samples: Samples, assigned: list[Index], fold: int) -> _Side:
 class _Fold:
     """What one fold showed."""
 
-    ratios: Array
+    ratios: Array  # as measured
+    spread: tuple[_Spread, ...]  # of the target and of each background
+    shares: Array  # of the backgrounds
     freedom: tuple[float, float]  # degrees of freedom of the two variances, in independent units
     fitted: Contrast
 
@@ -309,29 +319,94 @@ def _measured(estimator: Contrast, samples: Samples, side: _Side) -> _Fold:
         fitted.transform(RowView(sample.source, index)) for sample, index in zip(samples.sets, side.held, strict=True)
     ]
     held = [sample.units[index] for sample, index in zip(samples.sets, side.held, strict=True)]
-    spread = [variance_by_unit(part, units) for part, units in zip(scores, held, strict=True)]
+    spread = tuple(_Spread.of(part, units) for part, units in zip(scores, held, strict=True))
     counts = [Counts(len(units), len(units), len(units), len(np.unique(units))) for units in held]
     mixture = Mixture.of(counts[1:], fitted.mix_)
+    variance = spread[0].within + spread[0].between
     if fitted.centering != "own":
-        spread[0] = (
-            spread[0] + (scores[0].mean(axis=0) - mixture.mixed([part.mean(axis=0) for part in scores[1:]])) ** 2
-        )
+        variance = variance + (scores[0].mean(axis=0) - mixture.mixed([part.mean(axis=0) for part in scores[1:]])) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = spread[0] / mixture.mixed(spread[1:])
-    return _Fold(ratios, (counts[0].units - 1, mixture.units - 1), fitted)
+        ratios = variance / mixture.mixed([part.within + part.between for part in spread[1:]])
+    return _Fold(ratios, spread, mixture.shares, (counts[0].units - 1, mixture.units - 1), fitted)
 
 
-def variance_by_unit(scores: Array, units: Index) -> Array:
-    """Return the variance of each column, unbiased in the number of units.
+@dataclass(frozen=True)
+class _Spread:
+    """The variance of one set's scores within and between units, by a one-way analysis of variance."""
 
-    The spread between the G units' means has lost one of G degrees of freedom to their common mean; the
-    spread within units has lost none. Where each row is a unit it is the usual unbiased variance.
+    within: Array  # (k,); 0 where each row is a unit
+    between: Array  # (k,); unbiased, so it can be negative, but never the sum of the two
+    sizes: Array  # rows of each unit
+
+    @classmethod
+    def of(cls, scores: Array, units: Index) -> _Spread:
+        _, codes = np.unique(units, return_inverse=True)
+        sizes = np.bincount(codes).astype(np.float64)
+        means = unit_means(scores, codes)
+        degrees = len(scores) - len(sizes)
+        within = ((scores - means[codes]) ** 2).sum(axis=0) / max(degrees, 1)
+        between = (sizes[:, None] * (means - scores.mean(axis=0)) ** 2).sum(axis=0) / (len(sizes) - 1)
+        return cls(within, (between - within) / _typical(sizes), sizes)
+
+    def terms(self, within: Array, between: Array) -> tuple[Array, Array]:
+        """Return scales and degrees of freedom of the χ² terms of this variance, given the population's two parts."""
+        shares = (self.sizes / self.sizes.sum())[:, None]
+        # Variance times size of each unit's mean; of their weighted squares, mean and variance (Satterthwaite).
+        units = within + self.sizes[:, None] * between
+        mean = (units * (1 - shares)).sum(axis=0)
+        spread = (units**2 * (1 - 2 * shares)).sum(axis=0) + (units * shares).sum(axis=0) ** 2
+        typical, degrees = _typical(self.sizes), self.sizes.sum() - len(self.sizes)
+        freedom = mean**2 / np.where(spread > 0, spread, 1.0)
+        scales = np.array([mean / (typical * (len(self.sizes) - 1)), (1 - 1 / typical) * within])
+        return scales, np.array([np.where(mean > 0, freedom, 1.0), np.full(len(mean), max(degrees, 1.0))])
+
+    def of_mean(self, within: Array, between: Array) -> Array:
+        """Return the variance of the mean of all rows, given the population's two parts."""
+        total = self.sizes.sum()
+        return np.asarray(within / total + between * (self.sizes**2).sum() / total**2)
+
+
+def _typical(sizes: Array) -> float:
+    """Return the size of a unit in the analysis of variance: that of all where they are equal."""
+    return float((sizes.sum() - (sizes**2).sum() / sizes.sum()) / (len(sizes) - 1))
+
+
+def _expected(folds: list[_Fold], kept: int) -> Array:
+    """Return each fold's expected log ratio, (n_folds, kept), for Gaussian rows of equal population variances.
+
+    Components of folds differ in scale, so variances are averaged over folds in units of the training target's.
     """
-    _, codes = np.unique(units, return_inverse=True)
-    means = unit_means(scores, codes)[codes]
-    between = ((means - scores.mean(axis=0)) ** 2).mean(axis=0)
-    count = codes.max() + 1
-    return np.asarray(((scores - means) ** 2).mean(axis=0) + between * (count / (count - 1)))
+    units = [np.asarray(fold.fitted.target_variance_[:kept]) for fold in folds]
+    parts = []
+    for number in range(len(folds[0].spread)):
+        spread = [fold.spread[number] for fold in folds]
+        within = np.mean([one.within[:kept] / unit for one, unit in zip(spread, units, strict=True)], axis=0)
+        between = np.mean([one.between[:kept] / unit for one, unit in zip(spread, units, strict=True)], axis=0)
+        parts.append((within, np.maximum(between, 0.0)))
+    return np.stack([_fold_expected(fold, parts) for fold in folds])
+
+
+def _fold_expected(fold: _Fold, parts: list[tuple[Array, Array]]) -> Array:
+    totals = [within + between for within, between in parts]
+    mixed = sum(share * total for share, total in zip(fold.shares, totals[1:], strict=True))
+
+    def relative(values: Array, to: Array) -> Array:
+        return np.asarray(values / np.where(to > 0, to, 1.0))
+
+    scales, freedom = fold.spread[0].terms(*parts[0])
+    scales = relative(scales, totals[0])
+    backgrounds = list(zip(fold.shares, fold.spread[1:], parts[1:], strict=True))
+    if fold.fitted.centering != "own":
+        shift = relative(fold.spread[0].of_mean(*parts[0]), totals[0])
+        for share, spread, part in backgrounds:
+            shift = shift + share**2 * relative(spread.of_mean(*part), mixed)
+        scales, freedom = np.vstack([scales, shift]), np.vstack([freedom, np.ones_like(shift)])
+    first = mean_log_variance(scales, freedom)
+    terms = [
+        (share * scales, freedom) for share, spread, part in backgrounds for scales, freedom in [spread.terms(*part)]
+    ]
+    scales, freedom = (np.vstack(values) for values in zip(*terms, strict=True))
+    return first - mean_log_variance(relative(scales, mixed), freedom)
 
 
 @dataclass(frozen=True)
