@@ -189,19 +189,48 @@ def backgrounds(runs: int) -> list[Rate]:
 
 
 def replicates(runs: int) -> list[Rate]:
-    """How often independent rows with serial ids are taken for replicates, and replicates are not."""
+    """How often rows with serial ids are taken for replicates when they are not, and replicates are found."""
 
-    def independent(rng: Rng) -> bool:
-        n_rows, size, each = rng.integers(8, 60), rng.integers(1, 20), rng.integers(2, 6)
-        ids = [f"s{row // each}_{row % each}" for row in range(n_rows)]
-        return find_replicates(rng.standard_t(5, size=(n_rows, size)), ids) is not None
+    def found(rows: np.ndarray, each: int) -> bool:
+        return find_replicates(rows, [f"s{row // each}_{row % each}" for row in range(len(rows))]) is not None
 
-    def real(rng: Rng) -> bool:
-        each = int(rng.integers(3, 10))
-        ids = [f"s{row // each}_{row % each}" for row in range(10 * each)]
-        return find_replicates(replicated(rng, [each] * 10, 10, 0.6), ids) is not None
+    def independent(changed: Callable[[Rng, np.ndarray], Any] | None = None) -> Callable[[Rng], bool]:
+        def work(rng: Rng) -> bool:
+            n_rows, size, each = rng.integers(8, 60), rng.integers(1, 20), rng.integers(2, 6)
+            rows = rng.standard_t(5, size=(n_rows, size))
+            if changed is not None:
+                rows = changed(rng, rows)
+            return found(rows, int(each))
 
+        return work
+
+    def trend(rng: Rng, rows: np.ndarray) -> np.ndarray:
+        return rows + 3 * np.linspace(-1, 1, len(rows))[:, None] * rng.normal(size=rows.shape[1])
+
+    def walk(rng: Rng, rows: np.ndarray) -> np.ndarray:
+        return rows + rng.normal(size=rows.shape).cumsum(axis=0)
+
+    def outlying_pair(rng: Rng) -> bool:
+        rows = rng.normal(size=(40, 10))
+        first = 2 * int(rng.integers(20))
+        rows[first : first + 2] += 20 * rng.normal(size=10)
+        return found(rows, 2)
+
+    def real(within: float, drift: float = 0.0) -> Callable[[Rng], bool]:
+        def work(rng: Rng) -> bool:
+            each = int(rng.integers(3, 10))
+            rows = replicated(rng, [each] * 10, 10, within)
+            return found(rows + drift * np.linspace(-1, 1, len(rows))[:, None] * rng.normal(size=10), each)
+
+        return work
+
+    rare, often = (0.0, 0.05), (0.9, 1.0)
     return [
-        rate("independent rows, ids s0_0, s0_1, ...: taken for replicates", repeat(independent, runs, 12), (0, 0.02)),
-        rate("10 subjects with 3 to 9 replicates: found", repeat(real, runs, 13), (0.95, 1.0)),
+        rate("independent rows, ids s0_0, s0_1, ...: taken for replicates", repeat(independent(), runs, 12), (0, 0.02)),
+        rate("a linear trend over the rows: taken for replicates", repeat(independent(trend), runs, 12), rare),
+        rate("a random walk over the rows: taken for replicates", repeat(independent(walk), runs, 12), rare),
+        rate("one outlying pair of rows: taken for replicates", repeat(outlying_pair, runs, 12), rare),
+        rate("10 subjects with 3 to 9 replicates, sd 0.6 within: found", repeat(real(0.6), runs, 13), (0.95, 1.0)),
+        rate("the same, sd 1.5 within: found", repeat(real(1.5), runs, 13), often),
+        rate("the same, sd 1 within, with a linear trend: found", repeat(real(1.0, 3.0), runs, 13), often),
     ]

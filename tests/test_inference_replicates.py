@@ -53,6 +53,53 @@ def test_independent_rows_are_not_replicates_whatever_they_are_called(pattern):
     assert find_replicates(rows, ids(pattern)) is None
 
 
+def alarms(make, runs=60):
+    """The share of runs in which rows with serial ids, five to a unit, are taken for replicates."""
+    found = [find_replicates(make(np.random.default_rng(seed)), ids("m{unit}_{run}")) for seed in range(runs)]
+    return np.mean([finding is not None for finding in found])
+
+
+def test_a_drift_over_time_is_not_taken_for_units():
+    time = np.linspace(-3, 3, 40)[:, None]
+    assert alarms(lambda rng: rng.normal(size=(40, 6)) + time) < 0.12
+    assert alarms(lambda rng: rng.normal(size=(40, 6)) + rng.normal(size=(40, 6)).cumsum(axis=0)) < 0.12
+
+
+def test_replicates_are_found_in_spite_of_a_drift_and_of_an_outlier():
+    time = np.linspace(-3, 3, 40)[:, None]
+    assert alarms(lambda rng: replicates(rng) + time, runs=20) > 0.8
+
+    def outlying(rng):
+        rows = replicates(rng)
+        rows[7] += 30
+        return rows
+
+    assert alarms(outlying, runs=20) > 0.6
+
+
+def test_one_outlying_pair_is_no_evidence_of_replicates():
+    def pair(rng):
+        rows = rng.normal(size=(40, 6))
+        rows[10:12] += 20 * rng.normal(size=6)
+        return rows
+
+    names = [f"m{row // 2}_{row % 2}" for row in range(40)]
+    found = [find_replicates(pair(np.random.default_rng(seed)), names) is not None for seed in range(60)]
+    assert np.mean(found) < 0.12
+
+
+def test_replicates_are_found_that_differ_more_than_subjects_do():
+    assert alarms(lambda rng: replicates(rng, size=10, within=1.5), runs=30) > 0.7
+
+
+def test_replicates_are_found_in_any_row_order():
+    order = np.random.default_rng(0).permutation(40)
+    names = np.array(ids("m{unit}_{run}"))[order]
+    assert find_replicates(replicates()[order], names).n_units == 8
+    runs = np.arange(40).reshape(8, 5).T.ravel()  # the first run of every mouse, then the second
+    assert find_replicates(replicates()[runs], np.array(ids("m{unit}_{run}"))[runs]).n_units == 8
+
+
 @pytest.mark.parametrize("names", [[f"row_{i}" for i in range(40)], list(range(40)), None])
 def test_serial_ids_tell_no_unit(names):
     assert find_replicates(replicates(3), names) is None

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
+from sklearn.isotonic import isotonic_regression
 
 from standout.blas import Array
 from standout.errors import InputError
@@ -21,12 +23,18 @@ from standout.inference.resample import Index, coded, unit_means
 from standout.sources import block_rows, read
 from standout.sources.here import check_column, column_here, values_here
 
-# Rows of a unit must be closer (in squared distance) than rows of different units by this factor ...
-_CLOSE = 0.7
-# ... and closer than under any of so many random assignments of rows to units.
-_RANDOM = 199
-# This many rows and values are enough to tell.
-_MOST_ROWS, _MOST_VALUES = 20_000, 2_000_000
+# Rows of a unit must be closer (in squared distance) than rows of different units by this factor,
+_CLOSE = 0.9
+# closer than under any of so many random assignments of rows to units,
+_RANDOM = 99
+# and by a jackknife over so many blocks of units (one-sided t interval of this confidence). Chosen by simulation.
+_BLOCKS, _CONFIDENCE = 20, 0.9
+# With two units nothing distinguishes replicates from a drift.
+_LEAST_UNITS = 3
+# Rows farther from the mean than so many times the median row are moved there: outliers are not evidence.
+_FARTHEST = 2.0
+# All pairs of this many rows are compared, on this many values.
+_MOST_ROWS, _MOST_VALUES = 2_000, 2_000_000
 _SEPARATORS = "_-.:/|# "
 
 
@@ -42,7 +50,7 @@ class ReplicateFinding:
         How the unit is told from the row's id.
     ratio : float
         Mean squared distance between rows of one unit over that between rows of different units, features
-        in units of their sd.
+        in units of their sd and outlying rows moved toward the mean.
     groups : ndarray of shape (n_rows,)
         The unit of each row, as ``groups`` wants it.
     text : str
@@ -58,11 +66,13 @@ class ReplicateFinding:
 
 
 def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> ReplicateFinding | None:
-    """Tell whether rows look like replicates of fewer units.
+    """Check whether rows look like replicates of fewer units.
 
-    They do when ids share a part (309 of 309_1, 309_2, ...) and rows that share it are far closer to each
-    other than rows that do not. Differences between labels take no part, so that classes are not mistaken
-    for units.
+    They do when ids share a part (309 of 309_1, 309_2, ...) for at least three units, and rows that share it
+    are closer to each other than rows that do not. Pairs of rows are compared at the same distance in row
+    order, so that a drift over time is not mistaken for units, and the evidence must come from several
+    units, so that an outlying pair of rows is not. Differences between labels are removed, so that classes
+    are not mistaken for units.
 
     Parameters
     ----------
@@ -103,10 +113,11 @@ def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> Replicate
     labels = labels if labels is not None else column_here(source, "label", "labels")
     kinds = _described(labels, source.n_rows, "labels")
     classes = np.zeros(len(values), dtype=np.intp) if kinds is None else coded(kinds[: len(values)])[0]
-    standardised = _standardised(values, classes)
+    distance = _squared_distances(_standardised(values, classes))
     found: list[tuple[float, str, list[str]]] = []
     for rule, units in _candidates(names):
-        ratio = _convincing(standardised, coded(units[: len(values)])[0], classes)
+        codes = coded(units[: len(values)])[0]
+        ratio = _convincing(distance, codes) if len(np.unique(codes)) > len(np.unique(classes)) else None
         if ratio is not None:
             found.append((ratio, rule, units))
     if not found:
@@ -150,15 +161,23 @@ def _described(given: Any, n_rows: int | None, what: str) -> list[str] | None:
 
 
 def _standardised(values: Array, classes: Index) -> Array:
-    """Return rows about the mean of their class, features in units of their sd; what is missing is the mean."""
+    """Return rows about the mean of their class, features in units of their sd; missing values are at the mean.
+
+    Outlying rows are moved toward the mean. That is done twice, because they also move the mean and inflate the sd.
+    """
     missing = ~np.isfinite(values)
-    centred = np.where(missing, 0.0, values)
     counts = unit_means((~missing).astype(np.float64), classes)
-    means = unit_means(centred, classes) / np.where(counts > 0, counts, 1.0)
-    centred = np.where(missing, 0.0, centred - means[classes])
-    sd = np.sqrt((centred**2).mean(axis=0))
-    varies = sd > 1e-12 * np.abs(means).max(axis=0)
-    return np.asarray(centred[:, varies] / sd[varies])
+    rows = np.where(missing, 0.0, values)
+    for _ in range(2):
+        means = unit_means(rows, classes) / np.where(counts > 0, counts, 1.0)
+        rows = np.where(missing, 0.0, rows - means[classes])
+        sd = np.sqrt((rows**2).mean(axis=0))
+        varies = sd > 1e-12 * np.abs(means).max(axis=0)
+        rows = np.where(varies, rows / np.where(varies, sd, 1.0), 0.0)
+        length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        limit = _FARTHEST * (np.median(length[length > 0]) if length.any() else 1.0)
+        rows *= np.minimum(1.0, limit / np.where(length > 0, length, limit))[:, None]
+    return np.asarray(rows)
 
 
 def _candidates(names: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -188,26 +207,95 @@ def _without_letter(name: str) -> str | None:
     return match.group(1) if match else None
 
 
-def _convincing(rows: Array, units: Index, classes: Index) -> float | None:
-    """Return the ratio of squared distances, where it is small and smaller than chance makes it."""
-    n_classes, n_units = len(np.unique(classes)), len(np.unique(units))
-    if rows.shape[1] == 0 or n_units <= n_classes or len(rows) <= n_units:
+def _convincing(distance: Array, units: Index) -> float | None:
+    """Return the ratio of squared distances within and between units, where it is clearly below one; None elsewhere.
+
+    Three conditions must hold. The ratio is below ``_CLOSE``. Relative to pairs of rows of different units that are as
+    far apart in row order, pairs of one unit are closer than under any random assignment of rows to units; so that a
+    drift over time, by which adjacent rows are alike whatever their units, does not count. And that does not rest on a
+    single unit: it also holds, with ``_CONFIDENCE``, by a jackknife over units.
+    """
+    first, second = _pairs_within(units)
+    n_rows, n_units = len(units), int(units.max()) + 1
+    if n_units < _LEAST_UNITS or len(first) == 0:
         return None
-    observed = _ratio(rows, units, n_classes)
-    if observed >= _CLOSE:
+    everything = _ByLag.of(distance, np.arange(n_rows))
+    within = float(distance[first, second].sum())
+    apart = (everything.sums.sum() - within) / (everything.counts.sum() - len(first))
+    ratio = within / len(first) / apart if apart > 0 else 1.0
+    if ratio >= _CLOSE:
         return None
+    observed = everything.closeness(distance, first, second)
     rng = np.random.default_rng(0)
-    by_chance = min(_ratio(rows, rng.permutation(units), n_classes) for _ in range(_RANDOM))
-    return observed if observed < by_chance else None
+    for _ in range(_RANDOM):
+        moved = rng.permutation(n_rows)
+        if everything.closeness(distance, moved[first], moved[second]) <= observed:
+            return None
+    return ratio if _holds_without_any(distance, units, observed) else None
 
 
-def _ratio(rows: Array, units: Index, n_classes: int) -> float:
-    """Return the mean squared distance within units over that between them, from the variances."""
-    sizes = np.bincount(units)
-    between = float((sizes[:, None] * unit_means(rows, units) ** 2).sum())
-    within = float((rows**2).sum()) - between
-    n_rows, n_units = len(rows), len(sizes)
-    inside = within / (n_rows - n_units)
-    typical = (n_rows - float((sizes**2).sum()) / n_rows) / (n_units - 1)
-    apart = max(between / (n_units - n_classes) - inside, 0.0) / typical
-    return inside / (inside + apart) if inside + apart > 0 else 1.0
+def _holds_without_any(distance: Array, units: Index, observed: float) -> bool:
+    """Test by a jackknife over units (blocks of them, where there are many) whether the log closeness is below zero."""
+    first, second = _pairs_within(units)
+    n_units = int(units.max()) + 1
+    count = min(n_units, _BLOCKS)
+    block = (np.arange(n_units) * count // n_units)[units]
+    logs = []
+    for number in range(count):
+        kept = block != number
+        pairs = kept[first] & kept[second]
+        if pairs.any():
+            rest = _ByLag.of(distance, np.flatnonzero(kept))
+            logs.append(_log(rest.closeness(distance, first[pairs], second[pairs])))
+    if len(logs) < 2:
+        return False
+    error = np.sqrt((len(logs) - 1) * np.var(logs))
+    return bool(_log(observed) < -stats.t.ppf(_CONFIDENCE, len(logs) - 1) * error)
+
+
+def _log(closeness: float) -> float:
+    return float(np.log(max(closeness, 1e-12)))
+
+
+@dataclass(frozen=True)
+class _ByLag:
+    """Squared distances of all pairs of rows by lag (difference of positions): sums and counts from lag 1 on."""
+
+    sums: NDArray[Any]
+    counts: NDArray[Any]
+
+    @classmethod
+    def of(cls, distance: Array, rows: Index) -> _ByLag:
+        first, second = (rows[index] for index in np.triu_indices(len(rows), 1))
+        lag, size = second - first, len(distance)
+        return cls(np.bincount(lag, distance[first, second], size)[1:], np.bincount(lag, minlength=size)[1:])
+
+    def closeness(self, distance: Array, first: Index, second: Index) -> float:
+        """Return the squared distance of some pairs over that expected of all other pairs at the same lags.
+
+        The expectation rises with the lag (isotonic regression), as it does under any drift.
+        """
+        lag, apart = np.abs(first - second), distance[first, second]
+        size = len(self.sums) + 1
+        counts = self.counts - np.bincount(lag, minlength=size)[1:]
+        known = np.flatnonzero(counts > 0)
+        if len(known) == 0:
+            return 1.0
+        sums = (self.sums - np.bincount(lag, apart, size)[1:])[known]
+        rising = isotonic_regression(sums / counts[known], sample_weight=counts[known])
+        expected = float(np.interp(lag, known + 1, rising).sum())
+        return float(apart.sum()) / expected if expected > 0 else 1.0
+
+
+def _pairs_within(units: Index) -> tuple[Index, Index]:
+    """Return the rows of each pair of rows of one unit."""
+    order = np.argsort(units, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(units))[:-1])
+    first, second = np.concatenate([rows[np.stack(np.triu_indices(len(rows), 1))] for rows in parts], axis=1)
+    return first, second
+
+
+def _squared_distances(rows: Array) -> Array:
+    gram = rows @ rows.T
+    squares = np.diagonal(gram)
+    return np.asarray(np.maximum(squares[:, None] + squares - 2 * gram, 0.0))
