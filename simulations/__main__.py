@@ -21,6 +21,7 @@ SIMULATIONS = {
     "null": intervals.null,
     "split": intervals.split,
     "folds": intervals.folds,
+    "weights": intervals.weights,
     "bootstrap": intervals.bootstrap,
 }
 

@@ -10,7 +10,7 @@ from scipy import stats
 from simulations.noise import Noise, Rng
 from simulations.table import Mean, Rate, mean, rate, repeat
 from standout import DPCA
-from standout.inference import held_out_ratio
+from standout.inference import held_out_ratio, stability
 
 _NOMINAL = (0.93, 0.97)
 _UNBIASED = (-0.05, 0.05)
@@ -114,6 +114,32 @@ def folds(runs: int) -> list[Rate]:
         hits = repeat(work(noise), runs, 32)
         results.append(rate(f"widened t interval over 5 folds, {name}", hits[:, 0], (0.93, 1.0)))
         results.append(rate(f"usual t interval over 5 folds, {name}", hits[:, 1]))
+    return results
+
+
+def weights(runs: int) -> list[Rate]:
+    """Intervals of stability for the weight of the largest feature: the one that is, and the one that seems so."""
+
+    def work(noise: Noise) -> Callable[[Rng], tuple[bool, bool]]:
+        axis = noise.axes()[:, 0] * np.sqrt(noise.ratios[0])  # the background has variance one in every feature
+
+        def run(rng: Rng) -> tuple[bool, bool]:
+            found = stability(*noise.sample(rng), n_components=1, n_bootstrap=100, n_jobs=1, random_state=rng)
+            true = axis * np.sign(found.weights[0] @ axis)
+            covered = (found.weight_low[0] <= true) & (true <= found.weight_high[0])
+            return bool(covered[np.abs(axis).argmax()]), bool(covered[np.abs(found.weights[0]).argmax()])
+
+        return run
+
+    results = []
+    for name, noise in (
+        ("ratio 5, 100 + 120 × 10", Noise(100, 120, 10, ratios=(5.0,))),
+        ("ratio 5, 60 + 50 × 10", Noise(60, 50, 10, ratios=(5.0,))),
+        ("ratio 50, 40 + 30 × 60, shrunk", Noise(40, 30, 60, ratios=(50.0,))),
+    ):
+        hits = repeat(work(noise), min(runs, 300), 37)
+        results.append(rate(f"{name}: largest true weight", hits[:, 0], (0.93, 1.0)))
+        results.append(rate(f"{name}: largest estimated weight", hits[:, 1]))
     return results
 
 

@@ -26,15 +26,18 @@ class Noise:
 
     def sample(self, rng: Rng) -> tuple[np.ndarray, np.ndarray]:
         target, background = self.rows(rng, self.m), self.rows(rng, self.n)
-        # Directions of their own, not features: shrinkage toward the diagonal must not be helped.
-        axes = np.linalg.qr(np.random.default_rng(0).normal(size=(self.size, len(self.ratios))))[0]
+        axes = self.axes()
         target += (target @ axes) * (np.sqrt(self.ratios) - 1) @ axes.T
         return target + self.shift, background
 
+    def axes(self) -> np.ndarray:
+        """The target's own directions, (n_features, n_directions); no features, which shrinkage toward the diagonal
+        would favour."""
+        return np.linalg.qr(np.random.default_rng(0).normal(size=(self.size, len(self.ratios))))[0]
+
     def true_ratio(self, direction: np.ndarray) -> float:
         """The population ratio along a direction."""
-        axes = np.linalg.qr(np.random.default_rng(0).normal(size=(self.size, len(self.ratios))))[0]
-        own = (axes.T @ direction) ** 2 @ (np.array(self.ratios) - 1)
+        own = (self.axes().T @ direction) ** 2 @ (np.array(self.ratios) - 1)
         return float(1 + own / (direction @ direction))
 
 

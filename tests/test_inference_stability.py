@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from standout import DPCA, Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
@@ -47,6 +48,25 @@ def test_weights_are_those_of_the_models_top_features():
         np.testing.assert_allclose([top.weight for top in ours], [top.weight for top in theirs], rtol=1e-9)
     top = found.top_features(1)[0][0]
     assert top.feature == 1 and top.same_sign == 1.0 and top.low < top.weight < top.high
+
+
+def test_weight_intervals_are_of_refits_in_background_sd_of_their_own_sample():
+    target, background = pair(1, m=30, n=25)
+    found = stability(target, background, n_components=1, n_bootstrap=8, random_state=7, level=0.9, shrinkage=None)
+    model = DPCA(1, shrinkage=None).fit(target, background=background)
+    rng = np.random.default_rng(np.random.SeedSequence(7).spawn(1)[0])
+    weights = []
+    for _ in range(8):
+        rows = target[rng.integers(30, size=30)], background[rng.integers(25, size=25)]
+        again = DPCA(1, shrinkage=None).fit(rows[0], background=rows[1])
+        scores = rows[0] @ again.components_[0]
+        # By how many background sd features move with one sd of the score: a regression of each on the score.
+        moves = [np.cov(scores, feature, ddof=0)[0, 1] / scores.std() for feature in rows[0].T] / rows[1].std(axis=0)
+        weights.append(np.sign(again.transform(target)[:, 0] @ (model.transform(target)[:, 0])) * moves)
+    error = np.sqrt(np.mean((weights - found.weights) ** 2, axis=0))
+    reach = stats.t.ppf(0.95, 24) * error
+    np.testing.assert_allclose(found.weight_low[0], found.weights[0] - reach, rtol=1e-5)
+    np.testing.assert_allclose(found.weight_high[0], found.weights[0] + reach, rtol=1e-5)
 
 
 def test_components_that_change_places_are_followed():

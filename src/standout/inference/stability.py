@@ -2,7 +2,7 @@
 
 Directions only. A bootstrap sample has each row several times or not at all, which makes every ratio
 larger; intervals for ratios made of it do not even contain the true one. How far directions move is
-told well.
+estimated well.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.optimize import linear_sum_assignment
 
 from standout.blas import Array
@@ -56,7 +57,9 @@ class Stability:
     weights : ndarray of shape (n_components, n_features)
         By how many background sd a feature moves when the score moves by one target sd.
     weight_low, weight_high : ndarray of shape (n_components, n_features)
-        Ends of the percentile intervals of the weights.
+        Ends of the intervals of the weights: the weight plus and minus the root mean square deviation of the
+        bootstrap weights from it, times Student's t with as many degrees of freedom as the smallest set has
+        rows (groups), less one.
     same_sign : ndarray of shape (n_components, n_features)
         Share of the bootstrap samples in which a weight has the same sign.
     level : float
@@ -141,10 +144,12 @@ def stability(
     n_jobs: int | None = None,
     **parameters: Any,
 ) -> Stability:
-    """Tell how much components and their features change when the rows are drawn anew.
+    """Estimate how much components and their features change from sample to sample.
 
     Rows (groups, where given) of each set are drawn with replacement, the components found again, with the
-    shrinkage of the original fit, and matched to the original ones, in whichever order they come.
+    shrinkage of the original fit, and matched to the original ones, in whichever order they come. The weights
+    of features are in background sd of the same bootstrap sample, so that their intervals include the error
+    of these sd.
 
     Parameters
     ----------
@@ -265,7 +270,7 @@ class _Refit:
         matched = relation[ours, theirs]
         correlations, weights = np.zeros(len(relation)), np.zeros(self.model.patterns.shape, np.float32)
         correlations[ours] = np.abs(matched)
-        weights[ours] = np.where(matched < 0, -1.0, 1.0)[:, None] * _weights(found, self.model.scale)[theirs]
+        weights[ours] = np.where(matched < 0, -1.0, 1.0)[:, None] * _weights(found)[theirs]
         return _Again(correlations, _angle(self.scores, scores), weights)
 
     def gathered(self, again: list[_Again], level: float) -> Stability:
@@ -273,9 +278,11 @@ class _Refit:
         ends = [(1 - level) / 2, (1 + level) / 2]
         correlations = np.stack([one.correlations for one in again])
         drawn = np.stack([one.weights for one in again])
-        weights = _weights(self.model, self.model.scale)
+        weights = _weights(self.model)
         low, high = np.quantile(correlations, ends, axis=0)
-        weight_low, weight_high = np.quantile(drawn, ends, axis=0)
+        # Percentiles of few bootstrap samples cover too rarely, and the bias of the bootstrap belongs to the error.
+        error = np.sqrt(np.mean((drawn - weights) ** 2, axis=0))
+        reach = stats.t.ppf(ends[1], min(sample.n_units for sample in self.samples.sets) - 1) * error
         return Stability(
             correlations=correlations,
             median=np.median(correlations, axis=0),
@@ -283,8 +290,8 @@ class _Refit:
             high=high,
             angles=np.array([one.angle for one in again]),
             weights=weights,
-            weight_low=weight_low.astype(np.float64),
-            weight_high=weight_high.astype(np.float64),
+            weight_low=weights - reach,
+            weight_high=weights + reach,
             same_sign=(np.sign(drawn) == np.sign(weights)).mean(axis=0),
             level=level,
             names=self.model.names,
@@ -358,6 +365,6 @@ def _angle(ours: Array, theirs: Array) -> float:
     return float(np.degrees(np.arccos(min(cosines.min(), 1.0))))
 
 
-def _weights(model: Model, scale: Array) -> Array:
-    """Return by how many of these sd a feature moves when the score moves by one target sd."""
-    return np.asarray(model.patterns * np.sqrt(model.target_variance)[:, None] / scale)
+def _weights(model: Model) -> Array:
+    """Return by how many background sd, of its own sample, a feature moves when the score moves by one target sd."""
+    return np.asarray(model.patterns * np.sqrt(model.target_variance)[:, None] / model.scale)

@@ -107,7 +107,6 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
         look = {"color": color} if sure else {"facecolor": "white", "edgecolor": color, "hatch": "////", "alpha": 0.5}
         axes.barh(row, feature.weight, **look)
     lows, highs = np.array([f.low for f in top]), np.array([f.high for f in top])
-    # Lines, not error bars: a percentile interval need not hold the weight itself.
     axes.hlines(range(len(top)), lows, highs, color="black", linewidth=1.2, zorder=3)
     name_bars(axes, [feature.feature for feature in top])
     axes.set_xlabel(f"change for one target sd of the score, in background sd; lines hold {100 * found.level:g} %")
