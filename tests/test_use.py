@@ -275,11 +275,11 @@ def test_the_score_of_noise_is_zero_with_several_backgrounds_and_with_weights():
     rng = np.random.default_rng(2)
     first, second = rng.normal(size=(60, 2)), 3 * rng.normal(size=(60, 2)) + 5
     model = DPCA(1, mix="equal").fit(rng.normal(size=(50, 2)), background=[first, second])
-    weights = np.array([2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.5])
+    weights = np.tile([2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.5], 4)
     scores = []
     for _ in range(1500):
         parts = [rng.normal(size=(4, 2)), 3 * rng.normal(size=(5, 2))]
-        target = np.sqrt(5) * rng.normal(size=(8, 2))  # the mean of the two variances
+        target = np.sqrt(5) * rng.normal(size=(32, 2))  # the mean of the two variances
         scores.append(model.score(target, background=parts, sample_weight=weights))
     assert abs(np.mean(scores)) < 0.08  # a variance of weighted rows is χ² only approximately
 
