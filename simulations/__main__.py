@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from simulations import components, intervals, size
+from simulations import components, intervals, kernels, size
 from simulations.table import HEADER
 
 SIMULATIONS = {
@@ -21,6 +21,7 @@ SIMULATIONS = {
     "split": intervals.split,
     "folds": intervals.folds,
     "bootstrap": intervals.bootstrap,
+    "kernels": kernels.kernels,
 }
 
 

@@ -1,5 +1,8 @@
 """Kernels, landmarks, and the features that make kernel dPCA a linear one.
 
+A kernel compares rows in background units: each feature is divided by its sd in the background, so that a
+nuisance feature with a large variance does not decide which rows are close.
+
 With landmarks z and K = k(z, z) = G Gᵀ, the features φ(x) = G⁻¹ k(z, x) have the kernel as their inner
 product (exactly on the span of the landmarks). Means, covariances and ratios of φ are those of the
 kernel's own feature space, so everything written for moments works on them.
@@ -18,10 +21,13 @@ from scipy.linalg import blas, lapack
 from scipy.spatial.distance import pdist
 
 from standout.blas import Array, cholesky, threads_for, top_eigen
+from standout.dataset import Dataset
 from standout.errors import InputError
+from standout.mixture import Mixture
 from standout.sources import Source
 from standout.sources.checks import NUMBERS, checked_block
 from standout.sources.locate import explain_non_finite
+from standout.sources.weighted import weighted_blocks
 
 KERNELS = ("rbf", "poly", "linear", "cosine")
 
@@ -29,6 +35,14 @@ KERNELS = ("rbf", "poly", "linear", "cosine")
 _NEGLIGIBLE = 1e-12
 # A kernel matrix with eigenvalues below minus this share is not the rounding of a positive one.
 _NEGATIVE = 1e-8
+# An sd below this share of the mean is rounding: the feature is constant.
+_CONSTANT = 10 * float(np.finfo(np.float64).eps)
+# Kernel values whose squares lie outside this range cannot be added up.
+_SMALLEST, _LARGEST = 1e-280, 1e300
+# A kernel matrix is nearly the identity where half of the landmarks have no other landmark as similar as this
+# (over so many of them).
+_SIMILAR = 0.05
+_INSPECTED = 200
 
 
 @dataclass(frozen=True)
@@ -126,7 +140,8 @@ class Landmarks:
     """Some rows and a kernel; maps rows to their kernel columns k(x, z)."""
 
     kernel: Kernel
-    rows: Array  # (n_landmarks, n_features)
+    rows: Array  # (n_landmarks, n_features), as given
+    scale: Array | None = None  # (n_features,): what rows are divided by first; None uses them as given
 
     @property
     def n_columns(self) -> int:
@@ -135,7 +150,9 @@ class Landmarks:
 
     def columns(self, block: Array) -> Array:
         """Return k(block, landmarks), of shape (n_rows, n_landmarks)."""
-        return self.kernel.between(block, self.rows)
+        if self.scale is None:
+            return self.kernel.between(block, self.rows)
+        return self.kernel.between(block / self.scale, self.rows / self.scale)
 
 
 @dataclass(frozen=True)
@@ -152,6 +169,11 @@ class Features:
         with threads_for(10.0 * landmarks.n_columns**3), np.errstate(all="ignore"):
             gram = landmarks.columns(landmarks.rows)
             check_finite(gram, "the rows")
+            if 0 < np.trace(gram) < _SMALLEST:
+                raise InputError(
+                    "the kernel gives values so small that their squares underflow. Multiply the features by a common "
+                    "factor, or use a larger gamma."
+                )
             gram = np.asfortranarray((gram + gram.T) / 2)
             found = cholesky(gram)
             # In the 1-norm the condition is never better than in eigenvalues, so this keeps to the same rule.
@@ -195,6 +217,16 @@ class Features:
         """Whether all landmarks are independent: then the kernel has as many dimensions as there are rows."""
         return self.n_columns >= self.landmarks.n_columns
 
+    @property
+    def isolated(self) -> bool:
+        """Whether the kernel matrix is nearly the identity, because its width is too small for the data."""
+        if self.landmarks.kernel.kind in ("linear", "poly", "cosine"):  # these have no width
+            return False
+        unit = _unit(self.at_landmarks)
+        similarity = _products(unit[:: max(1, len(unit) // _INSPECTED)], unit)
+        similarity[similarity > 1 - 1e-9] = 0.0  # the row itself, and copies of it
+        return bool(np.median(similarity.max(axis=1)) < _SIMILAR)
+
 
 class KernelSource:
     """The rows of a source as kernel columns or features, block by block."""
@@ -223,13 +255,57 @@ class KernelSource:
 
 
 def check_finite(columns: Array, role: str) -> None:
-    """Refuse kernel values that are NaN or infinite."""
+    """Refuse kernel values that are NaN, infinite, or too large to be squared."""
     with np.errstate(all="ignore"):
-        if not math.isfinite(columns.sum()):
+        if not np.einsum("ij,ij->", columns, columns) < _LARGEST:
             raise InputError(
-                f"{role}: the kernel gives values that are not finite. Divide the features by a common factor, or use "
-                "a smaller gamma or degree."
+                f"{role}: the kernel gives values that are not finite or whose squares overflow. Divide the features "
+                "by a common factor, or use a smaller gamma or degree."
             )
+
+
+def background_scale(target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture) -> Array:
+    """Return the sd of each feature in the mixture of the backgrounds: the units in which a kernel compares rows.
+
+    Where no background varies it is the target's sd; where nothing varies it is one.
+
+    Examples
+    --------
+    >>> target = Dataset.of("target", np.array([[0.0, 0.0, 5.0], [6.0, 1.0, 5.0]]))
+    >>> background = Dataset.of("background", np.array([[0.0, 7.0, 5.0], [4.0, 7.0, 5.0]]))
+    >>> background_scale(target, [background], Mixture.of([background.counts], "pooled"))
+    array([2. , 0.5, 1. ])
+    """
+    variance = mixture.mixed([_variance(data) for data in backgrounds])
+    if not variance.all():
+        variance = np.where(variance > 0, variance, _variance(target))
+    return np.sqrt(np.where(variance > 0, variance, 1.0))
+
+
+def _variance(data: Dataset) -> Array:
+    """Return the variance of each feature in one pass: blocks are merged about their own means."""
+    assert data.rows is not None
+    total, first = 0.0, None
+    for block in weighted_blocks(data.rows, data.weights, data.role):
+        if not len(block.rows):
+            continue
+        rows = np.asarray(block.rows, dtype=np.float64)
+        weights = np.ones(len(rows)) if block.weights is None else block.weights
+        if first is None:
+            first, mean, scatter = rows[0].copy(), np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+        with np.errstate(all="ignore"):
+            rows = rows - first  # a constant feature is exactly zero from here on
+            own, weight = weights @ rows / weights.sum(), weights.sum()
+            rows -= own
+            shift, share = own - mean, weight / (total + weight)
+            scatter += np.einsum("i,ij,ij->j", weights, rows, rows) + total * share * shift**2
+            mean += share * shift
+            total += weight
+        if not np.isfinite(scatter).all():
+            raise explain_non_finite(data.rows, block.rows, data.role, data.names)
+    assert first is not None
+    variance = scatter / total
+    return np.where(np.sqrt(variance) <= _CONSTANT * np.abs(first + mean), 0.0, variance)
 
 
 def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Generator) -> list[NDArray[np.intp]]:
