@@ -37,6 +37,8 @@ _NEGLIGIBLE = 1e-12
 _NEGATIVE = 1e-8
 # An sd below this share of the mean is rounding: the feature is constant.
 _CONSTANT = 10 * float(np.finfo(np.float64).eps)
+# A feature of a row below this share of its norm is zero.
+_NOTHING = 1e-100
 # Kernel values whose squares lie outside this range cannot be added up.
 _SMALLEST, _LARGEST = 1e-280, 1e300
 # A kernel matrix is nearly the identity where half of the landmarks have no other landmark as similar as this
@@ -197,11 +199,14 @@ class Features:
     def columns(self, block: Array) -> Array:
         """Return φ of the rows of a block, of shape (n_rows, rank)."""
         kernel = self.landmarks.columns(block)
+        far = len(kernel) > 0 and kernel.min() < _NOTHING
         result: Array
         if self.inverse is None:
             result = blas.dtrsm(1.0, self.at_landmarks, kernel.T, lower=1, overwrite_b=1)
         else:
             result = blas.dgemm(1.0, self.inverse, kernel.T, trans_a=1)
+        if far:  # rows far from a landmark: squares of what is left would underflow
+            result[np.abs(result) < _NOTHING * np.linalg.norm(self.at_landmarks[0])] = 0.0
         return result.T
 
     def coefficients(self, vectors: Array) -> Array:
