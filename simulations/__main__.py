@@ -22,6 +22,7 @@ SIMULATIONS = {
     "folds": intervals.folds,
     "bootstrap": intervals.bootstrap,
     "kernels": kernels.kernels,
+    "kernel_counts": kernels.kernel_counts,
 }
 
 
@@ -37,7 +38,9 @@ how often intervals hold the truth (coverage). Seeded; the interval of a rate is
 def table(name: str, runs: int) -> str:
     """Run one simulation and return its table."""
     simulation = SIMULATIONS[name]
-    return "\n".join([f"## {name}", "", simulation.__doc__, "", HEADER, *(one.row() for one in simulation(runs)), ""])
+    results = simulation(runs)
+    header = getattr(results[0], "header", HEADER)
+    return "\n".join([f"## {name}", "", simulation.__doc__, "", header, *(one.row() for one in results), ""])
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulations.noise import Rng
-from simulations.table import repeat
+from simulations.table import Rate, rate, repeat
 from standout import KernelDPCA
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -22,6 +22,7 @@ class Mean:
     what: str
     values: np.ndarray
     least: float | None = None
+    header: str = "| what | mean | ± 2 standard errors | wanted | holds | runs |\n|---|---|---|---|---|---|"
 
     @property
     def holds(self) -> bool:
@@ -104,3 +105,30 @@ def kernels(runs: int) -> list[Mean]:
         results.append(Mean(f"{name}: features as given", logs[:, 0]))
         results.append(Mean(f"{name}: in background units", logs[:, 1], least))
     return results
+
+
+def _counted(rows: tuple[int, int, int], each: int = 1) -> Callable[[Rng], int]:
+    """Return what counts the components of noise: so many target and background rows, features, and replicates."""
+
+    def work(rng: Rng) -> int:
+        parts = [np.repeat(rng.normal(size=(n, rows[2])), each, axis=0) for n in rows[:2]]
+        target, background = (part + (0.3 * rng.normal(size=part.shape) if each > 1 else 0.0) for part in parts)
+        groups = [np.arange(len(part)) // each for part in parts]
+        model = KernelDPCA("auto").fit(
+            target, background=background, groups=groups[0], background_groups=groups[1] + len(target)
+        )
+        return int(model.n_components_)
+
+    return work
+
+
+def kernel_counts(runs: int) -> list[Rate]:
+    """Noise: how often ``KernelDPCA(n_components="auto")`` gives a component all the same."""
+    runs = min(runs, 200)
+    cases = {"60 + 60 × 3": (60, 60, 3), "100 + 30 × 5": (100, 30, 5), "40 + 150 × 4": (40, 150, 4)}
+    results = [
+        rate(f"{name}: some component", repeat(_counted(rows), runs, 42) > 0, (0.0, 0.07))
+        for name, rows in cases.items()
+    ]
+    found = repeat(_counted((18, 12, 4), 8), runs, 43) > 0
+    return [*results, rate("18 × 8 + 12 × 8 replicates × 4: some component", found, (0.0, 0.07))]

@@ -78,7 +78,7 @@ class KernelDPCA(Contrast):
     ----------
     n_components : int, None or "auto", default=2
         How many components; None gives all that exist. "auto" counts the leading components whose
-        held-out ratio over five folds is above one (lower end of its one-sided 95 % interval), at most 10.
+        held-out ratio over five folds is above one (lower end of its 95 % interval), at most 10.
     kernel : "rbf", "poly", "linear", "cosine" or callable, default="rbf"
         ``exp(-gamma |x - z|²)``, ``(gamma x·z + coef0)^degree``, ``x·z``, ``x·z / |x||z|``, or a function of two
         arrays of rows that returns the matrix of all pairs.

@@ -47,13 +47,13 @@ def best(choices: Iterable[Choice], fit: Callable[[Choice], Fit], data: Sequence
 def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int, level: float = 0.95) -> int:
     """Return how many leading components have a held-out ratio above one.
 
-    A component counts where the lower end of the one-sided t interval of its mean log ratio is above zero. The
-    interval is widened for overlapping training sets (Nadeau and Bengio 2003).
+    A component counts where the lower end of the t interval of its mean log ratio is above zero. The interval is
+    widened for overlapping training sets (Nadeau and Bengio 2003), as that of ``held_out_ratio``.
     """
     logs = held_out_logs(fit, data, split(data, seed))
     folds = len(logs)
     error = logs.std(axis=0, ddof=1) * math.sqrt(1 / folds + 1 / (folds - 1))
-    above = logs.mean(axis=0) > student.ppf(level, folds - 1) * error
+    above = logs.mean(axis=0) > student.ppf((1 + level) / 2, folds - 1) * error
     return int(np.argmin([*above, False]))
 
 
