@@ -215,6 +215,13 @@ def test_the_number_of_components_is_found_on_held_out_rows():
     assert np.mean(np.array(counts) > 0) <= 0.1
 
 
+def test_a_component_in_which_no_background_row_varies_counts():
+    rng = np.random.default_rng(12)
+    target, background = rng.normal(size=(100, 3)), rng.normal(size=(120, 3)) * [1, 1, 0]
+    model = KernelDPCA("auto", kernel="linear", shrinkage=None).fit(target, background=background)
+    assert model.n_components_ == 1 and np.isinf(model.ratios_[0])
+
+
 def test_replicates_are_not_counted_as_rows():
     rng = np.random.default_rng(9)
     target, background = (np.repeat(rng.normal(size=(n, 4)), 8, axis=0) for n in (18, 12))

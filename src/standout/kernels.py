@@ -5,7 +5,7 @@ nuisance feature with a large variance does not decide which rows are close.
 
 With landmarks z and K = k(z, z) = G Gᵀ, the features φ(x) = G⁻¹ k(z, x) have the kernel as their inner
 product (exactly on the span of the landmarks). Means, covariances and ratios of φ are those of the
-kernel's own feature space, so everything written for moments works on them.
+kernel's feature space, so everything written for moments works on them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _INSPECTED = 200
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel function with its numbers.
+    """A kernel function with its parameters.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """The kernel with its numbers, as a summary has it."""
+        """The kernel with its parameters, for a summary."""
         if self.kind == "rbf":
             return f"rbf, gamma {self.gamma:.3g}"
         if self.kind == "poly":
@@ -91,14 +91,14 @@ class Kernel:
 
 
 def _products(rows: Array, others: Array, factor: float = 1.0) -> Array:
-    """Return factor·x·z for all pairs; scipy's BLAS, because numpy's has a thread pool of its own."""
+    """Return factor·x·z for all pairs; by scipy's BLAS, because numpy's uses another thread pool."""
     product: Array = blas.dgemm(factor, others.T, rows.T, trans_a=1)
     return product.T
 
 
 def _rbf(rows: Array, others: Array, gamma: float) -> Array:
     """exp(−γ|x − z|²): the whole exponent is one product of rows with two columns more."""
-    # The kernel does not see a shift, and the squares lose fewer digits about the centre.
+    # The kernel does not depend on a shift, and the squares lose fewer digits about the centre.
     centre = others.mean(axis=0)
     size = rows.shape[1]
     left, right = np.empty((len(rows), size + 2)), np.empty((len(others), size + 2))
@@ -119,7 +119,7 @@ def _unit(rows: Array) -> Array:
 
 
 def _power(base: Array, degree: int) -> Array:
-    """Return base**degree by squaring: numpy's own power is twenty times slower."""
+    """Return base**degree by squaring: numpy's power is twenty times slower."""
     if degree == 1:
         return base
     half = _power(base, degree // 2)
@@ -185,7 +185,7 @@ class Features:
         if values[-1] < -_NEGATIVE * abs(values[0]):
             raise InputError(
                 f"kernel: its matrix has a negative eigenvalue ({values[-1]:.3g}, the largest is {values[0]:.3g}), so "
-                "it is not an inner product of any features. Use a positive semi-definite kernel."
+                "it is not an inner product. Use a positive semi-definite kernel."
             )
         kept = values > max(_NEGLIGIBLE * values[0], 0.0)
         root = np.sqrt(values[kept])

@@ -50,7 +50,7 @@ _SHRINKAGES: tuple[str | float, ...] = ("auto", 0.001, 0.01, 0.1, 0.5)
 
 
 class _Absent:
-    """An attribute of the linear estimators that has no meaning here: looking for it says why."""
+    """An attribute of the linear estimators that has no meaning here; reading it raises an error with the reason."""
 
     def __init__(self, why: str):
         self.why = why
@@ -180,10 +180,10 @@ class KernelDPCA(Contrast):
     components_ = _Absent(_NO_FEATURES)
     patterns_ = _Absent(_NO_FEATURES)
     top_features = _Absent(_NO_FEATURES)
-    inverse_transform = _Absent("a score does not say which row it came from. Look for rows with like scores instead.")
+    inverse_transform = _Absent("a score does not determine a row. Look for rows with similar scores instead.")
     partial_fit = _Absent("its components rest on rows, and batches keep moments only. Use fit, with n_landmarks.")
 
-    # What DPCA lets one choose and a kernel settles; the base looks at these.
+    # Parameters of DPCA that are fixed here; the base class reads them.
     centering, features = "own", "all"
 
     def __init__(
@@ -224,8 +224,8 @@ class KernelDPCA(Contrast):
     ) -> float:
         """Return the mean log ratio of the given rows along the fitted components.
 
-        On rows the fit has not seen, zero means nothing specific to the target: the honest measure of a
-        kernel model. A model fitted without a background (kernel PCA) is scored against unit variance.
+        On rows the fit has not seen, zero means nothing specific to the target: the measure to
+        judge a kernel model by. A model fitted without a background (kernel PCA) is scored against unit variance.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class KernelDPCA(Contrast):
         )
 
     def summary(self) -> Summary:
-        """Return the model in words: the kernel, ratios, and what was shrunk."""
+        """Return a summary: the kernel, ratios, and how the background was shrunk."""
         model = self._solved()
         assert isinstance(model, KernelModel)
         return summarize_kernel(model, type(self).__name__, list(self.get_feature_names_out()))

@@ -1,6 +1,6 @@
 """Held-out ratios of kernel models over folds: to choose gamma and shrinkage, and to count components.
 
-The formula behind the noise edge does not apply to a kernel, because the background has never enough rows for the
+The formula behind the noise edge does not apply to a kernel, because the background never has enough rows for the
 dimensions of the kernel. Held-out rows need no formula.
 """
 
@@ -30,6 +30,8 @@ Choice = TypeVar("Choice")
 _FOLDS = 5
 # The choice looks at so many components: later ones are mostly noise.
 _FIRST = 2
+# A log ratio beyond this is as good as infinite.
+_LARGEST = 50.0
 
 
 def best(choices: Iterable[Choice], fit: Callable[[Choice], Fit], data: Sequence[Dataset], seed: int) -> Choice:
@@ -89,7 +91,7 @@ def _units(data: Sequence[Dataset]) -> list[Index]:
     for part in data:
         assert part.rows is not None
         groups = part.groups if part.groups is not None else part.rows.groups
-        keys = [object() for _ in range(part.counts.rows)] if groups is None else np.asarray(groups).tolist()
+        keys = [object() for _ in range(part.counts.rows)] if groups is None else list(groups)
         found.append(np.array([codes.setdefault(key, len(codes)) for key in keys], dtype=np.intp))
     return found
 
@@ -117,7 +119,8 @@ def _of_fold(fit: Fit, data: Sequence[Dataset], held: Sequence[Index]) -> Array:
         logs = np.log(variances[0]) - np.log(mixture.mixed(variances[1:]))
     # The log of a mean square with a degrees of freedom is off by ψ(a/2) − log(a/2) on average.
     bias = _log_bias(counts[0].units - 1) - _log_bias(mixture.units - 1)
-    return np.where(np.isnan(logs), -np.inf, logs - bias)
+    # Scores that do not vary give infinite logs, which have no mean and no interval.
+    return np.clip(np.nan_to_num(logs - bias, nan=0.0, posinf=_LARGEST, neginf=-_LARGEST), -_LARGEST, _LARGEST)
 
 
 def _log_bias(freedom: float) -> float:

@@ -346,6 +346,6 @@ def _verdict(model: KernelModel) -> str:
             "not seen, with score(new_target, background=new_background)."
         )
     return (
-        f"  Noise alone reaches {model.noise_edge:.4g}; p = {model.p_value:.2g} for the largest ratio "
-        "(Gaussian features; too small for others)."
+        f"  Noise edge {model.noise_edge:.4g}; p = {model.p_value:.2g} for the largest ratio "
+        "(assumes Gaussian kernel features; anti-conservative otherwise)."
     )
