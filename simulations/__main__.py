@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from simulations import components, intervals, size
+from simulations import components, intervals, kernels, size
 from simulations.table import HEADER
 
 SIMULATIONS = {
@@ -23,6 +23,8 @@ SIMULATIONS = {
     "folds": intervals.folds,
     "weights": intervals.weights,
     "bootstrap": intervals.bootstrap,
+    "kernels": kernels.kernels,
+    "kernel_counts": kernels.kernel_counts,
 }
 
 
@@ -38,7 +40,9 @@ how often intervals hold the truth (coverage). Seeded; the interval of a rate is
 def table(name: str, runs: int) -> str:
     """Run one simulation and return its table."""
     simulation = SIMULATIONS[name]
-    return "\n".join([f"## {name}", "", simulation.__doc__, "", HEADER, *(one.row() for one in simulation(runs)), ""])
+    results = simulation(runs)
+    header = getattr(results[0], "header", HEADER)
+    return "\n".join([f"## {name}", "", simulation.__doc__, "", header, *(one.row() for one in results), ""])
 
 
 def main() -> None:

@@ -1,8 +1,11 @@
 """Kernels, landmarks, and the features that make kernel dPCA a linear one.
 
+A kernel compares rows in background units: each feature is divided by its sd in the background, so that a
+nuisance feature with a large variance does not decide which rows are close.
+
 With landmarks z and K = k(z, z) = G Gᵀ, the features φ(x) = G⁻¹ k(z, x) have the kernel as their inner
 product (exactly on the span of the landmarks). Means, covariances and ratios of φ are those of the
-kernel's own feature space, so everything written for moments works on them.
+kernel's feature space, so everything written for moments works on them.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ from scipy.linalg import blas, lapack
 from scipy.spatial.distance import pdist
 
 from standout.blas import Array, cholesky, threads_for, top_eigen
+from standout.dataset import Dataset
 from standout.errors import InputError
+from standout.mixture import Mixture
 from standout.sources import Source
 from standout.sources.checks import NUMBERS, checked_block
 from standout.sources.locate import explain_non_finite
+from standout.sources.weighted import weighted_blocks
 
 KERNELS = ("rbf", "poly", "linear", "cosine")
 
@@ -29,11 +35,21 @@ KERNELS = ("rbf", "poly", "linear", "cosine")
 _NEGLIGIBLE = 1e-12
 # A kernel matrix with eigenvalues below minus this share is not the rounding of a positive one.
 _NEGATIVE = 1e-8
+# An sd below this share of the mean is rounding: the feature is constant.
+_CONSTANT = 10 * float(np.finfo(np.float64).eps)
+# A feature of a row below this share of its norm is zero.
+_NOTHING = 1e-100
+# Kernel values whose squares lie outside this range cannot be added up.
+_SMALLEST, _LARGEST = 1e-280, 1e300
+# A kernel matrix is nearly the identity where half of the landmarks have no other landmark as similar as this
+# (over so many of them).
+_SIMILAR = 0.05
+_INSPECTED = 200
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel function with its numbers.
+    """A kernel function with its parameters.
 
     Examples
     --------
@@ -51,7 +67,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """The kernel with its numbers, as a summary has it."""
+        """The kernel with its parameters, for a summary."""
         if self.kind == "rbf":
             return f"rbf, gamma {self.gamma:.3g}"
         if self.kind == "poly":
@@ -75,14 +91,14 @@ class Kernel:
 
 
 def _products(rows: Array, others: Array, factor: float = 1.0) -> Array:
-    """Return factor·x·z for all pairs; scipy's BLAS, because numpy's has a thread pool of its own."""
+    """Return factor·x·z for all pairs; by scipy's BLAS, because numpy's uses another thread pool."""
     product: Array = blas.dgemm(factor, others.T, rows.T, trans_a=1)
     return product.T
 
 
 def _rbf(rows: Array, others: Array, gamma: float) -> Array:
     """exp(−γ|x − z|²): the whole exponent is one product of rows with two columns more."""
-    # The kernel does not see a shift, and the squares lose fewer digits about the centre.
+    # The kernel does not depend on a shift, and the squares lose fewer digits about the centre.
     centre = others.mean(axis=0)
     size = rows.shape[1]
     left, right = np.empty((len(rows), size + 2)), np.empty((len(others), size + 2))
@@ -103,7 +119,7 @@ def _unit(rows: Array) -> Array:
 
 
 def _power(base: Array, degree: int) -> Array:
-    """Return base**degree by squaring: numpy's own power is twenty times slower."""
+    """Return base**degree by squaring: numpy's power is twenty times slower."""
     if degree == 1:
         return base
     half = _power(base, degree // 2)
@@ -126,7 +142,8 @@ class Landmarks:
     """Some rows and a kernel; maps rows to their kernel columns k(x, z)."""
 
     kernel: Kernel
-    rows: Array  # (n_landmarks, n_features)
+    rows: Array  # (n_landmarks, n_features), as given
+    scale: Array | None = None  # (n_features,): what rows are divided by first; None uses them as given
 
     @property
     def n_columns(self) -> int:
@@ -135,7 +152,9 @@ class Landmarks:
 
     def columns(self, block: Array) -> Array:
         """Return k(block, landmarks), of shape (n_rows, n_landmarks)."""
-        return self.kernel.between(block, self.rows)
+        if self.scale is None:
+            return self.kernel.between(block, self.rows)
+        return self.kernel.between(block / self.scale, self.rows / self.scale)
 
 
 @dataclass(frozen=True)
@@ -152,6 +171,11 @@ class Features:
         with threads_for(10.0 * landmarks.n_columns**3), np.errstate(all="ignore"):
             gram = landmarks.columns(landmarks.rows)
             check_finite(gram, "the rows")
+            if 0 < np.trace(gram) < _SMALLEST:
+                raise InputError(
+                    "the kernel gives values so small that their squares underflow. Multiply the features by a common "
+                    "factor, or use a larger gamma."
+                )
             gram = np.asfortranarray((gram + gram.T) / 2)
             found = cholesky(gram)
             # In the 1-norm the condition is never better than in eigenvalues, so this keeps to the same rule.
@@ -161,7 +185,7 @@ class Features:
         if values[-1] < -_NEGATIVE * abs(values[0]):
             raise InputError(
                 f"kernel: its matrix has a negative eigenvalue ({values[-1]:.3g}, the largest is {values[0]:.3g}), so "
-                "it is not an inner product of any features. Use a positive semi-definite kernel."
+                "it is not an inner product. Use a positive semi-definite kernel."
             )
         kept = values > max(_NEGLIGIBLE * values[0], 0.0)
         root = np.sqrt(values[kept])
@@ -175,11 +199,14 @@ class Features:
     def columns(self, block: Array) -> Array:
         """Return φ of the rows of a block, of shape (n_rows, rank)."""
         kernel = self.landmarks.columns(block)
+        far = len(kernel) > 0 and kernel.min() < _NOTHING
         result: Array
         if self.inverse is None:
             result = blas.dtrsm(1.0, self.at_landmarks, kernel.T, lower=1, overwrite_b=1)
         else:
             result = blas.dgemm(1.0, self.inverse, kernel.T, trans_a=1)
+        if far:  # rows far from a landmark: squares of what is left would underflow
+            result[np.abs(result) < _NOTHING * np.linalg.norm(self.at_landmarks[0])] = 0.0
         return result.T
 
     def coefficients(self, vectors: Array) -> Array:
@@ -194,6 +221,16 @@ class Features:
     def full_rank(self) -> bool:
         """Whether all landmarks are independent: then the kernel has as many dimensions as there are rows."""
         return self.n_columns >= self.landmarks.n_columns
+
+    @property
+    def isolated(self) -> bool:
+        """Whether the kernel matrix is nearly the identity, because its width is too small for the data."""
+        if self.landmarks.kernel.kind in ("linear", "poly", "cosine"):  # these have no width
+            return False
+        unit = _unit(self.at_landmarks)
+        similarity = _products(unit[:: max(1, len(unit) // _INSPECTED)], unit)
+        similarity[similarity > 1 - 1e-9] = 0.0  # the row itself, and copies of it
+        return bool(np.median(similarity.max(axis=1)) < _SIMILAR)
 
 
 class KernelSource:
@@ -223,13 +260,57 @@ class KernelSource:
 
 
 def check_finite(columns: Array, role: str) -> None:
-    """Refuse kernel values that are NaN or infinite."""
+    """Refuse kernel values that are NaN, infinite, or too large to be squared."""
     with np.errstate(all="ignore"):
-        if not math.isfinite(columns.sum()):
+        if not np.einsum("ij,ij->", columns, columns) < _LARGEST:
             raise InputError(
-                f"{role}: the kernel gives values that are not finite. Divide the features by a common factor, or use "
-                "a smaller gamma or degree."
+                f"{role}: the kernel gives values that are not finite or whose squares overflow. Divide the features "
+                "by a common factor, or use a smaller gamma or degree."
             )
+
+
+def background_scale(target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture) -> Array:
+    """Return the sd of each feature in the mixture of the backgrounds: the units in which a kernel compares rows.
+
+    Where no background varies it is the target's sd; where nothing varies it is one.
+
+    Examples
+    --------
+    >>> target = Dataset.of("target", np.array([[0.0, 0.0, 5.0], [6.0, 1.0, 5.0]]))
+    >>> background = Dataset.of("background", np.array([[0.0, 7.0, 5.0], [4.0, 7.0, 5.0]]))
+    >>> background_scale(target, [background], Mixture.of([background.counts], "pooled"))
+    array([2. , 0.5, 1. ])
+    """
+    variance = mixture.mixed([_variance(data) for data in backgrounds])
+    if not variance.all():
+        variance = np.where(variance > 0, variance, _variance(target))
+    return np.sqrt(np.where(variance > 0, variance, 1.0))
+
+
+def _variance(data: Dataset) -> Array:
+    """Return the variance of each feature in one pass: blocks are merged about their own means."""
+    assert data.rows is not None
+    total, first = 0.0, None
+    for block in weighted_blocks(data.rows, data.weights, data.role):
+        if not len(block.rows):
+            continue
+        rows = np.asarray(block.rows, dtype=np.float64)
+        weights = np.ones(len(rows)) if block.weights is None else block.weights
+        if first is None:
+            first, mean, scatter = rows[0].copy(), np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+        with np.errstate(all="ignore"):
+            rows = rows - first  # a constant feature is exactly zero from here on
+            own, weight = weights @ rows / weights.sum(), weights.sum()
+            rows -= own
+            shift, share = own - mean, weight / (total + weight)
+            scatter += np.einsum("i,ij,ij->j", weights, rows, rows) + total * share * shift**2
+            mean += share * shift
+            total += weight
+        if not np.isfinite(scatter).all():
+            raise explain_non_finite(data.rows, block.rows, data.role, data.names)
+    assert first is not None
+    variance = scatter / total
+    return np.where(np.sqrt(variance) <= _CONSTANT * np.abs(first + mean), 0.0, variance)
 
 
 def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Generator) -> list[NDArray[np.intp]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -16,9 +18,20 @@ from standout.errors import InputError, RowsNeededError
 from standout.estimators.base import Contrast
 from standout.estimators.dpca import DPCA
 from standout.estimators.fitted import Fitted
-from standout.estimators.kernel_model import KernelModel, exact_refused, solve_kernel, summarize_kernel
+from standout.estimators.kernel_cv import Fit, best, count_above_one
+from standout.estimators.kernel_model import KernelModel, exact_refused, nothing_found, solve_kernel, summarize_kernel
 from standout.inputs import Given, Matched, sort_out
-from standout.kernels import KERNELS, Features, Kernel, KernelSource, Landmarks, choose_landmarks, median_gamma
+from standout.kernels import (
+    KERNELS,
+    Features,
+    Kernel,
+    KernelSource,
+    Landmarks,
+    background_scale,
+    choose_landmarks,
+    median_gamma,
+)
+from standout.mixture import Mixture
 from standout.model import Model
 from standout.moments import Moments
 from standout.parameters import check_choice, check_count, wanted_from
@@ -31,10 +44,13 @@ from standout.summary import Summary
 _MOST_ROWS = 10_000
 # Rows the median distance is taken over: its error is then a few percent, less than it matters.
 _MEDIAN_ROWS = 500
+# What "cv" chooses from: gamma in multiples of the median heuristic, and shrinkage. The default comes first.
+_FACTORS = (1.0, 1 / 16, 1 / 4, 4.0, 16.0)
+_SHRINKAGES: tuple[str | float, ...] = ("auto", 0.001, 0.01, 0.1, 0.5)
 
 
 class _Absent:
-    """An attribute of the linear estimators that has no meaning here: looking for it says why."""
+    """An attribute of the linear estimators that has no meaning here; reading it raises an error with the reason."""
 
     def __init__(self, why: str):
         self.why = why
@@ -53,39 +69,49 @@ class KernelDPCA(Contrast):
     """Discriminative PCA in the feature space of a kernel: functions that vary in the target only.
 
     Finds functions f of the rows (unit norm in the kernel's space) with the largest ratio of target
-    variance to background variance, each dataset about its own mean. It sees what no direction shows:
-    rings, products of features. The background covariance is shrunk toward a multiple of the identity,
-    which penalises the norm of f and makes the result independent of how often rows are repeated.
-    Without a background it is kernel PCA.
+    variance to background variance, each dataset about its own mean. It finds structure that no linear
+    direction shows, such as rings and products of features. The background covariance is shrunk toward a
+    multiple of the identity, which penalises the norm of f and makes the result independent of how often
+    rows are repeated. Without a background it is kernel PCA.
 
     Parameters
     ----------
-    n_components : int or None, default=2
-        How many components; None gives all that exist.
+    n_components : int, None or "auto", default=2
+        How many components; None gives all that exist. "auto" counts the leading components whose
+        held-out ratio over five folds is above one (lower end of its 95 % interval), at most 10.
     kernel : "rbf", "poly", "linear", "cosine" or callable, default="rbf"
         ``exp(-gamma |x - z|²)``, ``(gamma x·z + coef0)^degree``, ``x·z``, ``x·z / |x||z|``, or a function of two
         arrays of rows that returns the matrix of all pairs.
-    gamma : "median" or float, default="median"
+    gamma : "median", "cv" or float, default="median"
         Of "rbf" and "poly". "median" is one over the median squared distance between target and
-        background rows, taken together (over a sample of them where there are many).
+        background rows, taken together (over a sample of them where there are many). "cv" chooses among
+        1/16, 1/4, 1, 4 and 16 times that by the held-out ratio of the first two components over five folds.
     degree : int, default=2
         Of "poly".
     coef0 : float, default=1.0
         Of "poly"; not negative.
-    shrinkage : "auto", "oas", None or float in [0, 1], default="auto"
+    standardize : bool, default=True
+        Divide each feature by its background sd before the kernel and the median distance (by its target
+        sd where the background is constant; several backgrounds: the sd in their mixture, the pooled one
+        for "minimax"). A callable kernel gets the divided rows. Without a background nothing is divided.
+        False uses the rows as given: then the features with the largest variance decide which rows are
+        similar, whether or not they differ between target and background.
+    shrinkage : "auto", "oas", "cv", None or float in [0, 1], default="auto"
         How much the background covariance is shrunk. "oas" follows the OAS formula. "auto" does the same,
         except that a "linear", "poly" or "cosine" kernel with ten background rows for each of its
-        dimensions needs no shrinking. None or 0, the exact problem, exists for such kernels only: with
-        the others almost every ratio would be infinite.
-    mix : "pooled", "equal" or array-like of shape (n_backgrounds,), default="pooled"
-        Shares of several backgrounds in the whole; each keeps its own mean.
+        dimensions needs no shrinking. "cv" chooses among "auto", .001, .01, .1 and .5 as gamma="cv" does
+        (jointly with it). None or 0, the exact problem, exists for kernels with fewer dimensions than rows
+        only: with the others almost every ratio would be infinite.
+    mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
+        Shares of several backgrounds in the whole; each keeps its own mean. "minimax" finds the shares
+        that leave the smallest largest ratio: what stands out against each background.
     n_landmarks : int or None, default=None
         How many rows carry the components. None takes all rows, which is exact and costs their number
         cubed; a few hundred, chosen at random (half of them target rows), serve any number of rows.
     background_label : object or list, default=None
         Rows of X with this label in y are the background (a list: several backgrounds).
     random_state : int or None, default=None
-        Seed of the choice of landmarks and of the rows for the median distance.
+        Seed of the choice of landmarks, of the rows for the median distance and of the folds.
 
     Attributes
     ----------
@@ -93,13 +119,16 @@ class KernelDPCA(Contrast):
         Target variance over (shrunk) background variance along each component, largest first. They grow
         with the flexibility of the kernel: judge them on other rows, with :meth:`score`.
     dual_coef_ : ndarray of shape (n_components, n_landmarks)
-        Coefficients of each component over the landmarks: ``f(x) = dual_coef_ @ k(landmarks_, x)``.
+        Coefficients of each component over the landmarks:
+        ``f(x) = dual_coef_ @ k(landmarks_ / scale_, x / scale_)``.
     landmarks_ : ndarray of shape (n_landmarks, n_features)
-        The landmarks, target rows first.
+        The landmarks as given, target rows first.
     mean_ : ndarray of shape (n_landmarks,)
-        Mean of ``k(landmarks_, x)`` over the target: what transform subtracts.
+        Mean of ``k(landmarks_ / scale_, x / scale_)`` over the target: what transform subtracts.
     gamma_ : float
         The gamma used.
+    scale_ : ndarray of shape (n_features,)
+        What each feature is divided by before the kernel; ones where nothing is divided.
     target_variance_, background_variance_ : ndarray of shape (n_components,)
         Variances along each component (of the shrunk background, where it was shrunk).
     noise_edge_, p_value_, debiased_ratios_ : float, float and ndarray of shape (n_components,)
@@ -128,7 +157,7 @@ class KernelDPCA(Contrast):
 
     Examples
     --------
-    Two rings in the target, one in the background, all of them in a plane beside a large common direction:
+    Two rings in the target, one in the background, and a third feature with a large common variance:
 
     >>> import numpy as np
     >>> from standout.estimators.kernel import KernelDPCA
@@ -147,23 +176,25 @@ class KernelDPCA(Contrast):
     dual_coef_ = Fitted("components", "Coefficients over the landmarks, of shape (n_components, n_landmarks).")
     landmarks_ = Fitted("landmark_rows", "The landmarks, of shape (n_landmarks, n_features).")
     gamma_ = Fitted("gamma", "The gamma used.")
+    scale_ = Fitted("feature_scale", "What each feature is divided by before the kernel, of shape (n_features,).")
     components_ = _Absent(_NO_FEATURES)
     patterns_ = _Absent(_NO_FEATURES)
     top_features = _Absent(_NO_FEATURES)
-    inverse_transform = _Absent("a score does not say which row it came from. Look for rows with like scores instead.")
+    inverse_transform = _Absent("a score does not determine a row. Look for rows with similar scores instead.")
     partial_fit = _Absent("its components rest on rows, and batches keep moments only. Use fit, with n_landmarks.")
 
-    # What DPCA lets one choose and a kernel settles; the base looks at these.
+    # Parameters of DPCA that are fixed here; the base class reads them.
     centering, features = "own", "all"
 
     def __init__(
         self,
-        n_components: int | None = 2,
+        n_components: int | str | None = 2,
         *,
         kernel: str | Callable[[Array, Array], Any] = "rbf",
         gamma: str | float = "median",
         degree: int = 2,
         coef0: float = 1.0,
+        standardize: bool = True,
         shrinkage: str | float | None = "auto",
         mix: str | ArrayLike = "pooled",
         n_landmarks: int | None = None,
@@ -175,6 +206,7 @@ class KernelDPCA(Contrast):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.standardize = standardize
         self.shrinkage = shrinkage
         self.mix = mix
         self.n_landmarks = n_landmarks
@@ -192,8 +224,8 @@ class KernelDPCA(Contrast):
     ) -> float:
         """Return the mean log ratio of the given rows along the fitted components.
 
-        On rows the fit has not seen, zero means nothing specific to the target: the honest measure of a
-        kernel model. A model fitted without a background (kernel PCA) is scored against unit variance.
+        On rows the fit has not seen, zero means nothing specific to the target: the measure to
+        judge a kernel model by. A model fitted without a background (kernel PCA) is scored against unit variance.
 
         Parameters
         ----------
@@ -227,57 +259,88 @@ class KernelDPCA(Contrast):
         )
 
     def summary(self) -> Summary:
-        """Return the model in words: the kernel, ratios, and what was shrunk."""
+        """Return a summary: the kernel, ratios, and how the background was shrunk."""
         model = self._solved()
         assert isinstance(model, KernelModel)
         return summarize_kernel(model, type(self).__name__, list(self.get_feature_names_out()))
 
     def _wanted(self) -> Wanted:
-        """Return what is asked for in the words that DPCA has too, checked by its rules."""
-        same = DPCA(self.n_components, shrinkage=self.shrinkage, mix=self.mix, random_state=self.random_state)
-        wanted = wanted_from(same)
-        if isinstance(wanted.mix, str):
-            check_choice("mix", wanted.mix, ("pooled", "equal"))
-        if wanted.n_components == "auto":
-            raise InputError(
-                "n_components='auto' is not possible: the noise edge of kernel features is not known. Use a whole "
-                "number from 1 on, or None (all)."
-            )
-        return wanted
+        """Return the parameters that DPCA has too, checked by its rules."""
+        shrinkage = "auto" if _is_cv(self.shrinkage) else self.shrinkage
+        same = DPCA(self.n_components, shrinkage=shrinkage, mix=self.mix, random_state=self.random_state)
+        return wanted_from(same)
 
     def _check_parameters(self) -> None:
         wanted = self._wanted()
         if not callable(self.kernel):
             check_choice("kernel", self.kernel, KERNELS)
-        if not isinstance(self.gamma, str) or self.gamma != "median":
-            _check_number("gamma", self.gamma, self.gamma != 0, "'median' or a positive number")
+        if not (isinstance(self.gamma, str) and self.gamma in ("median", "cv")):
+            _check_number("gamma", self.gamma, self.gamma != 0, "'median', 'cv' or a positive number")
         _check_number("coef0", self.coef0, True, "a number that is not negative")
         check_count("degree", self.degree)
+        check_choice("standardize", self.standardize, (True, False))
         if self.n_landmarks is not None:
             check_count("n_landmarks", self.n_landmarks)
         if wanted.shrinkage in (None, 0.0) and self.kernel == "rbf":
             raise exact_refused(self.shrinkage, "the kernel 'rbf' has as many dimensions as there are rows")
 
     def _fit(self, matched: Matched) -> Model:
-        target = matched.inputs.target
+        target, backgrounds = matched.inputs.target, matched.inputs.backgrounds
         assert target is not None
         wanted = self._wanted()
-        data = [_rows(part) for part in (target, *matched.inputs.backgrounds.values())]
-        rng = np.random.default_rng(wanted.seed)
-        landmarks = Landmarks(self._kernel(data, rng), self._landmark_rows(data, rng))
-        features = Features.of(landmarks)
-        mapped = [_mapped(part, features) for part in data]
-        backgrounds = dict(zip(matched.inputs.backgrounds, mapped[1:], strict=True))
-        with threads_for(10.0 * features.n_columns**3):
-            return solve_kernel(mapped[0], backgrounds, features, wanted, target.names)
+        data = [_rows(part) for part in (target, *backgrounds.values())]
+        asked = {"n_components='auto'": wanted.n_components == "auto", "gamma='cv'": self._selects_gamma}
+        asked["shrinkage='cv'"] = _is_cv(self.shrinkage)
+        for name, needs_background in asked.items():
+            if needs_background and not backgrounds:
+                raise InputError(f"{name} compares target with background, and there is none. Give one, or a number.")
+        if wanted.n_components != "auto":
+            return self._selected(data, list(backgrounds), wanted)
+        # The choice of gamma and shrinkage is made again in every fold, so that it cannot inflate held-out ratios.
+        count = count_above_one(lambda part: self._selected(part, list(backgrounds), wanted), data, wanted.seed)
+        model = self._selected(data, list(backgrounds), replace(wanted, n_components=max(count, 1)))
+        return model if count else nothing_found(model)
 
-    def _kernel(self, data: list[Dataset], rng: np.random.Generator) -> Kernel:
+    @property
+    def _selects_gamma(self) -> bool:
+        return _is_cv(self.gamma) and self.kernel in ("rbf", "poly")
+
+    def _selected(self, data: Sequence[Dataset], names: Sequence[str], wanted: Wanted) -> KernelModel:
+        """Choose gamma and shrinkage by held-out ratio where asked to, and fit."""
+        factors = _FACTORS if self._selects_gamma else (1.0,)
+        shrinkages = _SHRINKAGES if _is_cv(self.shrinkage) else (wanted.shrinkage,)
+        choices = list(itertools.product(factors, shrinkages))
+
+        def fit(choice: tuple[float, str | float | None]) -> Fit:
+            return lambda part: self._solved_for(part, names, replace(wanted, shrinkage=choice[1]), choice[0])
+
+        return fit(choices[0] if len(choices) == 1 else best(choices, fit, data, wanted.seed))(data)
+
+    def _solved_for(self, data: Sequence[Dataset], names: Sequence[str], wanted: Wanted, factor: float) -> KernelModel:
+        """Fit with a given shrinkage, and gamma at so many times the median heuristic."""
+        rng = np.random.default_rng(wanted.seed)
+        scale = self._scale(data, names, wanted)
+        kernel = self._kernel(data, scale, rng, factor)
+        features = Features.of(Landmarks(kernel, self._landmark_rows(data, rng), scale))
+        mapped = [_mapped(part, features) for part in data]
+        backgrounds = dict(zip(names, mapped[1:], strict=True))
+        with threads_for(10.0 * features.n_columns**3):
+            return solve_kernel(mapped[0], backgrounds, features, wanted, data[0].names)
+
+    def _scale(self, data: Sequence[Dataset], names: Sequence[str], wanted: Wanted) -> Array | None:
+        if not self.standardize or len(data) == 1:
+            return None
+        mix = "pooled" if isinstance(wanted.mix, str) and wanted.mix == "minimax" else wanted.mix
+        return background_scale(data[0], data[1:], Mixture.of([part.counts for part in data[1:]], mix, names))
+
+    def _kernel(self, data: Sequence[Dataset], scale: Array | None, rng: np.random.Generator, factor: float) -> Kernel:
         gamma = 1.0
         if self.kernel in ("rbf", "poly"):
-            gamma = _median_gamma(data, rng) if self.gamma == "median" else float(self.gamma)
+            given = isinstance(self.gamma, Real)
+            gamma = float(self.gamma) if given else factor * _median_gamma(data, scale, rng)
         return Kernel(self.kernel, gamma, int(self.degree), float(self.coef0))
 
-    def _landmark_rows(self, data: list[Dataset], rng: np.random.Generator) -> Array:
+    def _landmark_rows(self, data: Sequence[Dataset], rng: np.random.Generator) -> Array:
         sizes = [part.counts.rows for part in data]
         if self.n_landmarks is None and sum(sizes) > _MOST_ROWS:
             raise InputError(
@@ -286,6 +349,10 @@ class KernelDPCA(Contrast):
             )
         chosen = choose_landmarks(sizes, self.n_landmarks, rng)
         return np.vstack([_taken(part, index) for part, index in zip(data, chosen, strict=True)])
+
+
+def _is_cv(value: Any) -> bool:
+    return isinstance(value, str) and value == "cv"
 
 
 def _check_number(name: str, value: Any, allowed: bool, possible: str) -> None:
@@ -326,7 +393,7 @@ def _taken(data: Dataset, index: Any) -> Array:
     return rows
 
 
-def _median_gamma(data: list[Dataset], rng: np.random.Generator) -> float:
+def _median_gamma(data: Sequence[Dataset], scale: Array | None, rng: np.random.Generator) -> float:
     """Return one over the median squared distance of target and background rows together."""
     sizes = [part.counts.rows for part in data]
     chosen = np.arange(sum(sizes))
@@ -338,7 +405,7 @@ def _median_gamma(data: list[Dataset], rng: np.random.Generator) -> float:
     ]
     rows = np.vstack([_taken(part, index) for part, index in zip(data, parts, strict=True)])
     weights = np.concatenate([part.row_weights[index] for part, index in zip(data, parts, strict=True)])
-    return median_gamma(rows, weights)
+    return median_gamma(rows if scale is None else rows / scale, weights)
 
 
 def _mapped(data: Dataset, features: Features) -> Dataset:

@@ -134,6 +134,8 @@ def _check_landmarks(landmarks: Any, n_features: int) -> int:
     rows, kernel = landmarks.rows, landmarks.kernel
     _need(isinstance(rows, np.ndarray) and rows.ndim == 2 and len(rows) > 0, "the landmarks are no rows")
     _floats(rows, (len(rows), n_features))
+    if landmarks.scale is not None:
+        _floats(landmarks.scale, (n_features,), least=np.nextafter(0, 1))
     numbers = all(isinstance(value, float) and math.isfinite(value) for value in (kernel.gamma, kernel.coef0))
     known = isinstance(kernel.kind, str) and kernel.kind in KERNELS
     _need(known and numbers and _is_count(kernel.degree) and kernel.degree > 0, "the kernel is not known")

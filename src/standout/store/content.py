@@ -23,8 +23,9 @@ from standout.store.checks import check_model
 from standout.store.container import Content, MalformedError
 from standout.store.values import RECORDS, Decoder, Encoder
 
-# A new field, kind or meaning is a new format; what reads this one stays.
-FORMAT = 1
+# A new field, kind or meaning is a new format; earlier formats can still be read.
+# 2: the scale of a kernel's features (files of format 1 have none: their kernels use rows as given).
+FORMAT = 2
 
 Estimator = DPCA | CPCA | KernelDPCA
 
