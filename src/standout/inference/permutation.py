@@ -218,7 +218,7 @@ def _tested(samples: Samples, shuffle: Shuffle, question: Question, plan: _Plan)
     labellings = [new for new in shuffle.all() if (new != labels).any()] if complete else None
     with threads_for(0):
         with chosen.explaining():
-            rows, question, rank = prepared(_centred(samples, shuffle), question, labels)
+            rows, question, rank = prepared(_centred(samples, shuffle), question, shuffle)
             _check_components(plan.n_components, min(rank, samples.target.n_rows - 1))
         own = background_variance(rows, labels, question)
         steps, rho = [], 0.0
