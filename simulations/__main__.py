@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from pathlib import Path
 
 from simulations import components, intervals, size
@@ -11,6 +12,7 @@ from simulations.table import HEADER
 SIMULATIONS = {
     "rows": size.rows,
     "few": size.few,
+    "heavy": size.heavy,
     "groups": size.groups,
     "pairs": size.pairs,
     "backgrounds": size.backgrounds,
@@ -36,7 +38,9 @@ how often intervals hold the truth (coverage). Seeded; the interval of a rate is
 def table(name: str, runs: int) -> str:
     """Run one simulation and return its table."""
     simulation = SIMULATIONS[name]
-    return "\n".join([f"## {name}", "", simulation.__doc__, "", HEADER, *(one.row() for one in simulation(runs)), ""])
+    return "\n".join(
+        [f"## {name}", "", inspect.getdoc(simulation) or "", "", HEADER, *(one.row() for one in simulation(runs)), ""]
+    )
 
 
 def main() -> None:

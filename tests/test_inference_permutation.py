@@ -56,7 +56,9 @@ def raw_aligned(sets, units, exact=False):
         axes = linalg.eigh(covariance(sets[0]), covariance(sets[1]))[1]
         sets = [rows @ axes for rows in sets]
     total = sum(len(set(ids)) for ids in units)
-    means = [pd.DataFrame(rows).groupby(np.asarray(ids)).mean().to_numpy() for rows, ids in zip(sets, units, strict=True)]
+    means = [
+        pd.DataFrame(rows).groupby(np.asarray(ids)).mean().to_numpy() for rows, ids in zip(sets, units, strict=True)
+    ]
     shifts = [np.median([one - other for one in part for other in means[0]], axis=0) for part in means]
     middle = np.median(np.vstack([part - shift for part, shift in zip(means, shifts, strict=True)]), axis=0)
     parts = []
@@ -110,6 +112,66 @@ def test_groups_are_reshuffled_as_a_whole():
     ]
     np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
     assert found.permuted == "groups" and found.units == (5, 5)
+
+
+@pytest.mark.parametrize("shift", [0.0, 7.0])
+@pytest.mark.parametrize("size", [8, 80])
+def test_sparse_counts_are_permuted_as_they_are(size, shift):
+    # Most values are equal, so that the shift is known exactly, and with it the rows of a common distribution.
+    rng = np.random.default_rng(0)
+    target, background = rng.poisson(0.1, size=(2, 30, size)).astype(float)
+    found = permutation_test(target + shift, background, n_permutations=23, shrinkage="oas", random_state=5)
+    rows, labels = np.vstack([target, background]), np.repeat([0, 1], 30)
+    expected = [sparse_ratio(by_label(rows, new)) for new in drawn(23, 5, lambda rng: rng.permutation(labels))]
+    np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
+
+
+def sparse_ratio(sets):
+    """As ``raw_ratio``, shrunk; a feature that is constant in the background is measured in the target's sd."""
+    target, background = (covariance(rows) for rows in sets)
+    varies = np.ptp(sets[1], axis=0) > 0
+    present = np.ptp(np.vstack(sets), axis=0) > 0
+    sd = np.sqrt(np.where(varies, np.diag(background), np.diag(target)))
+    sd[~present] = 1.0
+    correlation = background / np.outer(sd, sd)
+    rho = oas(correlation[np.ix_(varies, varies)], len(sets[1]) - 1)
+    shrunk = (1 - rho) * correlation + rho * np.eye(len(sd))
+    return linalg.eigh(target / np.outer(sd, sd), shrunk, eigvals_only=True)[-1]
+
+
+def test_outliers_do_not_make_noise_a_finding():
+    # Centred by means, every row of a set carried a part of its outliers, and a quarter of such noise was rejected.
+    rejected = 0
+    for seed in range(80):
+        sets = np.random.default_rng(seed).standard_t(1.5, size=(2, 15, 10))
+        rejected += permutation_test(*sets, n_permutations=19, n_jobs=1).p_values[0] <= 0.05
+    assert rejected <= 11  # more have a chance of 0.001 at the nominal rate
+
+
+def test_the_shift_between_sets_is_the_median_of_all_differences():
+    rng = np.random.default_rng(3)
+    sets = [rng.gamma(1.0, size=(count, 4)) + shift for count, shift in ((80, 0.0), (40, 3.0), (45, -2.0))]
+    labels = np.repeat([0, 1, 2], [80, 40, 45])
+    shuffle = Shuffle(labels, np.arange(165), "rows")
+    rows = shuffle.aligned(np.vstack(sets))
+    np.testing.assert_allclose(np.median(rows, axis=0), 0.0, atol=1e-12)
+    for label in (1, 2):  # the differences of aligned sets have the median zero; 80 rows are summed up by 51 quantiles
+        left = np.median(rows[labels == label][:, None] - rows[labels == 0], axis=(0, 1))
+        np.testing.assert_allclose(left, 0.0, atol=0.02)
+    exact = Shuffle(labels[80:] - 1, np.arange(85), "rows").aligned(np.vstack(sets[1:]))
+    left = np.median(exact[40:][:, None] - exact[:40], axis=(0, 1))
+    np.testing.assert_allclose(left, 0.0, atol=1e-12)
+
+
+def test_too_many_infinite_ratios_are_reported(remedy):
+    target, background = np.random.default_rng(1).poisson(0.05, size=(2, 60, 5)).astype(float)
+    found = permutation_test(target, background, n_permutations=99)
+    share = np.isinf(found.null[0]).mean()
+    assert found.shrinkage == 0 and share > 0.05
+    (note,) = found.notes
+    assert f"{100 * share:.0f} % of the permutations" in note and "shrinkage='oas'" in note
+    remedy(note)
+    assert not permutation_test(target, background, n_permutations=99, shrinkage="oas").notes
 
 
 @pytest.mark.parametrize("mix", ["pooled", "equal", [0.2, 0.8]])

@@ -26,16 +26,7 @@ class _AmongRows:
         """Return how much the background is shrunk."""
         return self._reduced(labels).rho
 
-    def scores(self, labels: Labels) -> Array:
-        """Return the scores of all rows along the first component."""
-        reduced = self._reduced(labels)
-        return self._scores(_of_rows(reduced.coefficients(), labels), reduced.units)
-
     def _reduced(self, labels: Labels) -> _Reduced:
-        raise NotImplementedError
-
-    def _scores(self, coefficients: Array, units: Array) -> Array:
-        """Return the scores of all rows along a combination of rows."""
         raise NotImplementedError
 
 
@@ -73,8 +64,10 @@ class Wide(_AmongRows):
         square = problem.trace_squared - diagonal_squared + varying
         return _Reduced(problem, self.question.intensity(mixture, varying, square), 1.0, units)
 
-    def _scores(self, coefficients: Array, units: Array) -> Array:
-        return np.asarray(self.rows @ ((coefficients @ self.rows) / units))
+    def scores(self, labels: Labels) -> Array:
+        """Return the scores of all rows along the first component."""
+        reduced = self._reduced(labels)
+        return np.asarray(self.rows @ ((_of_rows(reduced.coefficients(), labels) @ self.rows) / reduced.units))
 
 
 class Huge(_AmongRows):
@@ -100,10 +93,11 @@ class Huge(_AmongRows):
         n_features = self.question.spanned
         level = (float(np.trace(problem.background)) + self.removed) / n_features
         rho = self.question.intensity(mixture, n_features, problem.trace_squared / level**2)
-        return _Reduced(problem, rho, level, np.ones(1))
+        return _Reduced(problem, rho, level)
 
-    def _scores(self, coefficients: Array, units: Array) -> Array:
-        return np.asarray(self.gram @ coefficients)
+    def scores(self, labels: Labels) -> Array:
+        """Return the scores of all rows along the first component."""
+        return np.asarray(self.gram @ _of_rows(self._reduced(labels).coefficients(), labels))
 
 
 @dataclass(frozen=True)
@@ -149,7 +143,7 @@ class _Reduced:
     problem: _Problem
     rho: float
     level: float
-    units: Array  # the variance that features are measured in
+    units: Array | float = 1.0  # what the squares of features are divided by
 
     @cached_property
     def _explained(self) -> Array:

@@ -33,9 +33,9 @@ def whitened(rows: Array) -> Array:
     return np.asarray(scaled @ (right[kept].T / values[kept]))
 
 
-def along_target(white: Array, labels: Array) -> Array:
+def along_target(white: Array, n_target: int) -> Array:
     """Return jointly white rows along the principal axes of the target: the components of the exact problem."""
-    target = white[labels == 0]
+    target = white[:n_target]
     return np.asarray(white @ linalg.eigh(target.T @ target)[1])
 
 
