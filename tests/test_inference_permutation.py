@@ -49,8 +49,8 @@ def raw_ratio(sets, shares=(1.0,), shrunk=False):
 def raw_aligned(sets, units, exact=False):
     """All rows without the shift between sets, and their units' means with the spread that this took.
 
-    The shift is the median of all differences between units, feature by feature; for the exact problem along its
-    components.
+    The shift is the median of all differences between rows, feature by feature; for the exact problem along its
+    components. Units of several rows: the difference between the means of units.
     """
     if exact:
         axes = linalg.eigh(covariance(sets[0]), covariance(sets[1]))[1]
@@ -59,8 +59,11 @@ def raw_aligned(sets, units, exact=False):
     means = [
         pd.DataFrame(rows).groupby(np.asarray(ids)).mean().to_numpy() for rows, ids in zip(sets, units, strict=True)
     ]
-    shifts = [np.median([one - other for one in part for other in means[0]], axis=0) for part in means]
-    middle = np.median(np.vstack([part - shift for part, shift in zip(means, shifts, strict=True)]), axis=0)
+    if total < sum(map(len, sets)):
+        shifts, middle = [part.mean(axis=0) for part in means], 0.0
+    else:
+        shifts = [np.median([one - other for one in part for other in means[0]], axis=0) for part in means]
+        middle = np.median(np.vstack([part - shift for part, shift in zip(means, shifts, strict=True)]), axis=0)
     parts = []
     for rows, ids, shift in zip(sets, units, shifts, strict=True):
         rows = rows - shift - middle

@@ -155,10 +155,12 @@ def permutation_test(
 
     Notes
     -----
-    The shift is the median of all differences between target and background units (the Hodges–Lehmann estimate):
-    feature by feature where the background is shrunk, along the components for the exact problem. Up to the error of
-    that estimate the test is exact. In simulations (``python -m simulations``) it rejects Gaussian noise, tails
-    down to t with 1.5 degrees of freedom and counts at its nominal rate, and less often with few groups.
+    The shift is the median of all differences between target and background rows (the Hodges–Lehmann estimate):
+    feature by feature where the background is shrunk, along the components for the exact problem, along principal
+    axes where features are measured in their overall sd. For groups and pairs of several rows it is the difference
+    between the means of the subjects. Up to the error of that estimate the test is exact. In simulations
+    (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of freedom and counts at
+    its nominal rate, and less often with few groups.
 
     Equal covariances are not enough: where the background has heavier tails than the target, or the reverse, the test
     can reject although no direction has a larger variance (10 % for Gaussian against t₄ rows of equal covariance, at
