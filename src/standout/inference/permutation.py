@@ -162,9 +162,9 @@ def permutation_test(
     (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of freedom and counts at
     its nominal rate, and less often with few groups.
 
-    Equal covariances are not enough: where the background has heavier tails than the target, or the reverse, the test
-    can reject although no direction has a larger variance (10 % for Gaussian against t₄ rows of equal covariance, at
-    a level of 5 %).
+    Equal covariances are not enough: where the background has heavier tails than the target the test can reject
+    although no direction has a larger variance (10 to 17 % for Gaussian against t₄ rows of equal covariance, at a
+    level of 5 %).
 
     For sparse counts the exact ratio is infinite whenever a labelling leaves a feature constant in the background.
     Where more than 5 % of the labellings do so the test cannot reject at that level; a note says so.
