@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from pathlib import Path
 
 from simulations import components, intervals, kernels, size
@@ -11,6 +12,7 @@ from simulations.table import HEADER
 SIMULATIONS = {
     "rows": size.rows,
     "few": size.few,
+    "heavy": size.heavy,
     "groups": size.groups,
     "pairs": size.pairs,
     "backgrounds": size.backgrounds,
@@ -42,7 +44,9 @@ def table(name: str, runs: int) -> str:
     simulation = SIMULATIONS[name]
     results = simulation(runs)
     header = getattr(results[0], "header", HEADER)
-    return "\n".join([f"## {name}", "", simulation.__doc__, "", header, *(one.row() for one in results), ""])
+    text = inspect.getdoc(simulation) or ""
+    return "
+".join([f"## {name}", "", text, "", header, *(one.row() for one in results), ""])
 
 
 def main() -> None:

@@ -46,16 +46,31 @@ def raw_ratio(sets, shares=(1.0,), shrunk=False):
     return linalg.eigh(target, background, eigvals_only=True)[-1]
 
 
-def raw_residuals(sets, units):
-    """Each set about the mean of its units; the means of its units get back what centring took from their spread."""
+def raw_aligned(sets, units, exact=False):
+    """All rows without the shift between sets, and their units' means with the spread that this took.
+
+    The shift is the median of all differences between rows, feature by feature; for the exact problem along its
+    components. Units of several rows: the difference between the means of units.
+    """
+    if exact:
+        axes = linalg.eigh(covariance(sets[0]), covariance(sets[1]))[1]
+        sets = [rows @ axes for rows in sets]
     total = sum(len(set(ids)) for ids in units)
+    means = [
+        pd.DataFrame(rows).groupby(np.asarray(ids)).mean().to_numpy() for rows, ids in zip(sets, units, strict=True)
+    ]
+    if total < sum(map(len, sets)):
+        shifts, middle = [part.mean(axis=0) for part in means], 0.0
+    else:
+        shifts = [np.median([one - other for one in part for other in means[0]], axis=0) for part in means]
+        middle = np.median(np.vstack([part - shift for part, shift in zip(means, shifts, strict=True)]), axis=0)
     parts = []
-    for rows, ids in zip(sets, units, strict=True):
-        rows = rows - pd.DataFrame(rows).groupby(np.asarray(ids)).mean().to_numpy().mean(axis=0)
+    for rows, ids, shift in zip(sets, units, shifts, strict=True):
+        rows = rows - shift - middle
         count = len(set(ids))
         factor = math.sqrt(count / (count - 1) * (total - 1) / total)
-        means = pd.DataFrame(rows).groupby(np.asarray(ids)).transform("mean").to_numpy()
-        parts.append(rows - means + factor * means)
+        own = pd.DataFrame(rows).groupby(np.asarray(ids)).transform("mean").to_numpy()
+        parts.append(rows - own + factor * own)
     return np.vstack(parts)
 
 
@@ -76,8 +91,8 @@ def test_rows_reshuffled_one_by_one_give_the_same_ratios(shrinkage, shape):
     sets = noise(0, (m, size), (n, size))
     found = permutation_test(*sets, n_permutations=23, shrinkage=shrinkage, random_state=5)
     labels = np.repeat([0, 1], [m, n])
-    rows = raw_residuals(sets, [range(m), range(n)])
     shrunk = shrinkage is not None
+    rows = raw_aligned(sets, [range(m), range(n)], exact=not shrunk)
     expected = [
         raw_ratio(by_label(rows, new), shrunk=shrunk) for new in drawn(23, 5, lambda rng: rng.permutation(labels))
     ]
@@ -93,7 +108,7 @@ def test_groups_are_reshuffled_as_a_whole():
     found = permutation_test(
         *sets, n_permutations=15, shrinkage="oas", groups=groups[0], background_groups=groups[1], random_state=2
     )
-    rows, units = raw_residuals(sets, groups), np.repeat(np.arange(10), sizes[0] + sizes[1])
+    rows, units = raw_aligned(sets, groups), np.repeat(np.arange(10), sizes[0] + sizes[1])
     labels = np.repeat([0, 1], 5)
     expected = [
         raw_ratio(by_label(rows, new[units]), shrunk=True) for new in drawn(15, 2, lambda rng: rng.permutation(labels))
@@ -102,12 +117,72 @@ def test_groups_are_reshuffled_as_a_whole():
     assert found.permuted == "groups" and found.units == (5, 5)
 
 
+@pytest.mark.parametrize("shift", [0.0, 7.0])
+@pytest.mark.parametrize("size", [8, 80])
+def test_sparse_counts_are_permuted_as_they_are(size, shift):
+    # Most values are equal, so that the shift is known exactly, and with it the rows of a common distribution.
+    rng = np.random.default_rng(0)
+    target, background = rng.poisson(0.1, size=(2, 30, size)).astype(float)
+    found = permutation_test(target + shift, background, n_permutations=23, shrinkage="oas", random_state=5)
+    rows, labels = np.vstack([target, background]), np.repeat([0, 1], 30)
+    expected = [sparse_ratio(by_label(rows, new)) for new in drawn(23, 5, lambda rng: rng.permutation(labels))]
+    np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
+
+
+def sparse_ratio(sets):
+    """As ``raw_ratio``, shrunk; a feature that is constant in the background is measured in the target's sd."""
+    target, background = (covariance(rows) for rows in sets)
+    varies = np.ptp(sets[1], axis=0) > 0
+    present = np.ptp(np.vstack(sets), axis=0) > 0
+    sd = np.sqrt(np.where(varies, np.diag(background), np.diag(target)))
+    sd[~present] = 1.0
+    correlation = background / np.outer(sd, sd)
+    rho = oas(correlation[np.ix_(varies, varies)], len(sets[1]) - 1)
+    shrunk = (1 - rho) * correlation + rho * np.eye(len(sd))
+    return linalg.eigh(target / np.outer(sd, sd), shrunk, eigvals_only=True)[-1]
+
+
+def test_outliers_do_not_make_noise_a_finding():
+    # Centred by means, every row of a set carried a part of its outliers, and a quarter of such noise was rejected.
+    rejected = 0
+    for seed in range(80):
+        sets = np.random.default_rng(seed).standard_t(1.5, size=(2, 15, 10))
+        rejected += permutation_test(*sets, n_permutations=19, n_jobs=1).p_values[0] <= 0.05
+    assert rejected <= 11  # more have a chance of 0.001 at the nominal rate
+
+
+def test_the_shift_between_sets_is_the_median_of_all_differences():
+    rng = np.random.default_rng(3)
+    sets = [rng.gamma(1.0, size=(count, 4)) + shift for count, shift in ((80, 0.0), (40, 3.0), (45, -2.0))]
+    labels = np.repeat([0, 1, 2], [80, 40, 45])
+    shuffle = Shuffle(labels, np.arange(165), "rows")
+    rows = shuffle.aligned(np.vstack(sets))
+    np.testing.assert_allclose(np.median(rows, axis=0), 0.0, atol=1e-12)
+    for label in (1, 2):  # the differences of aligned sets have the median zero; 80 rows are summed up by 51 quantiles
+        left = np.median(rows[labels == label][:, None] - rows[labels == 0], axis=(0, 1))
+        np.testing.assert_allclose(left, 0.0, atol=0.02)
+    exact = Shuffle(labels[80:] - 1, np.arange(85), "rows").aligned(np.vstack(sets[1:]))
+    left = np.median(exact[40:][:, None] - exact[:40], axis=(0, 1))
+    np.testing.assert_allclose(left, 0.0, atol=1e-12)
+
+
+def test_too_many_infinite_ratios_are_reported(remedy):
+    target, background = np.random.default_rng(1).poisson(0.05, size=(2, 60, 5)).astype(float)
+    found = permutation_test(target, background, n_permutations=99)
+    share = np.isinf(found.null[0]).mean()
+    assert found.shrinkage == 0 and share > 0.05
+    (note,) = found.notes
+    assert f"{100 * share:.0f} % of the permutations" in note and "shrinkage='oas'" in note
+    remedy(note)
+    assert not permutation_test(target, background, n_permutations=99, shrinkage="oas").notes
+
+
 @pytest.mark.parametrize("mix", ["pooled", "equal", [0.2, 0.8]])
 def test_several_backgrounds_keep_their_means_and_shares(mix):
     sets = noise(2, (20, 5), (30, 5), (15, 5))
     found = permutation_test(sets[0], sets[1:], n_permutations=12, shrinkage="oas", mix=mix, random_state=3)
     shares = {"pooled": (2 / 3, 1 / 3), "equal": (0.5, 0.5)}.get(mix if isinstance(mix, str) else "", (0.2, 0.8))
-    labels, rows = np.repeat([0, 1, 2], [20, 30, 15]), raw_residuals(sets, [range(20), range(30), range(15)])
+    labels, rows = np.repeat([0, 1, 2], [20, 30, 15]), raw_aligned(sets, [range(20), range(30), range(15)])
     expected = [
         raw_ratio(by_label(rows, new), shares, shrunk=True) for new in drawn(12, 3, lambda rng: rng.permutation(labels))
     ]
@@ -254,7 +329,7 @@ def test_all_swaps_of_a_few_pairs_are_looked_at():
     found = permutation_test(
         sets[0], sets[1][turned], shrinkage=None, pairs=subjects, background_pairs=subjects[turned]
     )
-    rows = raw_residuals(sets, [subjects, subjects])
+    rows = raw_aligned(sets, [subjects, subjects], exact=True)
     expected = []
     for swaps in itertools.product([0, 1], repeat=5):
         flip = np.repeat(swaps, 2)
@@ -269,7 +344,7 @@ def test_all_assignments_of_a_few_groups_are_looked_at():
     sets = noise(4, (12, 3), (9, 3))
     groups = np.repeat(np.arange(4), 3), np.repeat(np.arange(4, 7), 3)
     found = permutation_test(*sets, groups=groups[0], background_groups=groups[1], shrinkage=None)
-    rows, units = raw_residuals(sets, groups), np.concatenate(groups)
+    rows, units = raw_aligned(sets, groups, exact=True), np.concatenate(groups)
     expected = [
         raw_ratio(by_label(rows, (~np.isin(units, chosen)).astype(int)))
         for chosen in itertools.combinations(range(7), 4)
@@ -325,8 +400,10 @@ def test_a_gram_matrix_for_all_labels_is_the_problem_in_overall_sd(monkeypatch):
     found = permutation_test(*sets, n_permutations=11, random_state=1)
     assert any("overall sd" in note for note in found.notes)
     centred = np.vstack([rows - rows.mean(axis=0) for rows in sets])
-    inflated = raw_residuals(sets, [range(12), range(15)])
     labels = np.repeat([0, 1], [12, 15])
+    sd = np.sqrt((centred**2).mean(axis=0))
+    axes = np.linalg.svd(centred / sd, full_matrices=False)[2]  # the shift is estimated along principal axes
+    inflated = raw_aligned(by_label(centred / sd @ axes.T, labels), [range(12), range(15)]) @ axes
 
     def ratio(rows, new):
         # In any orthonormal basis of the span of the rows, features in overall sd.
@@ -335,9 +412,8 @@ def test_a_gram_matrix_for_all_labels_is_the_problem_in_overall_sd(monkeypatch):
         rho = oas(background / level, 14)
         return linalg.eigh(target, (1 - rho) * background + rho * level * np.eye(40), eigvals_only=True)[-1]
 
-    sd = np.sqrt((centred**2).mean(axis=0))
     assert found.ratios[0] == pytest.approx(ratio(centred / sd, labels), rel=1e-9)
-    expected = [ratio(inflated / sd, new) for new in drawn(11, 1, lambda rng: rng.permutation(labels))]
+    expected = [ratio(inflated, new) for new in drawn(11, 1, lambda rng: rng.permutation(labels))]
     np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
 
 

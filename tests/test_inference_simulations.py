@@ -18,7 +18,9 @@ def possible(one):
     return ends.low <= one.wanted[1] and ends.high >= one.wanted[0]
 
 
-@pytest.mark.parametrize("name", ["pairs", "backgrounds", "counts", "split", "folds", "bootstrap", "replicates"])
+@pytest.mark.parametrize(
+    "name", ["heavy", "pairs", "backgrounds", "counts", "split", "folds", "bootstrap", "replicates"]
+)
 def test_a_few_runs_are_compatible_with_what_is_wanted(name):
     results = SIMULATIONS[name](25)
     assert all(possible(one) for one in results if one.wanted is not None), "\n".join(one.row() for one in results)

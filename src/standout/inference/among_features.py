@@ -9,7 +9,7 @@ from scipy import linalg
 from scipy.linalg import blas, lapack
 
 from standout.blas import Array, add_outer, mirror
-from standout.inference.coordinates import NOTHING
+from standout.inference.coordinates import CONSTANT
 from standout.inference.question import Question
 from standout.inference.shuffle import Labels
 from standout.mixture import Mixture
@@ -83,7 +83,7 @@ class AmongFeatures:
         """Shrink the background in place toward its diagonal; the target's where the background is constant."""
         diagonal, spread = np.diagonal(background), np.diagonal(target)
         goal = diagonal + self.removed
-        varies = goal > NOTHING**2  # features have an overall sd of one
+        varies = goal > CONSTANT  # features have an overall variance of about one
         goal = np.where(varies, goal, spread)
         # One triangle: what is off the diagonal stands once and counts twice, and the diagonal of S is one.
         weight = varies / np.where(goal > 0, goal, 1.0)

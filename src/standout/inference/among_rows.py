@@ -10,7 +10,7 @@ from scipy.linalg import blas, lapack
 
 from standout.blas import Array, add_gram, mirror, top_eigen
 from standout.inference.among_features import largest_ratio
-from standout.inference.coordinates import NOTHING, panels
+from standout.inference.coordinates import CONSTANT, panels
 from standout.inference.question import Question
 from standout.inference.shuffle import Labels
 
@@ -25,10 +25,6 @@ class _AmongRows:
     def shrinkage(self, labels: Labels) -> float:
         """Return how much the background is shrunk."""
         return self._reduced(labels).rho
-
-    def scores(self, labels: Labels) -> Array:
-        """Return the scores of all rows along the first component."""
-        return _put_back(self._reduced(labels).scores(), labels)
 
     def _reduced(self, labels: Labels) -> _Reduced:
         raise NotImplementedError
@@ -46,7 +42,7 @@ class Wide(_AmongRows):
         mixture = self.question.mixture(tuple(int(size) for size in sizes[1:]))
         shares = np.array([1.0, *mixture.shares]) / sizes
         gram = np.zeros((len(order), len(order)), order="F")
-        varying, diagonal_squared = 0, 0.0
+        varying, diagonal_squared, units = 0, 0.0, np.empty(self.rows.shape[1])
         for here in panels(*self.rows.shape):
             panel = self.rows[order, here]
             spread = []
@@ -55,9 +51,10 @@ class Wide(_AmongRows):
                 spread.append(share * np.einsum("ij,ij->j", part, part))
             own = np.sum(spread[1:], axis=0)
             goal = own + self.removed[here]
-            varies = goal > NOTHING**2  # features have an overall sd of one
+            varies = goal > CONSTANT  # features have an overall variance of about one
             goal = np.where(varies, goal, spread[0])
             goal[goal == 0] = 1.0
+            units[here] = goal
             panel /= np.sqrt(goal)
             add_gram(gram, panel)
             varying += int(varies.sum())
@@ -65,7 +62,12 @@ class Wide(_AmongRows):
         problem = _Problem(mirror(gram), np.sqrt(np.repeat(shares, sizes)), int(sizes[0]))
         # The diagonal of S is one, whatever part of a feature is left.
         square = problem.trace_squared - diagonal_squared + varying
-        return _Reduced(problem, self.question.intensity(mixture, varying, square), 1.0)
+        return _Reduced(problem, self.question.intensity(mixture, varying, square), 1.0, units)
+
+    def scores(self, labels: Labels) -> Array:
+        """Return the scores of all rows along the first component."""
+        reduced = self._reduced(labels)
+        return np.asarray(self.rows @ ((_of_rows(reduced.coefficients(), labels) @ self.rows) / reduced.units))
 
 
 class Huge(_AmongRows):
@@ -92,6 +94,10 @@ class Huge(_AmongRows):
         level = (float(np.trace(problem.background)) + self.removed) / n_features
         rho = self.question.intensity(mixture, n_features, problem.trace_squared / level**2)
         return _Reduced(problem, rho, level)
+
+    def scores(self, labels: Labels) -> Array:
+        """Return the scores of all rows along the first component."""
+        return np.asarray(self.gram @ _of_rows(self._reduced(labels).coefficients(), labels))
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,7 @@ class _Reduced:
     problem: _Problem
     rho: float
     level: float
+    units: Array | float = 1.0  # what the squares of features are divided by
 
     @cached_property
     def _explained(self) -> Array:
@@ -156,15 +163,15 @@ class _Reduced:
         """Return the largest ratio."""
         return largest_ratio(self._matrix, None) / (self.rho * self.level)
 
-    def scores(self) -> Array:
-        """Return the scores of the rows, set by set, along the first component."""
+    def coefficients(self) -> Array:
+        """Return the first component as a combination of the centred rows, set by set."""
         alpha = top_eigen(self._matrix, 1)[1]
         weights = np.vstack([alpha, -self._explained @ alpha])[:, 0]
-        return np.asarray(self.problem.gram @ (self.problem.roots * weights))
+        return np.asarray(self.problem.roots * weights)
 
 
-def _put_back(values: Array, labels: Labels) -> Array:
-    """Return values that stand set by set in the order of the rows."""
-    result = np.empty_like(values)
-    result[np.argsort(labels, kind="stable")] = values
-    return result
+def _of_rows(coefficients: Array, labels: Labels) -> Array:
+    """Return the coefficients of rows, in their order, from those of centred rows, set by set."""
+    result = np.empty_like(coefficients)
+    result[np.argsort(labels, kind="stable")] = coefficients
+    return np.asarray(result - (np.bincount(labels, result) / np.bincount(labels))[labels])

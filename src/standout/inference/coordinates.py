@@ -11,6 +11,8 @@ from standout.blas import Array, add_gram, mirror, rank_tolerance, top_eigen
 
 # What is left of a feature that a component explains is rounding below this share of its sd.
 NOTHING = 1e-10
+# A background variance below this share of the overall variance is rounding: the feature is constant there.
+CONSTANT = 1e-13
 _PANEL_BYTES = 8 * 2**20
 _EPS = float(np.finfo(float).eps)
 
@@ -29,6 +31,12 @@ def whitened(rows: Array) -> Array:
     _, values, right = linalg.svd(triangle, full_matrices=False, check_finite=False)
     kept = values > max(rows.shape) * _EPS * values[0]
     return np.asarray(scaled @ (right[kept].T / values[kept]))
+
+
+def along_target(white: Array, n_target: int) -> Array:
+    """Return jointly white rows along the principal axes of the target: the components of the exact problem."""
+    target = white[:n_target]
+    return np.asarray(white @ linalg.eigh(target.T @ target)[1])
 
 
 def in_their_span(rows: Array) -> Array:
@@ -53,7 +61,7 @@ def deflated(rows: Array, scores: Array, n_target: int) -> Array:
 
     All other components of the same problem keep their scores, as if both sets were projected on them.
     """
-    own = scores[:n_target]
+    own = scores[:n_target] - scores[:n_target].mean()
     pattern = (own @ rows[:n_target]) / (own @ own)
     rest = rows - np.outer(scores, pattern)
     rest[:, _sd(rest) <= NOTHING * _sd(rows)] = 0.0

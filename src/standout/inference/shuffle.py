@@ -1,8 +1,7 @@
 """Which labels a reshuffling may give: of whole units, over all sets or within pairs.
 
-Under the null hypothesis target and background differ in their means only. Each set is therefore
-centred, and what is left is reshuffled and centred anew under the new labels, which keeps the degrees
-of freedom of every set as they were.
+Under the null hypothesis the sets have the same distribution up to a shift. The shift is estimated and removed, the
+aligned rows are reshuffled, and every set is centred by its own mean under the new labels.
 """
 
 from __future__ import annotations
@@ -18,12 +17,16 @@ from numpy.typing import NDArray
 
 from standout.blas import Array
 from standout.errors import InputError, NotEnoughRowsError, listed
+from standout.inference.coordinates import panels
 from standout.inference.resample import Index, Samples, coded, unit_means
 from standout.sources.checks import is_missing
 from standout.sources.here import values_here
 from standout.sources.weighted import as_ids
 
 Labels = NDArray[np.intp]
+
+# Rows of a set whose differences are formed for the shift; of larger sets, this many quantiles.
+_MOST_DIFFERENCES = 51
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,37 @@ class Shuffle:
             labels[self.blocks] = chosen
             yield labels[self.units]
 
-    def inflated(self, residuals: Array) -> Array:
-        """Give residuals back the spread between units that centring has taken.
+    def aligned(self, rows: Array) -> Array:
+        """Remove the shift between the sets, feature by feature, in place; rows are centred by set already.
 
-        The G means of a set's units have lost one of G degrees of freedom to the set's mean, and lose
-        as much again, over all units, when they are centred under other labels. What varies within a unit
-        has lost nothing. Without this the test rejects too often with few groups (11 % instead of 5 for
-        three against three); with it, a little too seldom.
+        The shift is the median of all differences between rows of a background and of the target (Hodges and
+        Lehmann). Means leave a trace of the true labels in every row: an outlier moves all other rows of its
+        set, and values that are equal in both sets, such as the zeros of sparse counts, become unequal. The median
+        difference ignores outliers, and is exactly zero where most values are equal. The median of all aligned rows
+        becomes zero.
+
+        Units of several rows keep their means: there are few of them, and the median of few differences is noisy
+        (three groups against three: 1 % rejected instead of 5).
+        """
+        if len(self.units) > len(self.labels):
+            return rows
+        labels = self.row_labels
+        for here in panels(_MOST_DIFFERENCES**2, rows.shape[1]):
+            panel = rows[:, here]
+            target = panel[labels == 0]
+            for label in range(1, int(labels.max()) + 1):
+                background = panel[labels == label]
+                panel[labels == label] = background - _median_difference(background, target)
+            panel -= np.median(panel, axis=0)
+        return rows
+
+    def inflated(self, residuals: Array) -> Array:
+        """Restore the spread between units that estimating the shift has removed.
+
+        The G means of a set's units have lost about one of G degrees of freedom to the set's location, and lose
+        as much again, over all units, when they are centred under other labels. The variation within a unit is
+        unchanged. Without this the test rejects too often with few groups (11 % instead of 5 for three against
+        three); with it, slightly too seldom.
         """
         sizes = np.bincount(self.labels)
         total = sizes.sum()
@@ -84,6 +111,20 @@ class Shuffle:
             return np.asarray(residuals * factor[self.units][:, None])
         extra = unit_means(residuals, self.units) * (factor - 1)[:, None]
         return np.asarray(residuals + extra[self.units])
+
+
+def _median_difference(rows: Array, others: Array) -> Array:
+    """Return the median of all differences between two sets, feature by feature."""
+    rows, others = _quantiles(rows), _quantiles(others)
+    return np.asarray(np.median((rows[:, None] - others).reshape(-1, rows.shape[1]), axis=0))
+
+
+def _quantiles(rows: Array) -> Array:
+    """Return evenly spaced quantiles of each feature; all rows where there are few."""
+    if len(rows) <= _MOST_DIFFERENCES:
+        return rows
+    levels = (np.arange(_MOST_DIFFERENCES) + 0.5) / _MOST_DIFFERENCES
+    return np.asarray(np.quantile(rows, levels, axis=0, method="hazen"))  # symmetric: a sign does not matter
 
 
 def _arrangements(n_units: int, sizes: list[int]) -> Iterator[Labels]:

@@ -1,8 +1,8 @@
 """The largest ratio of labelled rows, asked for again and again with other labels.
 
 The same number a model gives for its first component: exact where the rule says exact, against the
-background shrunk toward its diagonal otherwise, with an intensity found anew for every labelling. Every
-set is centred anew as well. Label 0 is the target, k the k-th background.
+background shrunk toward its diagonal otherwise, with the intensity estimated for every labelling. Every
+set is centred by its own mean. Label 0 is the target, k the k-th background.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from standout.blas import Array
 from standout.inference.among_features import AmongFeatures
 from standout.inference.among_rows import Huge, Wide
-from standout.inference.coordinates import equilibrated, in_their_span, whitened
+from standout.inference.coordinates import along_target, equilibrated, in_their_span, whitened
 from standout.inference.question import Question
-from standout.inference.shuffle import Labels
+from standout.inference.shuffle import Labels, Shuffle
 
 # Multiply-adds beyond which a Gram matrix is not built anew for every labelling: a fifth of a second each.
 MOST_WORK = 4e9
@@ -39,22 +39,27 @@ class Statistic(Protocol):
         ...
 
 
-def prepared(rows: Array, question: Question, labels: Labels) -> tuple[Array, Question, int]:
-    """Settle how to go about it: return the rows in the coordinates to work in, the question, and the joint rank."""
-    sizes = tuple(int(size) for size in np.bincount(labels)[1:])
+def prepared(rows: Array, question: Question, shuffle: Shuffle) -> tuple[Array, Question, int]:
+    """Choose the method: return the aligned rows in the coordinates to work in, the question, and the joint rank.
+
+    Rows are aligned feature by feature, except for the exact problem, which has no preferred features: there along
+    the components under the true labels, so that p-values are invariant under linear maps as the ratios are.
+    """
+    n_target, *sizes = (int(size) for size in np.bincount(shuffle.row_labels))
     n_rows, n_features = rows.shape
     if n_features <= n_rows:
         white = whitened(rows)
-        question = question.settled(sizes, white.shape[1])
-        return (white if question.shrinkage is None else equilibrated(rows)), question, white.shape[1]
+        question = question.settled(tuple(sizes), white.shape[1])
+        chosen = along_target(white, n_target) if question.shrinkage is None else equilibrated(rows)
+        return shuffle.aligned(chosen), question, white.shape[1]
     inside = in_their_span(rows)
     rank = inside.shape[1]
-    question = question.settled(sizes, rank)
+    question = question.settled(tuple(sizes), rank)
     if question.shrinkage is None:
-        return whitened(inside), question, rank
+        return shuffle.aligned(along_target(whitened(inside), n_target)), question, rank
     if float(n_rows) ** 2 * n_features > MOST_WORK:
-        return inside, replace(question, spanned=n_features), rank
-    return equilibrated(rows), question, rank
+        return shuffle.aligned(inside), replace(question, spanned=n_features), rank
+    return shuffle.aligned(equilibrated(rows)), question, rank
 
 
 def statistic_of(rows: Array, question: Question, removed: Array) -> Statistic:
