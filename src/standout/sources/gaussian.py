@@ -1,0 +1,275 @@
+"""Missing values drawn from a Gaussian model of what is observed, the same model for every dataset.
+
+The model has one mean for each dataset and one covariance for all of them, estimated by stochastic
+EM: fill the missing values with draws from their distribution given the observed values of the row,
+estimate the model from the filled rows, and repeat. Drawing keeps the variances, which filling in a
+mean or a regression would shrink. One covariance for all datasets keeps the fill blind to which rows
+are target: values drawn from a covariance of the target alone would repeat its sampling noise, and
+the ratios would be taken for findings (docs/simulations.md, "missing").
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.special import ndtri
+
+from standout.blas import Array
+
+Blocks = Callable[[], Iterator[NDArray[Any]]]
+
+# Iterations of EM: the first ones forget the start, the estimates of the others are averaged.
+_FORGET, _AVERAGE = 5, 10
+# Largest number of factors: with more features than this the rest of a feature's variance is its own.
+_FACTORS = 100
+# Smallest variance of a feature, of one, that is not explained by the factors.
+_FLOOR = 1e-8
+# Below this many rows for each feature the covariance is shrunk toward its diagonal.
+_ROWS_PER_FEATURE = 10
+# Numbers in the stacked matrices that are worked on at a time.
+_AT_A_TIME = 4_000_000
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Covariance as factors and what is left: ``scale · (loadings @ loadings.T + diag(own)) · scale``."""
+
+    scale: Array  # (n_features,)
+    loadings: Array  # (n_features, n_factors)
+    own: Array  # (n_features,)
+
+    def fill(self, rows: Array, normal: Array) -> Array:
+        """Return centred rows with draws for NaN; ``normal`` has n_factors + n_features numbers for each row."""
+        gone = np.isnan(rows)
+        some = np.flatnonzero(gone.any(axis=1))
+        filled = np.array(rows)
+        n_features, n_factors = self.loadings.shape
+        step = max(1, _AT_A_TIME // (max(n_features, n_factors) * max(n_factors, 1)))
+        for start in range(0, len(some), step):
+            here = some[start : start + step]
+            drawn = self._drawn(np.where(gone[here], 0.0, rows[here] / self.scale), ~gone[here], normal[here])
+            filled[here] = np.where(gone[here], drawn * self.scale, rows[here])
+        return filled
+
+    def _drawn(self, observed: Array, seen: NDArray[np.bool_], normal: Array) -> Array:
+        """Draw the factors given the observed features, then all features given the factors."""
+        n_factors = self.loadings.shape[1]
+        # Rows that lack the same features share a matrix.
+        _, first, pattern = np.unique(np.packbits(seen, axis=1), axis=0, return_index=True, return_inverse=True)
+        weighted = np.where(seen[first][:, :, None], self.loadings / self.own[:, None], 0.0)
+        precision = weighted.transpose(0, 2, 1) @ self.loadings + np.eye(n_factors)
+        root = np.linalg.inv(np.linalg.cholesky(precision))[pattern.ravel()]
+        given = (observed / self.own) @ self.loadings
+        standard = (root @ given[:, :, None])[:, :, 0] + normal[:, :n_factors]
+        factors = (root.transpose(0, 2, 1) @ standard[:, :, None])[:, :, 0]
+        return np.asarray(factors @ self.loadings.T + np.sqrt(self.own) * normal[:, n_factors:])
+
+    @classmethod
+    def of_covariance(cls, covariance: Array, n_rows: float) -> Gaussian:
+        """Return the model of a covariance that was estimated from so many rows."""
+        scale = _scale(np.diagonal(covariance))
+        correlation = covariance / np.outer(scale, scale)
+        rho = _shrinkage(float(np.einsum("ij,ij->", correlation, correlation)), len(scale), n_rows)
+        count = len(scale)
+        values, vectors = linalg.eigh(correlation, subset_by_index=[max(count - _FACTORS, 0), count - 1])
+        return cls._of_factors(scale, vectors * np.sqrt((1 - rho) * np.maximum(values, 0.0)))
+
+    @classmethod
+    def of_rows(cls, rows: Array, n_rows: float) -> Gaussian:
+        """Return the model of the covariance ``rows.T @ rows``, with more features than rows."""
+        scale = _scale(np.einsum("ij,ij->j", rows, rows))
+        standard = rows / scale
+        gram = standard @ standard.T
+        rho = _shrinkage(float(np.einsum("ij,ij->", gram, gram)), len(scale), n_rows)
+        _, vectors = linalg.eigh(gram, subset_by_index=[max(len(gram) - _FACTORS, 0), len(gram) - 1])
+        return cls._of_factors(scale, standard.T @ vectors * math.sqrt(1 - rho))
+
+    @classmethod
+    def _of_factors(cls, scale: Array, loadings: Array) -> Gaussian:
+        own = np.maximum(1 - np.einsum("ij,ij->i", loadings, loadings), _FLOOR)
+        return cls(scale, loadings, own)
+
+
+def _scale(variance: Array) -> Array:
+    return np.asarray(np.sqrt(np.where(variance > 0, variance, 1.0)))
+
+
+def _shrinkage(trace_squared: float, n_features: int, n_rows: float) -> float:
+    """Return the OAS intensity for a correlation matrix with this tr R², zero with rows enough."""
+    spread = trace_squared - n_features
+    if n_rows >= _ROWS_PER_FEATURE * n_features or n_features < 2:
+        return 0.0
+    top = (1 - 2 / n_features) * trace_squared + n_features**2
+    return min(1.0, top / ((n_rows + 1 - 2 / n_features) * spread)) if spread > 1e-12 * n_features**2 else 1.0
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How the missing values of one dataset are drawn. The same row gets the same draws in every pass."""
+
+    mean: Array
+    model: Gaussian
+    seed: tuple[int, int]
+
+    def rows(self, numbers: NDArray[Any], start: int = 0) -> Array:
+        """Return rows with their missing values filled in; ``start`` is the number of rows before them."""
+        rows = np.array(numbers, dtype=np.float64)
+        if not np.isnan(rows).any():
+            return rows
+        filled = self.model.fill(rows - self.mean, self._normal(start, len(rows))) + self.mean
+        return np.where(np.isnan(rows), filled, rows)  # what was observed keeps its bits
+
+    def _normal(self, start: int, count: int) -> Array:
+        """Return standard normal numbers for these rows, whatever blocks they are read in."""
+        wide = sum(self.model.loadings.shape)
+        steps = -(-wide // 4)  # the generator makes four numbers in a step
+        bits = np.random.Philox(key=np.array(self.seed, dtype=np.uint64)).advance(start * steps)
+        uniform = np.random.Generator(bits).random((count, 4 * steps))[:, :wide]
+        return np.asarray(ndtri(uniform + 2.0**-54))
+
+    def digest(self) -> str:
+        """Return a text that differs where the draws do."""
+        parts = (self.mean, self.model.scale, self.model.loadings, self.model.own)
+        return "-".join(f"{zlib.crc32(np.ascontiguousarray(part).tobytes()):08x}" for part in parts)
+
+
+class Complete:
+    """A dataset without missing values, of which only the sums are needed."""
+
+    share = observed = 1.0
+
+    def __init__(self, covariance: Array, n_rows: float):
+        self.covariance, self.n_rows = covariance, n_rows
+        self.variance: Array = np.diagonal(covariance)
+
+    def update(self, model: Gaussian, step: int, gain: float) -> None:
+        """Nothing to fill in: the sums stay as they are."""
+
+
+class Observed:
+    """A dataset with missing values: ``blocks()`` returns its rows, with NaN, once more."""
+
+    def __init__(self, blocks: Blocks, n_features: int):
+        self.blocks = blocks
+        seen, total, square = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
+        share = 0.0
+        self.n_rows = 0
+        for block in blocks():
+            here = ~np.isnan(block)
+            values = np.where(here, block, 0.0).astype(np.float64)
+            fresh, count = values.sum(axis=0), here.sum(axis=0)
+            # Merged about the means, so that a large mean costs no digits.
+            centre = fresh / np.maximum(count, 1)
+            new = np.where(here, values - centre, 0.0)
+            apart = np.where((seen > 0) & (count > 0), centre - total / np.maximum(seen, 1), 0.0)
+            square += (new**2).sum(axis=0) + apart**2 * seen * count / np.maximum(seen + count, 1)
+            seen, total = seen + count, total + fresh
+            share += float((here.mean(axis=1) ** 2).sum())
+            self.n_rows += len(block)
+        self.empty = np.flatnonzero(seen == 0)
+        self.mean: Array = total / np.maximum(seen, 1)
+        self.variance: Array = square / np.maximum(seen, 1)
+        self.share = share / self.n_rows  # of the pairs of features, those that are observed
+        self.observed = float(seen.sum()) / (n_features * self.n_rows)
+        self.covariance: Array = np.empty(0)  # known after the first update
+        self._key = zlib.crc32(self.mean.tobytes())
+
+    def fill(self, model: Gaussian, step: int = -1) -> Fill:
+        """Return how values are drawn in one step of the estimate, or for good."""
+        return Fill(self.mean, model, (self._key, step % 2**32))
+
+    def _filled(self, model: Gaussian, step: int) -> Iterator[Array]:
+        """Yield all rows, filled, minus the mean."""
+        fill, start = self.fill(model, step), 0
+        for block in self.blocks():
+            yield fill.rows(block, start) - self.mean
+            start += len(block)
+
+    def centred(self, model: Gaussian, step: int) -> Array:
+        """Return all rows, filled, about their mean; this mean becomes that of the dataset."""
+        rows = np.concatenate(list(self._filled(model, step)))
+        moved = rows.mean(axis=0)
+        self.mean = self.mean + moved
+        return np.asarray(rows - moved)
+
+    def update(self, model: Gaussian, step: int, gain: float) -> None:
+        """Fill once more, and move mean and covariance toward those of the filled rows."""
+        total, square = np.zeros(len(self.mean)), np.zeros((len(self.mean),) * 2)
+        for rows in self._filled(model, step):
+            total += rows.sum(axis=0)
+            square += rows.T @ rows
+        moved = total / self.n_rows
+        fresh = square / self.n_rows - np.outer(moved, moved)
+        self.mean = self.mean + gain * moved
+        self.covariance = fresh if gain == 1 else self.covariance + gain * (fresh - self.covariance)
+
+
+# Takes the covariance of each dataset, and returns the one it is filled by; None: one covariance is good for all.
+Compare = Callable[[Sequence[Array]], Sequence[Array] | None]
+
+
+def estimate(
+    sets: Sequence[Observed | Complete],
+    compare: Compare | None = None,
+    forget: int = _FORGET,
+    average: int = _AVERAGE,
+) -> list[Fill | None]:
+    """Estimate one covariance from the observed values of all datasets, and return how each is filled.
+
+    Parameters
+    ----------
+    sets : sequence of Observed or Complete
+        The datasets; with more features than rows in all of them together, none may be Complete.
+    compare : function, optional
+        Where the datasets clearly differ, it returns the covariance each of them is filled by.
+    forget, average : int
+        Number of iterations.
+
+    Returns
+    -------
+    list of Fill
+        None for those without missing values.
+    """
+    n_features = len(sets[0].variance)
+    counts = np.array([float(one.n_rows) for one in sets])
+    # EM by itself counts a dataset by what it has observed. With the root of that, values drawn for the dataset that
+    # lacks more are neither too close to the other nor too far from it: the test keeps its level.
+    shares = counts / np.sqrt([one.share for one in sets])
+    shares /= shares.sum()
+    effective = sum(one.n_rows * one.observed for one in sets)
+    pooled = _mixed([one.variance for one in sets], shares)
+    model = Gaussian(_scale(pooled), np.zeros((n_features, 0)), np.ones(n_features))
+    lacking = [one for one in sets if isinstance(one, Observed)]
+    if n_features > counts.sum() and len(lacking) == len(sets):
+        for step in range(forget):
+            rows = [
+                one.centred(model, step) * math.sqrt(share / one.n_rows)
+                for one, share in zip(lacking, shares, strict=True)
+            ]
+            model = Gaussian.of_rows(np.concatenate(rows), effective)
+        return [one.fill(model) for one in lacking]
+    gains = [1.0] * forget + [1 / (step + 2) for step in range(average)]
+    for step in range(forget + average):
+        for one in sets:
+            one.update(model, step, gains[step])
+        model = Gaussian.of_covariance(_mixed([one.covariance for one in sets], shares), effective)
+    models = [model] * len(sets)
+    for step in range(forget + average):
+        apart = None if compare is None else compare([one.covariance for one in sets])
+        if apart is None:
+            break
+        models = [Gaussian.of_covariance(own, effective) for own in apart]
+        for one, own in zip(sets, models, strict=True):
+            one.update(own, step, gains[step])
+    return [one.fill(own) if isinstance(one, Observed) else None for one, own in zip(sets, models, strict=True)]
+
+
+def _mixed(parts: Sequence[Array], shares: Array) -> Array:
+    return np.asarray(sum(share * part for share, part in zip(shares, parts, strict=True)))
