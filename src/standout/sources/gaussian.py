@@ -27,9 +27,9 @@ Blocks = Callable[[], Iterator[NDArray[Any]]]
 
 # Iterations of EM: the first ones forget the start, the estimates of the others are averaged.
 _FORGET, _AVERAGE = 5, 10
-# Largest number of factors: with more features than this the rest of a feature's variance is its own.
-_FACTORS = 100
-# Smallest variance of a feature, of one, that is not explained by the factors.
+# With more features than this, the covariance is that of so many factors and an own variance of each feature.
+_MANY, _FACTORS = 300, 100
+# Smallest variance, of one, of a feature given all others.
 _FLOOR = 1e-8
 # Below this many rows for each feature the covariance is shrunk toward its diagonal.
 _ROWS_PER_FEATURE = 10
@@ -39,62 +39,126 @@ _AT_A_TIME = 4_000_000
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Covariance as factors and what is left: ``scale · (loadings @ loadings.T + diag(own)) · scale``."""
+    """A covariance, as what conditional draws need; features are in units of ``scale``."""
 
     scale: Array  # (n_features,)
+
+    @property
+    def n_normal(self) -> int:
+        """How many standard normal numbers a row needs."""
+        raise NotImplementedError
+
+    def fill(self, rows: Array, normal: Array) -> Array:
+        """Return centred rows with draws, given what is observed in the row, for NaN."""
+        gone = np.isnan(rows)
+        counts = gone.sum(axis=1)
+        order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
+        filled = np.array(rows)
+        start = 0
+        while start < len(order):  # rows that lack about as many features at a time
+            here = order[start : start + max(1, _AT_A_TIME // self._work(counts[order[start]]))]
+            most = counts[here[-1]]
+            # The places of missing features; rows with fewer are padded with places that are observed.
+            places = np.argsort(~gone[here], axis=1, kind="stable")[:, :most]
+            lacks = np.take_along_axis(gone[here], places, axis=1)
+            observed = np.where(gone[here], 0.0, rows[here] / self.scale)
+            drawn = self._drawn(observed, places, lacks, normal[here])
+            values = np.take_along_axis(observed, places, axis=1)
+            np.put_along_axis(observed, places, np.where(lacks, drawn, values), axis=1)
+            filled[here] = np.where(gone[here], observed * self.scale, rows[here])
+            start += len(here)
+        return filled
+
+    def _work(self, n_missing: int) -> int:
+        """Return how many numbers are worked on for a row."""
+        raise NotImplementedError
+
+    def _drawn(self, observed: Array, places: NDArray[np.intp], lacks: NDArray[np.bool_], normal: Array) -> Array:
+        """Return draws for the features at ``places`` of each row; only those that it lacks count."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Exact(Gaussian):
+    """The covariance by its inverse Ω: missing given observed values have the precision Ω_mm and mean −Ω_mm⁻¹Ω_mo x."""
+
+    precision: Array  # (n_features, n_features)
+
+    @property
+    def n_normal(self) -> int:
+        """One for each feature."""
+        return len(self.scale)
+
+    def _work(self, n_missing: int) -> int:
+        return n_missing**2 + len(self.scale)
+
+    def _drawn(self, observed: Array, places: NDArray[np.intp], lacks: NDArray[np.bool_], normal: Array) -> Array:
+        both = lacks[:, :, None] & lacks[:, None, :]
+        inside = np.where(both, self.precision[places[:, :, None], places[:, None, :]], np.eye(places.shape[1]))
+        given = np.where(lacks, -np.take_along_axis(observed @ self.precision, places, axis=1), 0.0)
+        return _solution(inside, given, normal[:, : places.shape[1]])
+
+
+@dataclass(frozen=True)
+class Factors(Gaussian):
+    """Many features: a few factors, and the rest of each feature's variance its own."""
+
     loadings: Array  # (n_features, n_factors)
     own: Array  # (n_features,)
 
-    def fill(self, rows: Array, normal: Array) -> Array:
-        """Return centred rows with draws for NaN; ``normal`` has n_factors + n_features numbers for each row."""
-        gone = np.isnan(rows)
-        some = np.flatnonzero(gone.any(axis=1))
-        filled = np.array(rows)
-        n_features, n_factors = self.loadings.shape
-        step = max(1, _AT_A_TIME // (max(n_features, n_factors) * max(n_factors, 1)))
-        for start in range(0, len(some), step):
-            here = some[start : start + step]
-            drawn = self._drawn(np.where(gone[here], 0.0, rows[here] / self.scale), ~gone[here], normal[here])
-            filled[here] = np.where(gone[here], drawn * self.scale, rows[here])
-        return filled
+    @property
+    def n_normal(self) -> int:
+        """One for each factor and each feature."""
+        return sum(self.loadings.shape)
 
-    def _drawn(self, observed: Array, seen: NDArray[np.bool_], normal: Array) -> Array:
-        """Draw the factors given the observed features, then all features given the factors."""
+    def _work(self, n_missing: int) -> int:
+        return self.loadings.shape[1] * (n_missing + self.loadings.shape[1]) + len(self.scale)
+
+    def _drawn(self, observed: Array, places: NDArray[np.intp], lacks: NDArray[np.bool_], normal: Array) -> Array:
+        """Draw the factors given the observed features, then the features given the factors."""
         n_factors = self.loadings.shape[1]
-        # Rows that lack the same features share a matrix.
-        _, first, pattern = np.unique(np.packbits(seen, axis=1), axis=0, return_index=True, return_inverse=True)
-        weighted = np.where(seen[first][:, :, None], self.loadings / self.own[:, None], 0.0)
-        precision = weighted.transpose(0, 2, 1) @ self.loadings + np.eye(n_factors)
-        root = np.linalg.inv(np.linalg.cholesky(precision))[pattern.ravel()]
-        given = (observed / self.own) @ self.loadings
-        standard = (root @ given[:, :, None])[:, :, 0] + normal[:, :n_factors]
-        factors = (root.transpose(0, 2, 1) @ standard[:, :, None])[:, :, 0]
-        return np.asarray(factors @ self.loadings.T + np.sqrt(self.own) * normal[:, n_factors:])
+        here = np.where(lacks[:, :, None], self.loadings[places], 0.0)
+        whole = (self.loadings / self.own[:, None]).T @ self.loadings + np.eye(n_factors)
+        inside = whole - (here / self.own[places][:, :, None]).transpose(0, 2, 1) @ here
+        factors = _solution(inside, (observed / self.own) @ self.loadings, normal[:, :n_factors])
+        alone = np.sqrt(self.own)[places] * normal[:, n_factors : n_factors + places.shape[1]]
+        return np.asarray((here @ factors[:, :, None])[:, :, 0] + alone)
 
-    @classmethod
-    def of_covariance(cls, covariance: Array, n_rows: float) -> Gaussian:
-        """Return the model of a covariance that was estimated from so many rows."""
-        scale = _scale(np.diagonal(covariance))
-        correlation = covariance / np.outer(scale, scale)
-        rho = _shrinkage(float(np.einsum("ij,ij->", correlation, correlation)), len(scale), n_rows)
-        count = len(scale)
-        values, vectors = linalg.eigh(correlation, subset_by_index=[max(count - _FACTORS, 0), count - 1])
-        return cls._of_factors(scale, vectors * np.sqrt((1 - rho) * np.maximum(values, 0.0)))
 
-    @classmethod
-    def of_rows(cls, rows: Array, n_rows: float) -> Gaussian:
-        """Return the model of the covariance ``rows.T @ rows``, with more features than rows."""
-        scale = _scale(np.einsum("ij,ij->j", rows, rows))
-        standard = rows / scale
-        gram = standard @ standard.T
-        rho = _shrinkage(float(np.einsum("ij,ij->", gram, gram)), len(scale), n_rows)
-        _, vectors = linalg.eigh(gram, subset_by_index=[max(len(gram) - _FACTORS, 0), len(gram) - 1])
-        return cls._of_factors(scale, standard.T @ vectors * math.sqrt(1 - rho))
+def _solution(precision: Array, given: Array, normal: Array) -> Array:
+    """Draw from the Gaussians with these precisions P and means P⁻¹·given: P⁻¹(given + L·normal), where P = LLᵀ."""
+    lower = np.linalg.cholesky(precision)
+    right = given[:, :, None] + lower @ normal[:, :, None]
+    return np.asarray(np.linalg.solve(precision, right)[:, :, 0])
 
-    @classmethod
-    def _of_factors(cls, scale: Array, loadings: Array) -> Gaussian:
-        own = np.maximum(1 - np.einsum("ij,ij->i", loadings, loadings), _FLOOR)
-        return cls(scale, loadings, own)
+
+def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
+    """Return the model of a covariance that was estimated from so many rows."""
+    scale = _scale(np.diagonal(covariance))
+    count = len(scale)
+    correlation = covariance / np.outer(scale, scale)
+    rho = _shrinkage(float(np.einsum("ij,ij->", correlation, correlation)), count, n_rows)
+    correlation *= 1 - rho
+    if count > _MANY:
+        values, vectors = linalg.eigh(correlation, subset_by_index=[count - _FACTORS, count - 1])
+        return _of_factors(scale, vectors * np.sqrt(np.maximum(values, 0.0)))
+    np.einsum("ii->i", correlation)[...] = 1 + _FLOOR
+    return Exact(scale, linalg.inv(correlation))
+
+
+def _of_rows(rows: Array, n_rows: float) -> Gaussian:
+    """Return the model of the covariance ``rows.T @ rows``, with more features than rows."""
+    scale = _scale(np.einsum("ij,ij->j", rows, rows))
+    standard = rows / scale
+    gram = standard @ standard.T
+    rho = _shrinkage(float(np.einsum("ij,ij->", gram, gram)), len(scale), n_rows)
+    _, vectors = linalg.eigh(gram, subset_by_index=[max(len(gram) - _FACTORS, 0), len(gram) - 1])
+    return _of_factors(scale, standard.T @ vectors * math.sqrt(1 - rho))
+
+
+def _of_factors(scale: Array, loadings: Array) -> Gaussian:
+    own = np.maximum(1 - np.einsum("ij,ij->i", loadings, loadings), _FLOOR)
+    return Factors(scale, loadings, own)
 
 
 def _scale(variance: Array) -> Array:
@@ -128,7 +192,7 @@ class Fill:
 
     def _normal(self, start: int, count: int) -> Array:
         """Return standard normal numbers for these rows, whatever blocks they are read in."""
-        wide = sum(self.model.loadings.shape)
+        wide = self.model.n_normal
         steps = -(-wide // 4)  # the generator makes four numbers in a step
         bits = np.random.Philox(key=np.array(self.seed, dtype=np.uint64)).advance(start * steps)
         uniform = np.random.Generator(bits).random((count, 4 * steps))[:, :wide]
@@ -136,7 +200,7 @@ class Fill:
 
     def digest(self) -> str:
         """Return a text that differs where the draws do."""
-        parts = (self.mean, self.model.scale, self.model.loadings, self.model.own)
+        parts = (self.mean, *vars(self.model).values())
         return "-".join(f"{zlib.crc32(np.ascontiguousarray(part).tobytes()):08x}" for part in parts)
 
 
@@ -245,7 +309,7 @@ def estimate(
     shares /= shares.sum()
     effective = sum(one.n_rows * one.observed for one in sets)
     pooled = _mixed([one.variance for one in sets], shares)
-    model = Gaussian(_scale(pooled), np.zeros((n_features, 0)), np.ones(n_features))
+    model: Gaussian = _of_factors(_scale(pooled), np.zeros((n_features, 0)))
     lacking = [one for one in sets if isinstance(one, Observed)]
     if n_features > counts.sum() and len(lacking) == len(sets):
         for step in range(forget):
@@ -253,19 +317,19 @@ def estimate(
                 one.centred(model, step) * math.sqrt(share / one.n_rows)
                 for one, share in zip(lacking, shares, strict=True)
             ]
-            model = Gaussian.of_rows(np.concatenate(rows), effective)
+            model = _of_rows(np.concatenate(rows), effective)
         return [one.fill(model) for one in lacking]
     gains = [1.0] * forget + [1 / (step + 2) for step in range(average)]
     for step in range(forget + average):
         for one in sets:
             one.update(model, step, gains[step])
-        model = Gaussian.of_covariance(_mixed([one.covariance for one in sets], shares), effective)
+        model = _of_covariance(_mixed([one.covariance for one in sets], shares), effective)
     models = [model] * len(sets)
     for step in range(forget + average):
         apart = None if compare is None else compare([one.covariance for one in sets])
         if apart is None:
             break
-        models = [Gaussian.of_covariance(own, effective) for own in apart]
+        models = [_of_covariance(own, effective) for own in apart]
         for one, own in zip(sets, models, strict=True):
             one.update(own, step, gains[step])
     return [one.fill(own) if isinstance(one, Observed) else None for one, own in zip(sets, models, strict=True)]
