@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from simulations import components, intervals, size
+from simulations import components, intervals, missing, size
 from simulations.table import HEADER
 
 SIMULATIONS = {
@@ -15,6 +15,7 @@ SIMULATIONS = {
     "pairs": size.pairs,
     "backgrounds": size.backgrounds,
     "replicates": size.replicates,
+    "missing": missing.missing,
     "steps": components.steps,
     "counts": components.counts,
     "power": components.power,

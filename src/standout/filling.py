@@ -12,10 +12,9 @@ from scipy import linalg
 
 from standout.blas import Array
 from standout.dataset import Dataset
-from standout.errors import InputError, listed, named_features
 from standout.sources import Source, has_rows
 from standout.sources.gaussian import Complete, Fill, Observed, estimate
-from standout.sources.incomplete import AtMean, FilledRows, filled_by, is_incomplete, raw_blocks, raw_rows
+from standout.sources.incomplete import AtMean, FilledRows, filled_by, is_incomplete, observed, raw_blocks, raw_rows
 from standout.sources.source import block_rows_of
 from standout.spectrum import largest_root_p_value
 
@@ -23,7 +22,7 @@ from standout.spectrum import largest_root_p_value
 # Below the level of the tests: they reject in such a case already, so that it does not change how often they do.
 _CLEARLY = 0.01
 # Iterations where each is a pass over a file.
-_PASSES = {"forget": 4, "average": 4}
+_PASSES = {"forget": 6, "average": 4}
 
 
 def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> list[Dataset | None]:
@@ -57,12 +56,13 @@ def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[
 
 def _fills(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | None]:
     """Return how each dataset is filled; None where nothing is missing, unless ``every`` dataset is to have one."""
-    in_memory = all(has_rows(data.source) for data in given)
+    at_hand = all(has_rows(data.source) for data in given)
     n_rows = sum(data.source.n_rows or 0 for data in given if data.source is not None)
-    every = every or (in_memory and given[0].n_features > n_rows)  # the rows of all are needed
+    every = every or (at_hand and given[0].n_features > n_rows)  # the model is made of the rows then, not of sums
     sets = [_observed(data, every) for data in given]
     compare = _comparison(given, [one.n_rows for one in sets]) if compared else None
-    return estimate(sets, compare, **({} if in_memory else _PASSES))
+    streamed = any(is_incomplete(data.source) and not has_rows(data.source) for data in given)
+    return estimate(sets, compare, **(_PASSES if streamed else {}))
 
 
 def _observed(data: Dataset, every: bool) -> Observed | Complete:
@@ -71,13 +71,7 @@ def _observed(data: Dataset, every: bool) -> Observed | Complete:
         if not (every and has_rows(source)):
             return Complete(data.moments.covariance(), data.moments.weight)
         return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features)
-    found = Observed(lambda: raw_blocks(source), data.n_features)
-    if len(found.empty):
-        raise InputError(
-            f"{data.role}: {len(found.empty)} features hold no value at all: "
-            f"{listed(named_features(data.names, found.empty))}. Leave these columns out."
-        )
-    return found
+    return observed(lambda: raw_blocks(source), data.n_features, data.role, data.names)
 
 
 def _comparison(

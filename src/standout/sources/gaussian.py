@@ -26,7 +26,7 @@ from standout.blas import Array
 Blocks = Callable[[], Iterator[NDArray[Any]]]
 
 # Iterations of EM: the first ones forget the start, the estimates of the others are averaged.
-_FORGET, _AVERAGE = 5, 10
+_FORGET, _AVERAGE = 12, 8
 # With more features than this, the covariance is that of so many factors and an own variance of each feature.
 _MANY, _FACTORS = 300, 100
 # Smallest variance, of one, of a feature given all others.
@@ -222,26 +222,25 @@ class Observed:
 
     def __init__(self, blocks: Blocks, n_features: int):
         self.blocks = blocks
-        seen, total, square = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
-        share = 0.0
-        self.n_rows = 0
+        self.n_rows, share = 0, 0.0
+        seen, self.mean, square = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
         for block in blocks():
             here = ~np.isnan(block)
-            values = np.where(here, block, 0.0).astype(np.float64)
-            fresh, count = values.sum(axis=0), here.sum(axis=0)
-            # Merged about the means, so that a large mean costs no digits.
-            centre = fresh / np.maximum(count, 1)
-            new = np.where(here, values - centre, 0.0)
-            apart = np.where((seen > 0) & (count > 0), centre - total / np.maximum(seen, 1), 0.0)
-            square += (new**2).sum(axis=0) + apart**2 * seen * count / np.maximum(seen + count, 1)
-            seen, total = seen + count, total + fresh
+            count = here.sum(axis=0)
+            both = np.maximum(seen + count, 1)
+            with np.errstate(all="ignore"):  # infinite values show in the variance
+                fresh = np.where(here, block, 0.0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+                apart = np.where(count > 0, fresh - self.mean, 0.0)
+                square += (np.where(here, block - fresh, 0.0) ** 2).sum(axis=0) + apart**2 * (seen * count / both)
+                self.mean = self.mean + apart * (count / both)
+            seen += count
             share += float((here.mean(axis=1) ** 2).sum())
             self.n_rows += len(block)
         self.empty = np.flatnonzero(seen == 0)
-        self.mean: Array = total / np.maximum(seen, 1)
         self.variance: Array = square / np.maximum(seen, 1)
-        self.share = share / self.n_rows  # of the pairs of features, those that are observed
-        self.observed = float(seen.sum()) / (n_features * self.n_rows)
+        n_rows = max(self.n_rows, 1)
+        self.share = share / n_rows  # of the pairs of features, those that are observed
+        self.observed = float(seen.sum()) / (n_features * n_rows)
         self.covariance: Array = np.empty(0)  # known after the first update
         self._key = zlib.crc32(self.mean.tobytes())
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from standout.blas import Array
+from standout.errors import InputError, listed, named_features
 from standout.sources.gaussian import Blocks, Observed, estimate
+from standout.sources.locate import count_bad, explain_bad
 from standout.sources.memory import ArraySource
 from standout.sources.source import Source, has_rows
 from standout.sources.views import ColumnView, RowView, select_columns
@@ -44,10 +46,24 @@ class AtMean:
         return self.mean.tobytes().hex()
 
 
-def own_filling(blocks: Blocks, n_features: int) -> Filling:
+def own_filling(blocks: Blocks, n_features: int, role: str, names: Sequence[str] | None) -> Filling:
     """Return how rows are filled by a model of these rows alone."""
-    (found,) = estimate([Observed(blocks, n_features)])
+    (found,) = estimate([observed(blocks, n_features, role, names)])
     assert found is not None
+    return found
+
+
+def observed(blocks: Blocks, n_features: int, role: str, names: Sequence[str] | None) -> Observed:
+    """Return what is observed in rows with missing values; refuse infinite values and features without any value."""
+    found = Observed(blocks, n_features)
+    if not np.isfinite(found.variance).all():
+        bad = count_bad(blocks(), n_features)
+        raise explain_bad(replace(bad, nan=np.zeros_like(bad.nan)), names, role)
+    if len(found.empty):
+        raise InputError(
+            f"{role}: {len(found.empty)} features hold no value at all: "
+            f"{listed(named_features(names, found.empty))}. Leave these columns out."
+        )
     return found
 
 

@@ -83,7 +83,7 @@ class IncompleteTable(Incomplete, TableInMemory):
     def array(self) -> NDArray[Any]:
         """The rows, filled from what is observed in this table."""
         if self._filled is None:
-            self._filled = own_filling(self.raw_blocks, self.n_features).rows(self.raw)
+            self._filled = own_filling(self.raw_blocks, self.n_features, str(self.path), self.names).rows(self.raw)
         return self._filled
 
     @array.setter
@@ -108,7 +108,7 @@ class IncompleteStream(Incomplete, _Handled):
 
     def _pass(self, rows: int, columns: tuple[str, ...], mark: Any = None, seen: int = 0) -> Iterator[Block]:
         if self.filling is None:
-            self.filling = own_filling(self.raw_blocks, self.n_features)
+            self.filling = own_filling(self.raw_blocks, self.n_features, str(self.path), self.names)
         chosen = slice(None) if self.filled_columns is None else self.filled_columns
         for block in super()._pass(rows, columns, mark, seen):
             numbers = np.array(block.numbers, dtype=np.float64)
