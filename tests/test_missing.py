@@ -89,7 +89,9 @@ def test_means_make_noise_a_finding_and_warn_of_it():
     # What missing="auto" is for: the same noise with the mean filled in.
     for work in (formula, permuted):
         assert repeat(work("one background feature", 0.4, "mean"), 40, 41).mean() > 0.15
-    with pytest.warns(StandoutWarning, match=r"background: missing='mean' filled \d+ values.*p-values.*Use missing='aut"):
+    with pytest.warns(
+        StandoutWarning, match=r"background: missing='mean' filled \d+ values.*p-values.*Use missing='aut"
+    ):
         read(incomplete(np.random.default_rng(0), "one background feature", 0.4)[1], missing="mean", role="background")
 
 
