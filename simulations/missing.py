@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ PLACES = {
     "all background features": (_NONE, _ALL),
     "all features of both": (_ALL, _ALL),
     "one target feature": (_ONE, _NONE),
+    "all target features": (_ALL, _NONE),
 }
 
 
@@ -62,13 +62,16 @@ def permuted(where: str, share: float, how: str = "auto") -> Callable[[Rng], boo
 def missing(runs: int) -> list[Rate]:
     """Values missing at random, `missing="auto"`: the formula and the permutation test; for comparison, `"mean"`."""
     results = []
+
+    def add(name: str, where: str, share: float, wanted: tuple[float, float] | None, how: str = "auto") -> None:
+        for what, work in (("permutation", permuted), ("formula", formula)):
+            results.append(rate(f"{name}: {what}", repeat(work(where, share, how), runs, 31), wanted))
+
+    add("nothing missing", "one background feature", 0.0, NOMINAL)
     for where in PLACES:
+        # With only the target incomplete its draws are too close to the background, and tests reject too rarely.
+        wanted = (0.0, NOMINAL[1]) if where == "all target features" else NOMINAL
         for share in (0.05, 0.2, 0.4):
-            name = f"{share:.0%} of {where} missing"
-            results.append(rate(f"{name}: permutation", repeat(permuted(where, share), runs, 31), NOMINAL))
-            results.append(rate(f"{name}: formula", repeat(formula(where, share), runs, 31), NOMINAL))
-    compared: dict[str, Any] = {"permutation": permuted, "formula": formula}
-    for what, work in compared.items():
-        hits = repeat(work("one background feature", 0.4, "mean"), runs, 31)
-        results.append(rate(f'40% of one background feature missing, `missing="mean"`: {what}', hits))
+            add(f"{share:.0%} of {where} missing", where, share, wanted)
+    add('40% of one background feature missing, `missing="mean"`', "one background feature", 0.4, None, "mean")
     return results

@@ -112,7 +112,8 @@ class Factors(Gaussian):
         return sum(self.loadings.shape)
 
     def _work(self, n_missing: int) -> int:
-        return self.loadings.shape[1] * (n_missing + self.loadings.shape[1]) + len(self.scale)
+        n_features, n_factors = self.loadings.shape
+        return int(n_factors * (n_missing + n_factors) + n_features)
 
     def _drawn(self, observed: Array, places: NDArray[np.intp], lacks: NDArray[np.bool_], normal: Array) -> Array:
         """Draw the factors given the observed features, then the features given the factors."""
@@ -302,9 +303,9 @@ def estimate(
     """
     n_features = len(sets[0].variance)
     counts = np.array([float(one.n_rows) for one in sets])
-    # EM by itself counts a dataset by what it has observed. With the root of that, values drawn for the dataset that
-    # lacks more are neither too close to the other nor too far from it: the test keeps its level.
-    shares = counts / np.sqrt([one.share for one in sets])
+    # EM by itself counts a dataset by the share s of what it has observed, which draws the dataset that lacks more too
+    # close to the other: tests reject too rarely. Equal shares reject too often; n·s^⅔ keeps the level in simulations.
+    shares = counts / np.cbrt([one.share for one in sets])
     shares /= shares.sum()
     effective = sum(one.n_rows * one.observed for one in sets)
     pooled = _mixed([one.variance for one in sets], shares)

@@ -234,7 +234,7 @@ def _warn_of_means(account: Account, role: str) -> None:
     """Warn that p-values do not hold."""
     warn_user(
         f"{role}: missing='mean' filled {account.values_filled} values with the mean of their feature, which shrinks "
-        "variances and correlations. Noise edge, p-values and tests do not hold: in simulations without any signal, "
-        "with 40 % of one background feature missing, p < 0.05 in 78 % of fits. Use missing='auto'.",
+        "variances and correlations. Ratios are too large and p-values too small: with 40 % of one background feature "
+        "missing, p is below 0.05 in a third of simulated fits to noise. Use missing='auto'.",
         StandoutWarning,
     )
