@@ -57,6 +57,7 @@ class Gaussian:
         start = 0
         while start < len(order):  # rows that lack about as many features at a time
             here = order[start : start + max(1, _AT_A_TIME // self._work(counts[order[start]]))]
+            here = here[: max(1, _AT_A_TIME // self._work(counts[here[-1]]))]
             most = counts[here[-1]]
             # The places of missing features; rows with fewer are padded with places that are observed.
             places = np.argsort(~gone[here], axis=1, kind="stable")[:, :most]
