@@ -21,12 +21,9 @@ from standout.sources.gaussian import Exact, Factors, Observed, estimate
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
 
 
-def gaps(rows, share, seed=0, columns=slice(None)):
+def gaps(rows, share, seed=0):
     """Return a copy of rows with NaN at random."""
-    rows = rows.copy()
-    part = rows[:, columns]
-    part[np.random.default_rng(seed).random(part.shape) < share] = np.nan
-    return rows
+    return np.where(np.random.default_rng(seed).random(rows.shape) < share, np.nan, rows)
 
 
 def correlated(seed, n_rows, n_features=6, correlation=0.6):
@@ -210,6 +207,17 @@ def test_more_features_than_rows_can_have_missing_values():
     lacks = np.isnan(target)
     drawn = drawn_rows(target)[lacks]
     assert np.corrcoef(drawn, complete[0][lacks])[0, 1] > 0.6  # the factors are known from the other features
+
+
+def test_noise_with_more_features_than_rows_is_not_taken_for_a_finding():
+    loadings = np.random.default_rng(1).normal(size=(3, 120))
+
+    def work(rng):
+        target, background = (rng.normal(size=(40, 3)) @ loadings + rng.normal(size=(40, 120)) for _ in range(2))
+        lacking = read(gaps(target, 0.3, rng), missing="auto")
+        return permutation_test(lacking, background, n_permutations=39, n_jobs=1).p_values[0] <= 0.05
+
+    assert possible(rate("wide", repeat(work, 60, 43), NOMINAL))
 
 
 def test_scores_of_incomplete_rows_are_at_the_means_of_the_model():

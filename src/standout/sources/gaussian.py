@@ -149,13 +149,16 @@ def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
 
 
 def _of_rows(rows: Array, n_rows: float) -> Gaussian:
-    """Return the model of the covariance ``rows.T @ rows``, with more features than rows."""
+    """Return the model of the covariance ``rows.T @ rows``, with more features than rows.
+
+    Only factors above the edge of noise (Marchenko and Pastur) count: a regression on all would fit noise.
+    """
     scale = _scale(np.einsum("ij,ij->j", rows, rows))
     standard = rows / scale
     gram = standard @ standard.T
-    rho = _shrinkage(float(np.einsum("ij,ij->", gram, gram)), len(scale), n_rows)
-    _, vectors = linalg.eigh(gram, subset_by_index=[max(len(gram) - _FACTORS, 0), len(gram) - 1])
-    return _of_factors(scale, standard.T @ vectors * math.sqrt(1 - rho))
+    values, vectors = linalg.eigh(gram, subset_by_index=[max(len(gram) - _FACTORS, 0), len(gram) - 1])
+    clear = values > (1 + math.sqrt(len(scale) / n_rows)) ** 2
+    return _of_factors(scale, standard.T @ vectors[:, clear])
 
 
 def _of_factors(scale: Array, loadings: Array) -> Gaussian:
