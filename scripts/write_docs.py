@@ -64,7 +64,7 @@ def mice_table(path: Path) -> str:
     ]
     for name, given in (("rows", {}), ("mice", {"groups": "MouseID", "groups_match": "^[^_]+"})):
         read = partial(
-            standout.read, path, missing="mean", ids="MouseID", drop=["Genotype", "Treatment", "Behavior"], **given
+            standout.read, path, missing="auto", ids="MouseID", drop=["Genotype", "Treatment", "Behavior"], **given
         )
         target, background = (read(where={"class": labels}) for labels in sides.values())
         with warnings.catch_warnings():

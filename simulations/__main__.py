@@ -6,7 +6,7 @@ import argparse
 import inspect
 from pathlib import Path
 
-from simulations import components, intervals, kernels, size
+from simulations import components, intervals, kernels, missing, size
 from simulations.table import HEADER
 
 SIMULATIONS = {
@@ -17,6 +17,7 @@ SIMULATIONS = {
     "pairs": size.pairs,
     "backgrounds": size.backgrounds,
     "replicates": size.replicates,
+    "missing": missing.missing,
     "steps": components.steps,
     "counts": components.counts,
     "power": components.power,

@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 
 import standout
 from conftest import NAMES
-from standout.errors import ColumnError, FeatureError, FeatureWarning, InputError, NotNumbersError, StandoutError
+from standout.errors import (
+    ColumnError,
+    FeatureError,
+    FeatureWarning,
+    InputError,
+    NotNumbersError,
+    StandoutError,
+    StandoutWarning,
+)
 from standout.sources.files.csv_rows import chunks
 from standout.sources.files.open import has_names
 
@@ -248,7 +256,7 @@ def test_long_lines_and_large_values_are_read(holding):
 def test_odd_but_lawful_text_is_read(memory, holding):
     def rows(content, name="rows.csv", **how):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FeatureWarning)
+            warnings.simplefilter("ignore", StandoutWarning)
             return np.concatenate(list(standout.read(holding(content, name), memory=memory, **how).blocks(2))).tolist()
 
     assert rows('\n\na, b\n1, 2\n\n3,"4"\n') == [[1, 2], [3, 4]]

@@ -140,13 +140,14 @@ def test_a_pass_that_dies_at_any_block_goes_on_to_the_same_bits(path, tmp_path, 
         (tmp_path / "a.checkpoint").unlink()
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.FeatureWarning")
-def test_weights_and_missing_values_survive_a_kill(tmp_path, added):
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@pytest.mark.parametrize("missing", ["auto", "mean"])
+def test_weights_and_missing_values_survive_a_kill(tmp_path, added, missing):
     frame = table()
     frame.loc[::7, "f3"] = np.nan
     frame.to_csv(tmp_path / "a.csv", index=False)
     weights = np.random.default_rng(1).integers(0, 4, size=600)
-    how = {"memory": 0, "missing": "mean", "groups": "subject"}
+    how = {"memory": 0, "missing": missing, "groups": "subject"}
     undisturbed = Moments.of(standout.read(tmp_path / "a.csv", **how), weights=weights)
     added.blocks, added.dies_at = 0, 5
     source = standout.read(tmp_path / "a.csv", **how, checkpoint=tmp_path / "c")

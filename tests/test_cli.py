@@ -210,6 +210,20 @@ def test_filled_values_are_told(data, files, done):
     spoilt(files, data)
     told = done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", "mean").out
     assert "target: " in told and "1 value filled in with the mean" in told
+    drawn = done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", "auto")
+    assert "1 value filled in with draws from a model of what is observed" in drawn.out and "mean" not in drawn.err
+
+
+@quiet
+@pytest.mark.parametrize("memory", ["256MB", "0"])
+def test_drawn_values_are_those_of_the_library(data, files, done, memory):
+    spoilt(files, data)
+    done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", "auto", "--memory", memory,
+         "-o", files / "m.standout")  # fmt: skip
+    target, background = (standout.read(files / f"{name}.csv", missing="auto", memory=memory)
+                          for name in ("target", "background"))  # fmt: skip
+    expected = DPCA().fit(target, background=background)
+    np.testing.assert_allclose(standout.load(files / "m.standout").ratios_, expected.ratios_, rtol=1e-6)
 
 
 def test_names_with_a_comma_can_be_given(data, files, done):
@@ -239,9 +253,10 @@ def test_missing_values_of_new_rows_are_the_means_of_the_model(data, files, done
     new = frame(data.target[:1] * 1.0)
     new.loc[0, "c"] = np.nan
     new.to_csv(files / "new.csv", index=False)
-    done("embed", files / "m.standout", files / "new.csv", "--missing", "mean", "-o", files / "s.npy")
     filled = new.fillna(dict(zip(NAMES, model.mean_, strict=True)))
-    np.testing.assert_allclose(np.load(files / "s.npy"), model.transform(filled), rtol=1e-9, atol=1e-12)
+    for how in ("auto", "mean"):
+        done("embed", files / "m.standout", files / "new.csv", "--missing", how, "-o", files / "s.npy")
+        np.testing.assert_allclose(np.load(files / "s.npy"), model.transform(filled), rtol=1e-9, atol=1e-12)
 
 
 def test_row_numbers_are_those_of_the_file_or_none(data, files, done):

@@ -17,7 +17,7 @@ import pytest
 import standout
 from conftest import NAMES
 from standout import DPCA, Moments
-from standout.errors import FeatureWarning, InputError, NonFiniteError
+from standout.errors import FeatureWarning, InputError, NonFiniteError, StandoutWarning
 from standout.sources import block_rows
 from standout.sources.files.source import Stream, TableInMemory
 from standout.sources.progress import watching
@@ -230,6 +230,7 @@ def test_rows_are_chosen_by_what_describes_them(data, kind, memory, tmp_path, re
     refused(lambda: chosen(kind="ill", day="2"), "no row has them all", "Leave one of the conditions out")
 
 
+@pytest.mark.filterwarnings("ignore:.*missing='mean' filled:standout.errors.StandoutWarning")
 @pytest.mark.parametrize("memory", ["1GB", 0])
 @pytest.mark.parametrize("how", ["drop_rows", "drop_features", "mean"])
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "feather", "pandas"])
@@ -255,6 +256,7 @@ def test_missing_values_are_handled_as_pandas_does(data, kind, how, memory, tmp_
 
 @quiet
 @pytest.mark.data
+@pytest.mark.filterwarnings("ignore:.*missing='mean' filled:standout.errors.StandoutWarning")
 @pytest.mark.parametrize("memory", ["1GB", 0])
 def test_the_mice_are_read_as_pandas_reads_them(real_data, memory):
     path = real_data("Data_Cortex_Nuclear.csv")
@@ -362,7 +364,8 @@ def test_a_frame_takes_the_options_of_a_file(data):
         assert source.names == ("c", "a", "b")
         np.testing.assert_array_equal(source.array, data.target[:, [2, 0, 1]])
         assert source.labels.tolist() == ["x", "y"] * 100 and source.row_ids[:2].tolist() == ["0", "1"]
-    numbered = standout.read(pd.DataFrame([[1.0, np.nan], [3.0, 4.0]]), missing="mean")
+    with pytest.warns(StandoutWarning, match="missing='mean' filled 1 values"):
+        numbered = standout.read(pd.DataFrame([[1.0, np.nan], [3.0, 4.0]]), missing="mean")
     np.testing.assert_array_equal(numbered.array, [[1, 4], [3, 4]])
     assert numbered.names is None
     with pytest.raises(InputError, match="no rows"):

@@ -85,7 +85,7 @@ def what_comes_of(path, how):
 def test_a_damaged_table_is_read_or_refused_in_one_line(name, tmp_path):
     SEEDS[name](path := tmp_path / name)
     whole, results = path.read_bytes(), []
-    options = [{}, {"memory": 0}, {"memory": 0, "label": "kind", "ids": "id"}, {"missing": "mean"}]
+    options = [{}, {"memory": 0}, {"memory": 0, "label": "kind", "ids": "id"}, {"missing": "auto"}]
     for seed in range(100):
         path.write_bytes(mutated(np.random.default_rng([seed, *name.encode()]), whole))
         results.append(what_comes_of(path, options[seed % 4]))

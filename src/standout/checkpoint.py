@@ -142,6 +142,9 @@ class Kept:
         """Return, as JSON, what must be the same for a pass to go on."""
         chosen = [index.tolist() for index in (*self.views, self.stream.chosen) if index is not None]
         features = [self.source.n_features, self.source.names, chosen]
+        filling = getattr(self.stream, "filling", None)
+        if filling is not None:  # what is drawn depends on the other datasets, too
+            features.append(filling.digest())
         return {
             **self.resumption.told(),
             "features": sha256(json.dumps(features).encode()).hexdigest(),

@@ -26,6 +26,7 @@ from standout.errors import (
     listed,
     named_features,
 )
+from standout.filling import fill_together
 from standout.moments import Moments
 from standout.solve import Note
 from standout.sources import RowSource, RowView, has_rows, is_frame, is_on_cluster, is_source, read
@@ -251,7 +252,8 @@ def match_features(
 ) -> Matched:
     """Bring every dataset to the same features: by name where both have names, else by place.
 
-    ``kept`` are the features to use, where that was settled in an earlier fit.
+    Missing values that are to be drawn (``missing="auto"``) are drawn here, where all datasets are known. ``kept``
+    are the features to use, where that was settled in an earlier fit.
     """
     notes: tuple[Note, ...] = ()
     target = None if inputs.target is None else align(inputs.target, names, n_features, "all")
@@ -270,7 +272,9 @@ def match_features(
         for data in inputs.backgrounds.values():
             _check_unnamed(target, data)
     backgrounds = {role: align(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
-    return Matched(Inputs(target, backgrounds), kept, notes)
+    target, *others = fill_together(target, list(backgrounds.values()))
+    filled = {role: data for role, data in zip(backgrounds, others, strict=True) if data is not None}
+    return Matched(Inputs(target, filled), kept, notes)
 
 
 def _check_unnamed(target: Dataset, background: Dataset) -> None:

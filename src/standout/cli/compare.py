@@ -19,7 +19,7 @@ from standout.output import check_writable
 
 _EXAMPLES = """
 standout compare patients.csv -b controls.csv --label subtype
-standout compare mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing mean -o compare.html
+standout compare mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing auto -o compare.html
 """
 
 

@@ -32,9 +32,9 @@ _FILES = (
 
 def new_rows_options() -> Callable[[Any], Any]:
     """Return the options on how files are read whose rows a model is applied to."""
-    missing = option("--missing", type=click.Choice(["drop_rows", "mean"]), heading=_ROWS,
-                     help="What to do about missing values: leave out rows that have any, or fill in the mean that the "
-                     "model has of the feature. By default they are an error.")  # fmt: skip
+    missing = option("--missing", type=click.Choice(["auto", "drop_rows", "mean"]), heading=_ROWS,
+                     help="What to do about missing values: fill in the mean that the model has of the feature (auto "
+                     "or mean), or leave out rows that have any. By default they are an error.")  # fmt: skip
     return together(missing, *_FILES)
 
 
@@ -56,8 +56,10 @@ def reading_options() -> Callable[[Any], Any]:
                "subject, 309."),
     ]  # fmt: skip
     missing = option("--missing", type=click.Choice(MISSING), heading=_ROWS,
-                     help="What to do about missing values: leave out rows that have any, leave out features that have "
-                     "any, or fill in each dataset's own mean. By default they are an error.")  # fmt: skip
+                     help="What to do about missing values: draw them from a model of what is observed in all datasets "
+                     "(auto, which keeps p-values valid), leave out rows that have any, leave out features that have "
+                     "any, or fill in each dataset's own mean, which makes p-values too small. By default they are an "
+                     "error.")  # fmt: skip
     return together(*columns, missing, *_FILES)
 
 

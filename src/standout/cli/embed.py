@@ -72,7 +72,7 @@ def _apply(model: Path, data: tuple[str, ...], given: dict[str, Any], what: str)
     estimator = load(model)
     names = _features(estimator)
     step, columns = _step(estimator, model, names, what)
-    if given["missing"] == "mean":
+    if given["missing"] in ("auto", "mean"):
         given["missing"] = None
         step = _filled(step, estimator, model)
     reading = Reading.of(given)

@@ -22,7 +22,7 @@ from standout.write import check_table_path
 _OUTPUT = "Output"
 _FIT_EXAMPLES = """
 standout fit patients.csv -b controls.csv -k 2 -o model.standout --report report.html
-standout fit mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s,c-CS-m --missing mean \\
+standout fit mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s,c-CS-m --missing auto \\
     --groups MouseID --groups-match '^[^_]+' -o mice.standout --scores scores.csv
 standout fit task.h5 -b rest.h5 -b blink.h5 --mix minimax -o model.standout
 standout fit stim.h5ad -b ctrl.h5ad --label cell_type --report report.html
@@ -30,7 +30,7 @@ standout fit 'runs/*.parquet' -b good.parquet --method cpca --alpha 2.5 --json
 """
 _REPORT_EXAMPLES = """
 standout report patients.csv -b controls.csv --label subtype -o report.html
-standout report mice.csv --by class -b c-CS-s --missing mean -o mice.html
+standout report mice.csv --by class -b c-CS-s --missing auto -o mice.html
 """
 
 

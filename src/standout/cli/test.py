@@ -21,7 +21,7 @@ from standout.output import check_writable
 _HEADING = "How much work"
 _EXAMPLES = """
 standout test patients.csv -b controls.csv -k 3
-standout test mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing mean \\
+standout test mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing auto \\
     --groups MouseID --groups-match '^[^_]+' -o mice.html
 standout test after.csv -b before.csv --pairs subject --permutations 1999 --json
 """

@@ -27,8 +27,8 @@ def in_options(text: str) -> str:
 
     Examples
     --------
-    >>> in_options("Use missing='mean', or drop= the column; shrinkage=None gives the exact problem.")
-    'Use --missing mean, or --drop the column; --shrinkage none gives the exact problem.'
+    >>> in_options("Use missing='auto', or drop= the column; shrinkage=None gives the exact problem.")
+    'Use --missing auto, or --drop the column; --shrinkage none gives the exact problem.'
     """
     for said, told in _WHOLE.items():
         text = text.replace(said, told)

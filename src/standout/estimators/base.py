@@ -17,8 +17,10 @@ from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import FeatureError, InputError, RowsNeededError
 from standout.estimators.fitted import Fitted, warn_of
+from standout.estimators.kernel_model import KernelModel
 from standout.estimators.rows import check_container, given_scores, needed, projected
 from standout.estimators.sums import Sums
+from standout.filling import at_means
 from standout.inputs import (
     Given,
     Matched,
@@ -345,7 +347,7 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def _source(self, X: Any, method: str) -> Source:
         """Return rows on the features of the fit."""
-        self._solved()
+        model = self._solved()
         if isinstance(X, Moments):
             raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
         X = opened(X, "X")
@@ -353,7 +355,8 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._note_features(X, data, reset=False)
         source = align(data, self._names(), self.n_features_in_, "all").source
         assert source is not None
-        return source
+        # A kernel model has no means of the features: there, values stay as drawn from the other rows.
+        return source if isinstance(model, KernelModel) else at_means(source, model.mean)
 
     def _ordered(self, sums: Sums) -> Sums:
         """Put backgrounds that came in batches in the order of their labels or numbers, whichever came first."""

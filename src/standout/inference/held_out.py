@@ -19,6 +19,7 @@ from standout.blas import Array
 from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
 from standout.estimators.base import Contrast
 from standout.estimators.dpca import DPCA
+from standout.filling import fill_by_training
 from standout.inference.resample import Index, Samples, gather, unit_means
 from standout.mixture import Mixture
 from standout.moments import Counts
@@ -309,15 +310,15 @@ class _Fold:
 
 def _measured(estimator: Contrast, samples: Samples, side: _Side) -> _Fold:
     """Fit on the rows that are left, and measure on those held out."""
-    target, *backgrounds = [
-        RowView(sample.source, index) for sample, index in zip(samples.sets, side.rest(samples), strict=True)
-    ]
+    training, held_out = fill_by_training(*(
+        [RowView(sample.source, index) for sample, index in zip(samples.sets, rows, strict=True)]
+        for rows in (side.rest(samples), side.held)
+    ))  # fmt: skip
+    target, *backgrounds = training
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # of every fold the same
         fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds))
-    scores = [
-        fitted.transform(RowView(sample.source, index)) for sample, index in zip(samples.sets, side.held, strict=True)
-    ]
+    scores = [fitted.transform(rows) for rows in held_out]
     held = [sample.units[index] for sample, index in zip(samples.sets, side.held, strict=True)]
     spread = tuple(_Spread.of(part, units) for part, units in zip(scores, held, strict=True))
     counts = [Counts(len(units), len(units), len(units), len(np.unique(units))) for units in held]

@@ -22,6 +22,7 @@ from standout.inputs import Given, background_name, match_features, sort_out
 from standout.parameters import check_choice
 from standout.sources import RowSource, has_moments, is_lazy, is_on_cluster, read
 from standout.sources.here import Fetched, check_column, column_here, values_here
+from standout.sources.incomplete import RefillableRows, is_incomplete, raw_rows
 from standout.sources.locate import explain_non_finite
 from standout.sources.progress import report
 from standout.sources.weighted import as_ids, distinct_groups
@@ -113,6 +114,8 @@ def _sample(data: Dataset, purpose: str) -> Sample:
     rows = data.rows
     if rows is None:
         rows = Fetched(data.source, data.role)
+        if is_incomplete(data.source):
+            rows = RefillableRows(raw_rows(data.source), rows.array, data.source)
     n_rows = rows.n_rows or 0
     # After the rows: a file tells its groups while it is read.
     groups = given if given is not None else column_here(data.source, "groups", what)

@@ -84,9 +84,11 @@ def read(
         set aside.
     role : str
         What the data is called in messages.
-    missing : "drop_rows", "drop_features" or "mean", optional
-        What to do about missing values: leave out rows or features that have any, or fill in the dataset's own
-        mean. By default they are an error.
+    missing : "auto", "drop_rows", "drop_features" or "mean", optional
+        What to do about missing values. "auto" draws them from a Gaussian model of what is observed, the same for
+        target and background, which keeps p-values valid where values are missing at random. "drop_rows" and
+        "drop_features" leave out rows or features that have any. "mean" fills in the dataset's own mean, which
+        shrinks variances and makes p-values too small. By default they are an error.
     columns, drop : str or list of str, optional
         Columns that are features, and columns that take no part; names, or patterns such as ``"*_N"``, in which ``*``
         stands for anything and ``?`` for one character. By default every column of numbers is a feature.

@@ -29,7 +29,7 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
     remedy = _FILL_IN
     if path is not None:
         role = f"{role}: {path}"
-        remedy = "Use missing='drop_rows', 'drop_features' or 'mean' of standout.read (--missing on the command line)."
+        remedy = "Use missing='auto', 'drop_rows' or 'drop_features' of standout.read (--missing on the command line)."
     where = "" if again else " (in the block where it first showed)"
     return explain_bad(count_bad(blocks, source.n_features), names or source.names, role, remedy, where)
 

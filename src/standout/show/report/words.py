@@ -213,7 +213,8 @@ def account_sentences(account: Account) -> list[str]:
             f"{count(len(account.missing), 'feature')}: {listed(most)}."
         )
     if account.values_filled:
-        said.append(f"{count(account.values_filled, 'value')} filled in with the mean of the feature.")
+        how = "the mean of the feature" if account.filled_by == "means" else "draws from a model of what is observed"
+        said.append(f"{count(account.values_filled, 'value')} filled in with {how}.")
     if account.rows_left_out:
         said.append(f"{count(account.rows_left_out, 'row')} left out for a missing value.")
     if account.features_left_out:

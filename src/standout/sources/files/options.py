@@ -12,7 +12,7 @@ from typing import Any
 from standout.errors import InputError
 from standout.output import check_writable
 
-MISSING = ("drop_rows", "drop_features", "mean")
+MISSING = ("auto", "drop_rows", "drop_features", "mean")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 

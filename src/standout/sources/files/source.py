@@ -61,6 +61,7 @@ class Account:
     rows_left_out: int = 0  # for a missing value
     features_left_out: tuple[str, ...] = ()  # for a missing value
     values_filled: int = 0
+    filled_by: str = "means"  # or "draws"
     aside: tuple[str, ...] = ()  # columns that are not features
     missing: Mapping[str, int] = field(default_factory=dict)  # missing values met, by feature
 

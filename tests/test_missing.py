@@ -1,0 +1,254 @@
+"""Missing values: drawn from a model of what is observed, so that noise is not taken for a finding."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from simulations.missing import formula, incomplete, permuted
+from simulations.size import NOMINAL
+from simulations.table import rate, repeat
+from tests.test_inference_simulations import possible
+
+import standout
+from standout import CPCA, DPCA, KernelDPCA, Moments, read
+from standout.errors import InputError, NonFiniteError, StandoutWarning
+from standout.filling import fill_by_training
+from standout.inference import assess, held_out_ratio, permutation_test
+from standout.sources.gaussian import Exact, Factors, Observed, estimate
+
+pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
+
+
+def gaps(rows, share, seed=0):
+    """Return a copy of rows with NaN at random."""
+    return np.where(np.random.default_rng(seed).random(rows.shape) < share, np.nan, rows)
+
+
+def correlated(seed, n_rows, n_features=6, correlation=0.6):
+    distance = np.abs(np.subtract.outer(np.arange(n_features), np.arange(n_features)))
+    return np.random.default_rng(seed).normal(size=(n_rows, n_features)) @ np.linalg.cholesky(correlation**distance).T
+
+
+def drawn_rows(data, **how):
+    return np.concatenate(list(read(data, missing="auto", **how).blocks(50)))
+
+
+def log_ratios(model):
+    return np.log(model.ratios_)
+
+
+@pytest.mark.parametrize("kind", ["exact", "factors"])
+def test_draws_have_the_conditional_distribution_of_a_gaussian(kind):
+    rng = np.random.default_rng(0)
+    loadings, own, scale = rng.normal(size=(5, 2)), rng.uniform(0.2, 1, size=5), rng.uniform(0.5, 3, size=5)
+    covariance = loadings @ loadings.T + np.diag(own)
+    model = Exact(scale, np.linalg.inv(covariance)) if kind == "exact" else Factors(scale, loadings, own)
+    row = rng.normal(size=5) * scale
+    row[[1, 4]] = np.nan
+    other = rng.normal(size=5) * scale
+    other[2] = np.nan
+    rows = np.tile([row, other], (40_000, 1))
+    filled = model.fill(rows, rng.normal(size=(len(rows), model.n_normal)))
+    whole = covariance * np.outer(scale, scale)
+    for part, gone in ((filled[::2], [1, 4]), (filled[1::2], [2])):
+        seen = np.setdiff1d(np.arange(5), gone)
+        weights = np.linalg.solve(whole[np.ix_(seen, seen)], whole[np.ix_(seen, gone)])
+        spread = whole[np.ix_(gone, gone)] - whole[np.ix_(gone, seen)] @ weights
+        np.testing.assert_array_equal(part[:, seen], np.broadcast_to(part[0, seen], (40_000, len(seen))))
+        np.testing.assert_allclose(part[:, gone].mean(axis=0), part[0, seen] @ weights, atol=0.05)
+        np.testing.assert_allclose(np.cov(part[:, gone].T), np.squeeze(spread), rtol=0.04, atol=0.03)
+
+
+def test_the_estimate_is_the_maximum_of_the_likelihood():
+    # With x complete and y missing in some rows it has a closed form (Anderson, 1957).
+    x, y = correlated(3, 4000, 2, 0.8).T
+    lacks = np.random.default_rng(4).random(4000) < np.where(x > 0, 0.6, 0.1)  # so that the observed mean is wrong
+    rows = np.column_stack([x, np.where(lacks, np.nan, y)])
+    found = Observed(lambda: iter([rows[:1000], rows[1000:]]), 2)
+    estimate([found])
+    slope, level = np.polyfit(x[~lacks], y[~lacks], 1)
+    left = np.var(y[~lacks] - slope * x[~lacks] - level)
+    np.testing.assert_allclose(found.mean, [x.mean(), level + slope * x.mean()], atol=0.03)
+    expected = [[x.var(), slope * x.var()], [slope * x.var(), slope**2 * x.var() + left]]
+    np.testing.assert_allclose(found.covariance, expected, atol=0.04)
+    assert y[~lacks].mean() < -0.2
+
+
+@pytest.mark.parametrize("where", ["one background feature", "all features of both"])
+def test_missing_values_are_not_taken_for_a_finding(where):
+    for work in (formula, permuted):
+        assert possible(rate(where, repeat(work(where, 0.4), 50, 41), NOMINAL))
+
+
+def test_means_make_noise_a_finding_and_warn_of_it():
+    # What missing="auto" is for: the same noise with the mean filled in.
+    for work in (formula, permuted):
+        assert repeat(work("one background feature", 0.4, "mean"), 40, 41).mean() > 0.15
+    with pytest.warns(
+        StandoutWarning, match=r"background: missing='mean' filled \d+ values.*p-values.*Use missing='aut"
+    ):
+        read(incomplete(np.random.default_rng(0), "one background feature", 0.4)[1], missing="mean", role="background")
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_a_clear_signal_keeps_its_ratio(share):
+    target, background = correlated(0, 300), correlated(1, 300)
+    target[:, 2] += 5 * np.random.default_rng(2).normal(size=300)
+    whole = DPCA(1).fit(target, background=background)
+    sides = [read(gaps(rows, share, seed), missing="auto") for seed, rows in enumerate((target, background))]
+    found = DPCA(1).fit(sides[0], background=sides[1])
+    assert log_ratios(found) == pytest.approx(log_ratios(whole), abs=0.35)
+    assert abs(found.components_[0] @ whole.components_[0]) > 0.95
+    assert found.p_value_ < 1e-6
+
+
+def test_held_out_ratios_of_noise_are_about_one():
+    logs = []
+    for seed in range(16):
+        sides = incomplete(np.random.default_rng([9, seed]), "all features of both", 0.3)
+        target, background = (read(rows, missing="auto") for rows in sides)
+        logs.append(np.log(held_out_ratio(target, background, folds=3, estimator=DPCA(1)).ratios[0]))
+    error = np.std(logs) / 4
+    assert abs(np.mean(logs)) < 3 * error + 0.05 < 0.35
+
+
+def test_held_out_rows_take_no_part_in_the_fill_of_training_rows():
+    training = [read(gaps(correlated(seed, 80), 0.3), missing="auto") for seed in (0, 1)]
+    results = []
+    for scale in (1.0, 50.0):
+        held_out = [read(gaps(correlated(seed, 20) * scale, 0.3), missing="auto") for seed in (2, 3)]
+        results.append(fill_by_training(training, held_out))
+    for one, other in zip(results[0][0], results[1][0], strict=True):
+        np.testing.assert_array_equal(one.array, other.array)
+    values = results[0][1][0].array[np.isnan(gaps(correlated(2, 20), 0.3))]
+    assert stats.kstest(values, "norm").pvalue > 1e-3  # drawn by the variance of the training rows
+    assert np.isfinite(results[0][1][1].array).all()
+
+
+def test_the_fill_does_not_depend_on_how_a_file_is_read(tmp_path):
+    rows = gaps(correlated(0, 500), 0.2)
+    pd.DataFrame(rows, columns=list("abcdef")).to_csv(tmp_path / "a.csv", index=False)
+    source = read(tmp_path / "a.csv", missing="auto", memory=0)
+    first, second = (np.concatenate(list(source.blocks(size))) for size in (7, 200))
+    np.testing.assert_allclose(first, second, rtol=1e-9)
+    seen = ~np.isnan(rows)
+    np.testing.assert_array_equal(first[seen], rows[seen])
+    kept = drawn_rows(tmp_path / "a.csv")
+    np.testing.assert_array_equal(kept, drawn_rows(tmp_path / "a.csv"))
+    assert np.corrcoef(first[~seen], kept[~seen])[0, 1] > 0.95  # fewer iterations, the same draws
+    assert source.account.values_filled == (~seen).sum() and source.account.filled_by == "draws"
+
+
+def test_files_larger_than_memory_give_the_same_components(tmp_path):
+    target, background = gaps(correlated(0, 400) * [1, 4, 1, 1, 1, 1], 0.15), gaps(correlated(1, 500), 0.15, 1)
+    pd.DataFrame(target, columns=list("abcdef")).to_csv(tmp_path / "t.csv", index=False)
+    pd.DataFrame(background, columns=list("abcdef"))[list("fedcba")].to_csv(tmp_path / "b.csv", index=False)
+    models = [
+        DPCA(1).fit(*[read(tmp_path / "t.csv", missing="auto", memory=memory)],
+                    background=read(tmp_path / "b.csv", missing="auto", memory=memory))
+        for memory in ("256MB", 0)
+    ]  # fmt: skip
+    assert log_ratios(models[0]) == pytest.approx(log_ratios(models[1]), abs=0.1)
+    sources = [read(tmp_path / f"{name}.csv", missing="auto", memory=0) for name in "tb"]
+    assert permutation_test(*sources, n_permutations=39, n_jobs=1).p_values[0] == 1 / 40
+    assert held_out_ratio(*sources).low[0] > 1
+
+
+def test_a_checkpoint_belongs_to_the_fill(tmp_path):
+    rows = gaps(correlated(0, 300), 0.2)
+    pd.DataFrame(rows, columns=list("abcdef")).to_csv(tmp_path / "a.csv", index=False)
+    how = {"missing": "auto", "memory": 0}
+
+    def fitted(seed, **kept):
+        background = read(gaps(correlated(seed, 200), 0.2), missing="auto")
+        return DPCA(1).fit(read(tmp_path / "a.csv", **how, **kept), background=background)
+
+    undisturbed = fitted(1).ratios_
+    first, second = (fitted(1, checkpoint=tmp_path / "c").ratios_ for _ in range(2))  # the second uses what is kept
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, undisturbed, rtol=1e-12)
+    with pytest.raises(InputError, match="checkpoint"):
+        fitted(2, checkpoint=tmp_path / "c")
+
+
+def test_one_dataset_may_be_complete_moments_or_sparse():
+    from scipy import sparse
+
+    background = correlated(1, 300)
+    target = read(gaps(correlated(0, 200), 0.2), missing="auto")
+    expected = DPCA(1).fit(target, background=background).ratios_
+    for other in (Moments.of(background), sparse.csr_array(background)):
+        np.testing.assert_allclose(DPCA(1).fit(target, background=other).ratios_, expected, rtol=1e-6)
+    assert DPCA(1).fit(target).n_components_ == 1  # PCA
+
+
+def test_rows_are_split_by_label_before_they_are_filled():
+    frame = pd.DataFrame(gaps(np.vstack([correlated(0, 150), correlated(1, 150)]), 0.2), columns=list("abcdef"))
+    frame["kind"] = ["case"] * 150 + ["control"] * 150
+    apart = [read(frame, where={"kind": kind}, label="kind", missing="auto") for kind in ("case", "control")]
+    expected = DPCA(1).fit(apart[0], background=apart[1])
+    found = DPCA(1, background_label="control").fit(read(frame, label="kind", missing="auto"))
+    np.testing.assert_allclose(found.ratios_, expected.ratios_, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+def test_more_features_than_rows_can_have_missing_values():
+    rng = np.random.default_rng(0)
+    loadings = rng.normal(size=(3, 400))
+    complete = [rng.normal(size=(60, 3)) @ loadings + 0.5 * rng.normal(size=(60, 400)) for _ in range(2)]
+    complete[0] += 3 * rng.normal(size=(60, 1)) * np.repeat([1.0, 0.0], [20, 380])
+    target, background = (gaps(rows, 0.2, seed) for seed, rows in enumerate(complete))
+    sides = [read(rows, missing="auto") for rows in (target, background)]
+    model = DPCA(1).fit(sides[0], background=sides[1])
+    whole = DPCA(1).fit(complete[0], background=complete[1])
+    assert abs(np.corrcoef(model.transform(complete[0])[:, 0], whole.transform(complete[0])[:, 0])[0, 1]) > 0.95
+    lacks = np.isnan(target)
+    drawn = drawn_rows(target)[lacks]
+    assert np.corrcoef(drawn, complete[0][lacks])[0, 1] > 0.6  # the factors are known from the other features
+
+
+def test_noise_with_more_features_than_rows_is_not_taken_for_a_finding():
+    loadings = np.random.default_rng(1).normal(size=(3, 120))
+
+    def work(rng):
+        target, background = (rng.normal(size=(40, 3)) @ loadings + rng.normal(size=(40, 120)) for _ in range(2))
+        lacking = read(gaps(target, 0.3, rng), missing="auto")
+        return permutation_test(lacking, background, n_permutations=39, n_jobs=1).p_values[0] <= 0.05
+
+    assert possible(rate("wide", repeat(work, 60, 43), NOMINAL))
+
+
+def test_scores_of_incomplete_rows_are_at_the_means_of_the_model():
+    rows = gaps(correlated(0, 100), 0.2)
+    source = read(rows, missing="auto")
+    model = DPCA(2).fit(source, background=correlated(1, 100))
+    expected = model.transform(np.where(np.isnan(rows), model.mean_, rows))
+    np.testing.assert_allclose(model.transform(source), expected, rtol=1e-12)
+
+
+def test_everything_takes_incomplete_rows():
+    sides = [read(gaps(correlated(seed, 60), 0.1, seed), missing="auto") for seed in (0, 1)]
+    found = assess(*sides, n_permutations=9, n_bootstrap=5, folds=2, n_jobs=1)
+    assert np.isfinite(found.held_out.ratios).all() and np.isfinite(found.stability.median).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StandoutWarning)
+        for model in (CPCA(1), KernelDPCA(1), DPCA(1)):
+            model.fit(sides[0], background=sides[1])
+            assert np.isfinite(model.transform(sides[0])).all()
+            assert np.isfinite(model.score(sides[0], background=sides[1]))
+
+
+def test_what_cannot_be_filled_is_refused():
+    rows = gaps(correlated(0, 50), 0.2)
+    with pytest.raises(NonFiniteError, match="NaN"):
+        DPCA(1).fit(rows, background=correlated(1, 50))
+    infinite = rows.copy()
+    infinite[3, 1] = np.inf
+    with pytest.raises(NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\)"):
+        DPCA(1).fit(read(infinite, missing="auto"), background=correlated(1, 50))
+    rows[:, 4] = np.nan
+    with pytest.raises(InputError, match=r"1 features hold no value at all.*4"):
+        read(rows, missing="auto")
+    assert standout.read(correlated(0, 50), missing="auto").n_rows == 50
