@@ -299,11 +299,11 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             return np.empty(0), np.empty(0)
         model = model.narrowed()
         target = projected(needed(matched.inputs.target), model)
-        parts = [projected(data, model) for data in matched.inputs.backgrounds.values()]
+        parts = [projected(data, model, background=True) for data in matched.inputs.backgrounds.values()]
         if not parts:
             return target.variance(), np.ones(model.n_components)
         mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
-        shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed([part.mean for part in parts])
+        shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed_means([part.mean for part in parts])
         variance = np.diagonal(target.covariance()) + shift**2
         return variance, mixture.mixed([np.diagonal(part.covariance()) for part in parts])
 

@@ -115,7 +115,7 @@ class System:
             frame = Frame(np.flatnonzero(check_varies(variance, "target")), np.ones(len(variance)), len(variance))
         else:
             if not task.wanted.own_centre:
-                self.shift = self.means[0] - self.mixture.mixed(self.means[1:])
+                self.shift = self.means[0] - self.mixture.mixed_means(self.means[1:])
                 variance = variance + self.shift**2
             self.spread = self.mixture.mixed([part.variance for part in self.parts[1:]])
             frame, self.constant = measure(variance, self.spread)
