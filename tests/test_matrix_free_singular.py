@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers import mixing
 from standout import DPCA
 from standout.errors import ConditionWarning, StandoutWarning
 from standout.solve import davidson
@@ -90,3 +91,53 @@ def test_residuals_between_good_and_none_are_told_and_larger_ones_refused(monkey
                 assert outcome is SingularError
                 continue
         assert [w.category for w in warned if w.category is ConditionWarning] == [outcome] * (outcome is not None)
+
+
+def spectrum_that_falls_off(rng, size, condition):
+    return mixing(rng, size, condition)
+
+
+def nearly_repeated_feature(rng, size, condition):
+    mix = mixing(rng, size, 10)
+    mix[:, -1] = mix[:, 0] + mix[:, -1] / condition
+    return mix
+
+
+def several_near_relations(rng, size, condition):
+    mix = mixing(rng, size, 10)
+    mix[:, -3:] = mix[:, :3] @ rng.normal(size=(3, 3)) + mix[:, -3:] / condition
+    return mix
+
+
+@pytest.mark.parametrize("make", [spectrum_that_falls_off, nearly_repeated_feature, several_near_relations])
+@pytest.mark.parametrize("size", [6, 20, 60, 150])
+def test_ratios_of_ill_conditioned_rows_are_those_of_the_gsvd_or_a_warning_is_given(make, size):
+    for exponent in range(2, 13):
+        rng = np.random.default_rng([size, exponent])
+        mix = make(rng, size, 10.0**exponent)
+        sd = np.geomspace(1, 4, size)
+        target, background = (rng.normal(size=(rows, size)) for rows in (5 * size + 100, 12 * size))
+        target, background = (target * sd) @ mix, background @ mix
+        expected = DPCA(3, solver="gsvd", shrinkage=None).fit(target, background=background).ratios_
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", StandoutWarning)
+            try:
+                model = DPCA(3, solver="matrix_free", shrinkage=None).fit(target, background=background)
+            except SingularError:
+                assert exponent > 4
+                continue
+        told = any(issubclass(w.category, ConditionWarning) for w in warned)
+        if told:
+            assert exponent > 4
+        else:
+            assert model.ratios_ == pytest.approx(expected, rel=1e-5), exponent
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("extra", [20, 600])
+def test_well_conditioned_rows_give_no_warning_of_their_condition(make, extra):
+    for seed in range(5):
+        target, background = normal(seed, 60 + extra)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConditionWarning)
+            DPCA(2, solver="matrix_free", shrinkage=None).fit(make(target), background=make(background))

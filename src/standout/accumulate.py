@@ -127,7 +127,8 @@ class Accumulator:
                 return
             # A constant must be met exactly: the mean of equal numbers may be off by a rounding error.
             shift = np.where((few == few[0]).all(axis=0), few[0], mean)
-        self._move(np.where(np.isfinite(shift), shift, 0.0))
+        # Rows of long doubles have means of long doubles, and BLAS takes none of these.
+        self._move(np.where(np.isfinite(shift), shift, 0.0).astype(np.float64, copy=False))
 
     def _move(self, shift: Array) -> None:
         """Measure what was added so far from another shift: the scatter about its own mean stays."""

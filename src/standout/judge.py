@@ -43,6 +43,8 @@ def judge(solution: Solution, target: Counts, backgrounds: Sequence[Counts], mix
     edge, p_value = noise_edge(*counted), largest_root_p_value(first, *counted)
     if solution.axes == "signal" and math.isnan(edge):
         text = ""  # the signal's own note has said it
+    elif target.units < 2 and math.isnan(p_value) and not math.isnan(edge):
+        text = _single_row(target)
     elif count == 0:
         text = _nothing_found(first, edge, p_value)
     else:
@@ -70,6 +72,13 @@ def _overfit(first: float, edge: float, p_value: float, rank: int, units: float,
     return (
         f"{text} Judge them on rows the fit has not seen, with score(new_target, background=new_background), "
         "or give more background rows or fewer features."
+    )
+
+
+def _single_row(target: Counts) -> str:
+    return (
+        f"the target has {target.rows} rows worth {target.units:.2g} independent units, fewer than two, so no p-value "
+        "can be given. Give more target rows, or weights that are less uneven."
     )
 
 

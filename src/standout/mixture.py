@@ -51,8 +51,17 @@ class Mixture:
         return total
 
     def mixed(self, rows: Sequence[Array]) -> Array:
-        """Return the shares' mean of one vector for each background (means, variances)."""
+        """Return the weighted average of one non-negative array per background (variances, products)."""
         return np.asarray(sum(share * row for share, row in zip(self.shares, rows, strict=True)))
+
+    def mixed_means(self, means: Sequence[Array]) -> Array:
+        """Return the weighted average of the backgrounds' means: exactly c where every mean is c.
+
+        Shares add up to one only up to rounding, so ``mixed`` may be off in the last digit, and a feature that is
+        constant everywhere would seem to have moved. Hence m₀ + Σ ωₖ (mₖ − m₀), from the largest share.
+        """
+        first = means[int(np.argmax(self.shares))]
+        return np.asarray(first + sum(share * (mean - first) for share, mean in zip(self.shares, means, strict=True)))
 
 
 def _by_name(mix: Mapping[Any, float], names: Sequence[str]) -> list[float]:

@@ -119,7 +119,10 @@ class Model:
         """Return the model on the features that take part."""
         if self.used is None:
             return self
-        return replace(self, components=self.components[:, self.used], mean=self.mean[self.used], used=None)
+        used = self.used
+        return replace(
+            self, components=self.components[:, used], mean=self.mean[used], scale=self.scale[used], used=None
+        )
 
     def noted(self, notes: Sequence[Note]) -> Model:
         """Return the model with more notes for the user."""

@@ -25,6 +25,9 @@ _NODES = np.exp(np.arange(-40.0, 80.0, _STEP))
 # Chiani's gamma approximation to the Tracy-Widom law (β = 1): (k, θ, α).
 _TW_SHAPE, _TW_SCALE, _TW_SHIFT = 46.44604884387787, 0.18605402228279347, 9.848007781128567
 
+# Two rows of equal weight are two effective rows, up to this.
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class _Aspect:
@@ -87,7 +90,8 @@ def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
     Returns
     -------
     float
-        The p-value; NaN when ``n - 1 <= p``.
+        The p-value; NaN when ``n - 1 <= p``, and when ``m < 2``: below one degree of freedom in the target the
+        approximation does not exist.
 
     Examples
     --------
@@ -95,7 +99,7 @@ def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
     True
     """
     aspect = _aspect(p, m, n)
-    if aspect is None or math.isnan(ratio):
+    if aspect is None or math.isnan(ratio) or m - 1 < 1 - _ROUNDING:
         return math.nan
     if ratio <= 0:
         return 1.0

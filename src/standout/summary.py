@@ -90,6 +90,8 @@ def _p_value(value: float) -> str:
 def _verdict(model: Model) -> str:
     if not model.background_counts:
         return "  No background: nothing is compared, and no noise edge applies."
+    if math.isnan(model.p_value) and model.target_counts.units < 2:
+        return f"  No p-value: the target has {model.target_counts.units:.2g} independent units, fewer than two."
     if math.isnan(model.p_value):
         return (
             f"  No noise edge or p-value: {model.background_units:.0f} independent background units leave "

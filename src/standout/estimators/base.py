@@ -309,13 +309,13 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             return np.empty(0), np.empty(0), np.empty(0)
         model = model.narrowed()
         target = projected(needed(matched.inputs.target), model)
-        parts = [projected(data, model) for data in matched.inputs.backgrounds.values()]
+        parts = [projected(data, model, background=True) for data in matched.inputs.backgrounds.values()]
         rows = np.maximum([part.n_effective for part in (target, *parts)], _FEWEST)
         if not parts:
             null = mean_log_variance([1 - 1 / rows[0]], [rows[0] - 1])
             return target.variance(), np.ones(model.n_components), null
         mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
-        shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed([part.mean for part in parts])
+        shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed_means([part.mean for part in parts])
         variance = np.diagonal(target.covariance()) + shift**2
         spread = np.stack([np.diagonal(part.covariance()) for part in parts])
         mixed = mixture.mixed(list(spread))

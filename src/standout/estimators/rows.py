@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn import get_config
 
-from standout.blas import Array
+from standout.blas import Array, rank_tolerance
 from standout.dataset import Dataset
 from standout.errors import InputError
 from standout.model import Model
@@ -25,15 +26,37 @@ def needed(target: Dataset | None) -> Dataset:
     return target
 
 
-def projected(data: Dataset, model: Model) -> Moments:
-    """Return the moments of a dataset's scores."""
-    if data.given is not None or is_lazy(data.source) or (has_moments(data.source) and data.weights is None):
+# Along a component with an infinite ratio the background has no variance: less than this part of the target's sd.
+_NULL = 1e-6
+_EPS = float(np.finfo(float).eps)
+
+
+def projected(data: Dataset, model: Model, *, background: bool = False) -> Moments:
+    """Return the moments of a dataset's scores; a variance that is only rounding is exactly zero."""
+    summed = data.given is not None or is_lazy(data.source) or (has_moments(data.source) and data.weights is None)
+    if summed:
         moments = data.moments.project(model.components.T)
     else:
         assert data.source is not None
         moments = Moments.of(model.project(data.source, data.role), weights=data.weights, role=data.role)
     check_rows(data.role, moments.rows)
-    return moments
+    rounding = np.diagonal(moments.covariance()) <= _rounding(model, background, summed) ** 2
+    if not rounding.any():
+        return moments
+    scatter = np.where(rounding | rounding[:, None], 0.0, moments.scatter)
+    return replace(moments, scatter=scatter)
+
+
+def _rounding(model: Model, background: bool, summed: bool) -> Array:
+    """Return the sd along each component below which scores vary by rounding alone."""
+    target = np.sqrt(model.target_variance)
+    sd = 10 * _EPS * (np.abs(model.components) @ np.abs(model.mean) + target)
+    if summed and model.background_counts:  # sums over rows have half the digits of the rows
+        features = np.sqrt(model.components**2 @ model.scale**2)
+        sd = np.maximum(sd, np.sqrt(rank_tolerance(len(model.scale))) * features)
+    if background:
+        sd = np.where(np.isinf(model.ratios), np.maximum(sd, _NULL * target), sd)
+    return np.asarray(sd)
 
 
 def check_container(estimator: Any) -> None:

@@ -325,7 +325,9 @@ def _measured(estimator: Contrast, samples: Samples, side: _Side) -> _Fold:
     mixture = Mixture.of(counts[1:], fitted.mix_)
     variance = spread[0].within + spread[0].between
     if fitted.centering != "own":
-        variance = variance + (scores[0].mean(axis=0) - mixture.mixed([part.mean(axis=0) for part in scores[1:]])) ** 2
+        variance = (
+            variance + (scores[0].mean(axis=0) - mixture.mixed_means([part.mean(axis=0) for part in scores[1:]])) ** 2
+        )
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = variance / mixture.mixed([part.within + part.between for part in spread[1:]])
     return _Fold(ratios, spread, mixture.shares, (counts[0].units - 1, mixture.units - 1), fitted)

@@ -48,7 +48,7 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
     factors = [gsvd.row_factor(part, frame, mean) for part, mean in zip(data, means, strict=True)]
     target = [factors[0]]
     if not task.wanted.own_centre:
-        shift = means[0] - task.mixture.mixed(means[1:])
+        shift = means[0] - task.mixture.mixed_means(means[1:])
         target.append((shift / frame.scale)[None, frame.alive])
     shares = np.sqrt(task.mixture.shares)
     backgrounds = [share * factor for share, factor in zip(shares, factors[1:], strict=True)]

@@ -105,7 +105,7 @@ def _from_rows(task: Task, standardised: bool) -> Reduced:
     factors, means = [factor for factor, _ in found], [mean for _, mean in found]
     target = [factors[0]]
     if not task.wanted.own_centre:
-        target.append((means[0] - task.mixture.mixed(means[1:]))[None])
+        target.append((means[0] - task.mixture.mixed_means(means[1:]))[None])
     shares = np.sqrt(task.mixture.shares)
     pair = gsvd.Factored.stack(target, [s * factor for s, factor in zip(shares, factors[1:], strict=True)], task.n_rows)
     frame, _ = measure((pair.target**2).sum(axis=0), (pair.background**2).sum(axis=0))

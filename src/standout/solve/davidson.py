@@ -7,6 +7,10 @@ converges (Crouzeix, Philippe and Sadkane 1994), if slowly where ratios crowd.
 
 The space holds the images ``A V`` and ``S V``, which do not depend on ρ: the same space serves the
 shrunk and the exact problem.
+
+A residual r in the 2-norm bounds the error of a ratio by ‖r‖² / λ_min(S) only: where S is ill-conditioned, pairs may
+seem to have converged while others with larger ratios were missed. λ_min(S) is therefore estimated on the way, from
+the space and by Lanczos (:class:`Smallest`), and the residuals are held to it.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import eigvalsh, eigvalsh_tridiagonal, lapack, solve_triangular
 
 from standout.blas import Array, threads_for, top_eigen
 from standout.errors import InputError
@@ -35,6 +39,10 @@ _NOTHING_NEW = 1e-10
 _SINGULAR = 1e-12
 # With a larger residual than this, a pair is no answer at all.
 _WORST = 1e-2
+# Steps of Lanczos after which the smallest eigenvalue of S is known well enough.
+MOST_STEPS = 100
+# So many steps at a time, until they no longer change it.
+_STEPS = 10
 
 Products = Callable[[Array], tuple[Array, Array]]
 
@@ -69,12 +77,66 @@ class Pairs:
         raise SingularError
 
 
+class Smallest:
+    """The smallest eigenvalue of S by Lanczos: one more column in the products that are made for the space.
+
+    From a random vector, which has some of every direction; the space starts inside the range of A and S, and may
+    never meet a direction in which both are tiny (a feature that nearly repeats another). An upper bound: a spectrum
+    that falls off smoothly takes many steps, but there the space itself reaches small values.
+    """
+
+    def __init__(self, products: Products, start: Array):
+        self._products = products
+        self._vector, self._last = start / np.linalg.norm(start), np.zeros_like(start)
+        self._diagonal: list[float] = []
+        self._beside: list[float] = []
+
+    @property
+    def n_steps(self) -> int:
+        """How many steps were made."""
+        return len(self._diagonal)
+
+    def products(self, vectors: Array) -> tuple[Array, Array]:
+        """Return the products with vectors, and make one step."""
+        if self.n_steps >= MOST_STEPS:
+            return self._products(vectors)
+        target, background = self._products(np.column_stack([vectors, self._vector]))
+        self.step(background[:, -1])
+        return target[:, :-1], background[:, :-1]
+
+    def step(self, image: Array) -> None:
+        """Make a step with the image of the current vector."""
+        apart = image - (self._beside[-1] if self._beside else 0.0) * self._last
+        self._diagonal.append(float(apart @ self._vector))
+        apart -= self._diagonal[-1] * self._vector
+        length = float(np.linalg.norm(apart))
+        self._beside.append(length)
+        self._last, self._vector = self._vector, apart / max(length, np.finfo(float).tiny)
+
+    def finish(self, times: Callable[[Array], Array], most: int) -> float:
+        """Return the eigenvalue after at most ``most`` more steps, with products of S alone; fewer where it settles."""
+        most, before = min(MOST_STEPS, self.n_steps + most), np.inf
+        while self.n_steps < most and self.value < 0.9 * before:
+            before = self.value
+            for _ in range(min(_STEPS, most - self.n_steps)):
+                self.step(times(self._vector[:, None])[:, 0])
+        return self.value
+
+    @property
+    def value(self) -> float:
+        """The smallest eigenvalue so far."""
+        diagonal, beside = np.array(self._diagonal), np.array(self._beside[:-1])
+        return float(eigvalsh_tridiagonal(diagonal, beside, select="i", select_range=(0, 0))[0])
+
+
 class Space:
     """An orthonormal basis V that grows, with A V, S V and the two small matrices."""
 
-    def __init__(self, products: Products, start: Array, most: int):
+    def __init__(self, products: Products, start: Array, most: int, watch: Smallest | None = None):
         """Start from some vectors; ``most`` is how many the memory allows."""
-        self.products = products
+        self.products = products if watch is None else watch.products
+        self.watch = watch
+        self.n_columns = 0
         self.most = max(min(most, len(start)), 1)
         self.room = min(self.most, max(FIRST_ROOM, 4 * start.shape[1]))
         self.n_features = len(start)
@@ -98,6 +160,7 @@ class Space:
 
     def add(self, vectors: Array) -> None:
         """Add orthonormal vectors that are orthogonal to the basis, with their products."""
+        self.n_columns += vectors.shape[1]
         self._put(vectors, *self.products(vectors))
 
     def _put(self, vectors: Array, target: Array, background: Array) -> None:
@@ -135,6 +198,11 @@ class Space:
         self.size = 0
         self._reserve(self.room)
         self._put(*parts)
+
+    def smallest(self) -> float:
+        """Return the smallest variance of the background, not shrunk, along a unit vector of the space."""
+        inner = self._inner[1, : self.size, : self.size]
+        return float(eigvalsh((inner + inner.T) / 2, subset_by_index=[0, 0])[0])
 
     def small_problem(self, rho: float) -> tuple[Array, Array]:
         """Return all pairs inside the space, largest first: ratios, and coefficients in the basis."""

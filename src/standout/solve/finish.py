@@ -57,7 +57,7 @@ def solution(
         target_variance=found.target_variance,
         background_variance=found.background_variance,
         plain_ratios=judged,
-        mean=means[0] if by_itself or task.mixture is None else task.mixture.mixed(means[1:]),
+        mean=means[0] if by_itself or task.mixture is None else task.mixture.mixed_means(means[1:]),
         scale=frame.scale,
         rank=rank,
         n_infinite=min(n_infinite, len(found.ratios)),

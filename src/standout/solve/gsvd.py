@@ -38,7 +38,10 @@ class RowFactor:
         weight = float(len(rows)) if weights is None else float(weights.sum())
         mean = rows.mean(axis=0) if weights is None else (weights @ rows) / weight
         centred = rows - mean
-        centred -= centred.mean(axis=0) if weights is None else (weights @ centred) / weight
+        # Once more: the mean of equal numbers may be off by a rounding error, and then a constant is not met exactly.
+        rest = centred.mean(axis=0) if weights is None else (weights @ centred) / weight
+        centred -= rest
+        mean = mean + rest
         if weights is not None:
             centred *= np.sqrt(weights)[:, None]
         total = self.weight + weight

@@ -20,17 +20,24 @@ from standout.errors import ConditionWarning, InputError
 from standout.shrinkage import shrinks
 from standout.solve import davidson
 from standout.solve.budget import covariance_bytes, memory_budget
-from standout.solve.davidson import Pairs, SingularError, Space, top_pairs
+from standout.solve.davidson import Pairs, SingularError, Smallest, Space, top_pairs
 from standout.solve.finish import solution
 from standout.solve.notes import shrinkage_notes, structural_notes
 from standout.solve.operator import finished, measured
 from standout.solve.pair import check_comparable, check_varies, measure
 from standout.solve.result import Eigen, Frame, Note, Solution, components
+from standout.solve.split import WORST_CONDITION
 from standout.solve.task import Task, how_many, too_many
 from standout.solve.trace import TraceSquared, trace_squared
 
 # The error of a ratio is about the square of its vector's: three digits, to judge ratios that rows know no better.
 _VALUES_TOLERANCE = 3e-2
+# Shrinkage above this bounds the condition of the background well enough.
+_FAINT = 1e-6
+# The relative error that a ratio may have: the square of the residual over the smallest variance of the background.
+_ERROR = 1e-7
+# The search for that variance may take this part of the products once more, or so many multiply-adds.
+_EXTRA, _EXTRA_WORK = 0.03, 2e7
 # So few vectors at once cost hardly more than one.
 _LEAST_BLOCK = 4
 
@@ -49,18 +56,20 @@ def _solved(task: Task, system: System) -> Solution:
     count = how_many(task, min(rank, task.target_dimensions), None, rank)
     rho, notes = _shrinkage(system, rank)
     if rho > 0:
-        space = system.space(count.kept)
-        found = system.verified(top_pairs(space, rho, count.kept, system.unit), rho)
+        space = system.space(count.kept, rho)
+        found, least = system.pairs(space, count.kept, rho)
         eigen, residual = _eigen(found, rho)
         plain = _plain(system, space, count.kept) if task.has_edge(rank) else None
     else:
-        eigen, residual = exact(system, count.kept)
+        eigen, residual, least = exact(system, count.kept)
         notes += structural_notes(task, eigen, system.frame, system.constant)
         plain = eigen.ratios
+    # Rounding of orthogonal vectors reaches features that vary nowhere.
+    eigen = replace(eigen, vectors=eigen.vectors * (system.inverse > 0)[:, None])
     if len(eigen.ratios) < count.kept:
         raise too_many(count.kept, len(eigen.ratios), task)
-    if residual > davidson.TOLERANCE:
-        notes.append(_not_converged(residual))
+    if residual > _tolerance(least) or least < 1 / WORST_CONDITION:
+        notes.append(_not_converged(residual, least))
     return solution(
         task, components(eigen, system.frame, count.kept), system.frame, rank, "matrix_free", count, system.means,
         rho=rho if task.mixture is not None else 0.0, plain=plain, notes=notes, n_infinite=eigen.n_infinite,
@@ -115,7 +124,7 @@ class System:
             frame = Frame(np.flatnonzero(check_varies(variance, "target")), np.ones(len(variance)), len(variance))
         else:
             if not task.wanted.own_centre:
-                self.shift = self.means[0] - self.mixture.mixed(self.means[1:])
+                self.shift = self.means[0] - self.mixture.mixed_means(self.means[1:])
                 variance = variance + self.shift**2
             self.spread = self.mixture.mixed([part.variance for part in self.parts[1:]])
             frame, self.constant = measure(variance, self.spread)
@@ -168,14 +177,38 @@ class System:
         work = sum(part.n_entries for part in self.parts[1:])
         return trace_squared(self.background_times, (self.spread > 0).astype(float), work, self.task.wanted.seed)
 
-    def space(self, count: int, products: davidson.Products | None = None) -> Space:
+    def space(self, count: int, rho: float = 0.0, products: davidson.Products | None = None) -> Space:
         """Return a space to look for ``count`` pairs in; it starts inside the range of the two covariances."""
         products = products or self.products
-        random = np.random.default_rng(self.task.wanted.seed).normal(size=(len(self.unit), max(count, _LEAST_BLOCK)))
+        rng = np.random.default_rng(self.task.wanted.seed)
+        random = rng.normal(size=(len(self.unit), max(count, _LEAST_BLOCK)))
         target, background = products(random / np.sqrt(len(random)))
         start = _unit_columns(target) + _unit_columns(background)
         most = memory_budget(self.task) // 2 // (3 * 8 * len(self.unit))
-        return Space(products, start, max(most, 4 * start.shape[1] + 20))
+        watch = Smallest(products, rng.normal(size=len(random)) * (self.spread > 0)) if rho <= _FAINT else None
+        return Space(products, start, max(most, 4 * start.shape[1] + 20), watch)
+
+    def pairs(
+        self,
+        space: Space,
+        count: int,
+        rho: float,
+        products: davidson.Products | None = None,
+        tolerance: float = davidson.TOLERANCE,
+    ) -> tuple[Pairs, float]:
+        """Return the top pairs, and the smallest background variance in any direction where it may be small."""
+        found, least = top_pairs(space, rho, count, self.unit, tolerance), 1.0
+        if space.watch is not None and tolerance <= davidson.TOLERANCE:
+            work = 2 * sum(part.n_entries for part in self.parts[1:])
+            more = int(max(_EXTRA * space.n_columns, _EXTRA_WORK / work))
+            least = min(space.smallest(), space.watch.finish(self.background_times, more))
+            least = (1 - rho) * max(least, 0.0) + rho
+            if least >= 1 / WORST_CONDITION and found.residuals.max() > _tolerance(least):
+                try:
+                    found = top_pairs(space, rho, count, self.unit, _tolerance(least))
+                except SingularError:  # what was found before is the best there is, and a note says how good
+                    least = 0.0
+        return self.verified(found, rho, products, tolerance), least
 
     def verified(
         self, found: Pairs, rho: float, products: davidson.Products | None = None, tolerance: float = davidson.TOLERANCE
@@ -229,24 +262,23 @@ class Infinite:
         return times
 
 
-def exact(system: System, count: int, tolerance: float = davidson.TOLERANCE) -> tuple[Eigen, float]:
-    """Solve the exact problem, infinite ratios first; also return the largest residual."""
+def exact(system: System, count: int, tolerance: float = davidson.TOLERANCE) -> tuple[Eigen, float, float]:
+    """Solve the exact problem, infinite ratios first; also return the largest residual and the smallest variance."""
     if not system.constant:
-        found = top_pairs(system.space(count), 0.0, count, system.unit, tolerance)
-        return _eigen(system.verified(found, 0.0, tolerance=tolerance), 0.0)
+        found, least = system.pairs(system.space(count), count, 0.0, tolerance=tolerance)
+        return *_eigen(found, 0.0), least
     infinite = Infinite.of(system)
     q = infinite.vectors.shape[1]
-    ratios, parts, residual = np.full(q, np.inf), [], 0.0
+    ratios, parts, residual, least = np.full(q, np.inf), [], 0.0, 1.0
     if count > q:
         times = infinite.products(system)
-        found = top_pairs(system.space(count - q, times), 0.0, count - q, system.unit, tolerance)
-        found = system.verified(found, 0.0, times, tolerance)
+        found, least = system.pairs(system.space(count - q, 0.0, times), count - q, 0.0, times, tolerance)
         vectors = found.vectors - infinite.coupling @ (infinite.coupled.T @ found.vectors)
         parts = [(vectors, found.target_image, found.background_image)]
         ratios, residual = np.concatenate([ratios, found.ratios]), float(found.residuals.max())
     columns = zip((infinite.vectors, infinite.image, np.zeros_like(infinite.image)), *parts, strict=True)
     vectors, target, background = (np.hstack(pieces) for pieces in columns)
-    return Eigen(ratios, vectors, target, background, n_infinite=q), residual
+    return Eigen(ratios, vectors, target, background, n_infinite=q), residual, least
 
 
 def _plain(system: System, space: Space, count: int) -> Array | None:
@@ -264,10 +296,20 @@ def _unit_columns(vectors: Array) -> Array:
     return np.asarray(vectors / np.where(length > 0, length, 1.0))
 
 
-def _not_converged(residual: float) -> Note:
-    return Note(
-        ConditionWarning,
-        f"the components are found to a residual of {residual:.1e}, not {davidson.TOLERANCE:.0e}: rounding allows "
-        "no better for a background covariance that is so close to singular. Use shrinkage='oas', or solver='gsvd' "
-        "where the memory allows.",
-    )
+def _tolerance(least: float) -> float:
+    """Return the residual that pairs must have, by the smallest variance of the background in any direction."""
+    return min(davidson.TOLERANCE, math.sqrt(_ERROR * least))
+
+
+def _not_converged(residual: float, least: float) -> Note:
+    if least < 1 / WORST_CONDITION:
+        what = (
+            f"the condition number of the background covariance is above {WORST_CONDITION:.0e} (estimated): products "
+            "with the rows carry no correct digits in its smallest directions, and components there may be missed."
+        )
+    else:
+        what = (
+            f"the components are found to a residual of {residual:.1e}, not {_tolerance(least):.1e}: rounding allows "
+            "no better for a background covariance that is so close to singular."
+        )
+    return Note(ConditionWarning, f"{what} Use shrinkage='oas', or solver='gsvd' where the memory allows.")

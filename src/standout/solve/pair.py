@@ -41,7 +41,7 @@ class Pair:
         """Build the pair; ``own`` centres the target by its own mean, else by the background's."""
         covariance, variance = target.covariance(), target.variance()
         if mixture is not None and not own:
-            shift = target.mean - mixture.mixed([part.mean for part in backgrounds])
+            shift = target.mean - mixture.mixed_means([part.mean for part in backgrounds])
             covariance += np.outer(shift, shift)
             variance = variance + shift**2
         if mixture is None:
@@ -111,7 +111,7 @@ def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
     if not varies.any():
         some = listed(named_features(None, range(len(variance))))
         raise InputError(
-            f"{role}: every feature is constant ({len(variance)} features: {some}), so there is no variance "
+            f"{role}: every feature is constant to the precision of float64 ({len(variance)} features: {some}), so there is no variance "
             "to compare. Check that the right rows were given."
         )
     return varies

@@ -91,7 +91,7 @@ class RowSpan:
                     part -= mean
                     means[number, here] = first + mean
                 if not self.own_centre and self.mixture is not None:
-                    panel[: self.n_target] += means[0, here] - self.mixture.mixed(list(means[1:, here]))
+                    panel[: self.n_target] += means[0, here] - self.mixture.mixed_means(means[1:, here])
                 variances[:, here] = self._variances(panel, means[:, here])
                 scale[here] = self._scale(variances[:, here])
                 panel /= scale[here]
@@ -123,7 +123,7 @@ class RowSpan:
         """Subtract from each dataset its own mean, from the target the background's where asked."""
         centres = means
         if not self.own_centre and self.mixture is not None:
-            centres = np.vstack([self.mixture.mixed(list(means[1:])), means[1:]])
+            centres = np.vstack([self.mixture.mixed_means(means[1:]), means[1:]])
         for part, centre in zip(self._parts(panel), centres, strict=True):
             part -= centre
 

@@ -80,7 +80,7 @@ class SparseSpan(RowSpan):
         """Return what is taken off the rows of each dataset."""
         if self.own_centre or self.mixture is None:
             return means
-        return np.vstack([self.mixture.mixed(list(means[1:])), means[1:]])
+        return np.vstack([self.mixture.mixed_means(means[1:]), means[1:]])
 
     def _variance(self, number: int, mean: Array) -> Array:
         """Return the mean square about the centre; note where the centre is so far from zero that it costs digits."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.errors import InputError, NotNumbersError
+from standout.errors import InputError, NotNumbersError, listed
 
 # Floats, integers and booleans; everything else is not fed to the maths.
 NUMBERS = "fiub"
+# Integers up to this are exact in float64; beyond it, a feature needs this many distinguishable values.
+_EXACT = 2**53
+_DISTINCT = 1e4
 
 # What scikit-learn or numpy say, what it means here, and what to do.
 _REMEDIES = (
@@ -37,6 +41,8 @@ def checked_table(data: Any, role: str) -> Any:
     """Return an array or sparse matrix of numbers, or say what the data is instead."""
     # Arrays of plain numbers are the common case and must not pay for the general check.
     if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind in NUMBERS and data.size:
+        if data.dtype.kind in "iu" and data.dtype.itemsize == 8:
+            check_integers({int(i): data[:, i] for i in large_values(data[0])}, role)
         return data
     if isinstance(data, np.ma.MaskedArray):
         data = _unmasked(data, role)
@@ -55,6 +61,24 @@ def checked_table(data: Any, role: str) -> Any:
         raise NotNumbersError(f"{role}: {_explained(str(error), data)}") from error
     except ValueError as error:
         raise InputError(f"{role}: {_explained(str(error), data)}") from error
+
+
+def large_values(row: NDArray[Any]) -> NDArray[np.intp]:
+    """Return where a row is beyond 2⁵³: large integers that differ by little are large in the first row already."""
+    return np.flatnonzero(np.abs(row.astype(np.float64)) >= _EXACT)
+
+
+def check_integers(columns: Mapping[Any, NDArray[Any]], role: str) -> None:
+    """Refuse integers beyond 2⁵³ that differ by so little that float64 cannot hold the differences."""
+    for feature, values in columns.items():
+        low, high = int(values.min()), int(values.max())
+        spacing = float(np.spacing(float(max(abs(low), abs(high)))))
+        if max(abs(low), abs(high)) >= _EXACT and 0 < high - low < _DISTINCT * spacing:
+            raise InputError(
+                f"{role}: feature {listed([feature])} holds integers of about {float(high):.3g} that differ by at most "
+                f"{high - low}, and float64 keeps only multiples of {spacing:g} there. Subtract a constant from the "
+                "feature, in target and background alike, before it becomes float64; or leave the feature out."
+            )
 
 
 def checked_block(block: NDArray[Any], n_features: int, role: str) -> NDArray[Any]:

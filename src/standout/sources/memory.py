@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.errors import InputError, listed
-from standout.sources.checks import is_missing
+from standout.sources.checks import check_integers, is_missing, large_values
 from standout.sources.source import InMemory
 
 
@@ -75,6 +75,10 @@ class FrameSource(InMemory):
         # Labels that are no names (numbers, dates): they must at least agree.
         self.unnamed = None if self.names is not None else tuple(columns)
         _check_numeric(self.frame, role)
+        if self.n_rows:
+            large = [columns[i] for i in large_values(_numbers(self.frame[:1])[0])]
+            whole = [name for name in large if self.frame.schema[name] in (nw.Int64, nw.UInt64)]
+            check_integers({name: self.frame[name].drop_nulls().to_numpy() for name in whole}, role)
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows ``start`` to ``stop`` as a dense array."""

@@ -68,8 +68,8 @@ def _without_edge(model: Model) -> Verdict:
     if isinstance(model, KernelModel):
         why = "A flexible kernel gives large ratios on pure noise too, so the ratios alone prove nothing."
         return Verdict("unknown", "Whether this is more than noise is not known", (f"{largest}. {why}", check))
-    if model.target_counts.units <= 1:
-        why = "The target is a single independent unit"
+    if model.target_counts.units < 2:
+        why = "The target has fewer than two independent units"
     else:
         units = model.background_units
         why = f"{count(units, 'independent background unit')} leave {units - 1:.0f} degrees of freedom for "
