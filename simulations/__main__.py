@@ -6,10 +6,11 @@ import argparse
 import inspect
 from pathlib import Path
 
-from simulations import components, intervals, kernels, missing, size
+from simulations import background, components, intervals, kernels, missing, size
 from simulations.table import HEADER
 
 SIMULATIONS = {
+    "estimates": background.estimates,
     "rows": size.rows,
     "few": size.few,
     "heavy": size.heavy,
@@ -46,8 +47,7 @@ def table(name: str, runs: int) -> str:
     results = simulation(runs)
     header = getattr(results[0], "header", HEADER)
     text = inspect.getdoc(simulation) or ""
-    return "
-".join([f"## {name}", "", text, "", header, *(one.row() for one in results), ""])
+    return "\n".join([f"## {name}", "", text, "", header, *(one.row() for one in results), ""])
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def test_labels_say_what_is_target_and_background(cells):
     found = cells.uns["dpca"]
     for name in ("ratios", "target_variance", "background_variance", "noise_edge", "p_value", "debiased_ratios"):
         np.testing.assert_allclose(found[name], getattr(plain, f"{name}_"), rtol=1e-9)
-    assert found["regime"] == "exact" and found["shrinkage"] == 0 and found["notes"] == ""
+    assert found["regime"] == plain.regime_ and found["shrinkage"] == plain.shrinkage_ and found["notes"] == ""
     assert found["params"] == {"groupby": "condition", "target": "stim", "background": "ctrl", "n_comps": 2}
 
 
@@ -292,7 +292,7 @@ def separation(scores, responds):
 
 def check_useful(model, path, found):
     assert model.regime_ == "shrunk" and model.solver_ == "span" and 0 < model.shrinkage_ < 1
-    assert "shrunk toward its diagonal" in model.summary() and "no noise edge can be given" in model.summary()
+    assert "background covariance estimated by" in model.summary() and "no noise edge can be given" in model.summary()
     scores = model.transform(path)
     for values in (model.components_, model.patterns_, model.ratios_, model.mean_, scores):
         assert np.isfinite(values).all()

@@ -99,7 +99,7 @@ def test_a_linear_kernel_is_linear_dpca_with_a_ridge_also_out_of_sample(pair, ne
 def test_a_linear_kernel_on_ample_rows_is_dpca_itself(new):
     target, background = sample_pair(np.random.default_rng(2), 150, 200, 6)
     kernel = KernelDPCA(3, kernel="linear", standardize=False).fit(target, background=background)
-    linear = DPCA(3).fit(target, background=background)
+    linear = DPCA(3, shrinkage=None).fit(target, background=background)
     assert kernel.regime_ == linear.regime_ == "exact" and kernel.shrinkage_ == 0
     for name in ("ratios_", "target_variance_", "noise_edge_", "p_value_", "debiased_ratios_"):
         assert getattr(kernel, name) == pytest.approx(getattr(linear, name), rel=AGREED, nan_ok=True)

@@ -33,7 +33,7 @@ def axes():
 
 @pytest.fixture
 def fitted(data):
-    return DPCA(None).fit(data.target, background=data.background)
+    return DPCA(None, shrinkage=None).fit(data.target, background=data.background)
 
 
 def drawn(axes):

@@ -26,7 +26,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def fitted(data):
-    return DPCA(3).fit(data.target, background=data.background)
+    return DPCA(3, shrinkage=None).fit(data.target, background=data.background)
 
 
 def test_points_are_the_scores_of_target_and_background(write, data, fitted):
@@ -101,8 +101,8 @@ def noise(rows, columns=30, seed=1):
 
 
 CASES = {
-    "exact": (DPCA(2), "given"),
-    "noise": (DPCA(2), "alike"),
+    "exact": (DPCA(2, shrinkage=None), "given"),
+    "noise": (DPCA(2, shrinkage=None), "alike"),
     "shrunk, with an edge": (DPCA(2, shrinkage=0.3), "given"),
     "shrunk, without an edge": (DPCA(2), "few"),
     "groups": (DPCA(2), "grouped"),
@@ -111,7 +111,7 @@ CASES = {
     "PCA": (DPCA(2), "alone"),
     "cPCA": (CPCA(2), "given"),
     "signal": (DPCA(1, axes="signal"), "given"),
-    "graph": (DPCA(1, graph=np.eye(5, k=1) + np.eye(5, k=-1)), "given"),
+    "graph": (DPCA(1, shrinkage=None, graph=np.eye(5, k=1) + np.eye(5, k=-1)), "given"),
     "kernel": (KernelDPCA(2), "given"),
     "kernel, exact": (KernelDPCA(2, kernel="linear"), "given"),
     "kernel PCA": (KernelDPCA(2), "alone"),
@@ -143,7 +143,7 @@ SAID = {
         "Noise alone would reach a ratio of {edge}; the largest ratio is {top}",
     ),
     "noise": ("nothing", "told from noise", "Noise alone would reach a ratio of {edge}; the largest ratio is {top}"),
-    "shrunk, with an edge": ("found", "largest unshrunk ratio", "shrunk by 0.3 toward its diagonal", "ratio is {top}"),
+    "shrunk, with an edge": ("found", "largest unshrunk ratio", "correlations shrunk by 0.3 the largest", "ratio is {top}"),
     "shrunk, without an edge": ("unknown", "20 independent background units leave 19 degrees", "ratio is {top}"),
     "groups": ("unknown", "4 independent background units leave 3 degrees", "Rows of one group were counted as one"),
     "structural": ("unknown", "Along 1 of the 3 components", "noise alone would reach {edge}", "constant"),
@@ -302,7 +302,7 @@ def test_every_row_is_read_once_for_each_model(write, data, fitted):
 
 def test_estimators_that_return_frames_are_reported_too(write, data, fitted):
     plain = write(fitted, data.target, data.background)
-    framed = DPCA(3).set_output(transform="pandas").fit(data.target, background=data.background)
+    framed = DPCA(3, shrinkage=None).set_output(transform="pandas").fit(data.target, background=data.background)
     assert write(framed, data.target, data.background).scores == plain.scores
 
 

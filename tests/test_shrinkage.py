@@ -1,4 +1,6 @@
-"""The "auto" rule: exact, structural, shrunk; the OAS formula; and no cliff between them."""
+"""The "auto" rule: exact, structural, shrunk; shared factors; the OAS formula; and no cliff between them."""
+
+import warnings
 
 import numpy as np
 import pytest
@@ -80,13 +82,34 @@ def test_full_shrinkage_is_pca_in_background_sd_units():
     np.testing.assert_allclose(model.ratios_, np.linalg.eigvalsh(scaled)[::-1][:2], rtol=1e-10)
 
 
-@pytest.mark.parametrize(("n", "regime"), [(300, "shrunk"), (301, "exact"), (1000, "exact")])
+@pytest.mark.parametrize(("n", "regime"), [(300, "shrunk"), (3000, "shrunk"), (3001, "exact")])
 @IGNORE
-def test_exact_from_ten_rows_for_each_dimension(n, regime):
+def test_exact_from_a_hundred_rows_for_each_dimension(n, regime):
     rng = np.random.default_rng(3)
     model = DPCA().fit(rng.normal(size=(100, 30)), background=rng.normal(size=(n, 30)))
     assert model.regime_ == regime
     assert (model.shrinkage_ > 0) == (regime == "shrunk")
+
+
+@pytest.mark.parametrize(("n", "regime"), [(300, "shrunk"), (301, "structural")])
+@IGNORE
+def test_a_constant_background_feature_has_an_infinite_ratio_from_ten_rows_for_each_dimension(n, regime):
+    rng = np.random.default_rng(3)
+    target, background = rng.normal(size=(100, 30)), rng.normal(size=(n, 30))
+    background[:, 4] = 1.0
+    for solver in ("auto", "gsvd", "matrix_free"):
+        model = DPCA(solver=solver).fit(target, background=background)
+        assert model.regime_ == regime
+        assert np.isinf(model.ratios_[0]) == (regime == "structural")
+
+
+@pytest.mark.parametrize("n", [299, 301])
+def test_the_warning_of_few_rows_ends_at_ten_for_each_dimension(n):
+    rng = np.random.default_rng(3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        DPCA().fit(2 * rng.normal(size=(100, 30)), background=rng.normal(size=(n, 30)))
+    assert any(issubclass(warning.category, ShrinkageWarning) for warning in caught) == (n < 300)
 
 
 def test_the_warning_names_the_counts_and_the_remedy():
@@ -115,3 +138,147 @@ def test_there_is_no_cliff_from_half_a_row_to_twenty_rows_for_each_feature():
         assert drop.mean() < max(3 * noise, 0.02), f"from n={sizes[best]} to n={sizes[j]}: {mean}"
     assert mean[0] > 0.4
     assert mean[-1] > 0.9
+
+
+def with_factors(rng, m, n, p, strengths, signal=4.0):
+    """Rows that share some factors, one signal of the target's own, and both as scores of the target rows."""
+    basis, _ = np.linalg.qr(rng.normal(size=(p, len(strengths) + 1)))
+    roots = np.sqrt(strengths)
+
+    def rows(count):
+        scores = rng.normal(size=(count, len(strengths)))
+        return rng.normal(size=(count, p)) + (scores * roots) @ basis[:, :-1].T, scores
+
+    (target, factors), (background, _) = rows(m), rows(n)
+    own = rng.normal(size=m)
+    target += signal * np.outer(own, basis[:, -1])
+    return target, background, factors, own
+
+
+def correlation(model, target, scores):
+    return np.abs(np.corrcoef(model.transform(target)[:, 0], scores)[0, 1])
+
+
+@IGNORE
+@pytest.mark.parametrize("seed", range(4))
+def test_a_strong_factor_that_both_share_is_not_the_first_component(seed):
+    rng = np.random.default_rng(seed)
+    target, background, factors, own = with_factors(rng, 160, 150, 3000, [100.0])
+    model = DPCA(1).fit(target, background=background)
+    shrunk = DPCA(1, shrinkage="oas").fit(target, background=background)
+    assert (model.n_factors_, shrunk.n_factors_) == (1, 0)
+    assert correlation(model, target, factors[:, 0]) < 0.1 < 0.7 < correlation(shrunk, target, factors[:, 0])
+    assert correlation(model, target, own) > 0.8 > 0.6 > correlation(shrunk, target, own)
+
+
+@IGNORE
+def test_factors_are_kept_among_many_more_features_than_rows():
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        target, background, _, own = with_factors(rng, 200, 200, 5000, [150.0, 100.0, 60.0], signal=4.5)
+        model = DPCA(1).fit(target, background=background)
+        assert model.n_factors_ == 3
+        assert correlation(model, target, own) > 0.9
+        assert correlation(DPCA(1, shrinkage="oas").fit(target, background=background), target, own) < 0.5
+
+
+def estimated(target, background, own):
+    """The definition of the estimate, step by step: S in background-sd units, ρ and the factors."""
+    m, n, sd = len(target), len(background), background.std(axis=0)
+    A, B = np.cov((target / sd).T, ddof=0), np.cov((background / sd).T, ddof=0)
+    p, freedom = len(A), n - 1
+    count = min(int(freedom / 4), m - 1, 32, p // 2)
+    block = A[:, np.argsort(-np.diag(A), kind="stable")[:32]]
+    for _ in range(2):
+        block = A @ linalg.orth(block, rcond=1e-10)
+    E = np.linalg.svd(block, full_matrices=False)[0][:, :count]
+    values, turn = np.linalg.eigh(E.T @ B @ E)
+    values, turn = values[::-1], turn[:, ::-1]
+    q = 0
+    while q < count:
+        a, b = np.sqrt(freedom - q - 0.5), np.sqrt(count - q - 0.5)
+        edge = ((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / (freedom - q)
+        if values[q] <= 1.5 * edge * (p - values[:q].sum()) / (p - q):
+            break
+        q += 1
+    W = E @ turn[:, :q]
+    F, outside = W @ W.T @ B @ W @ W.T, np.eye(p) - W @ W.T
+    R = outside @ B @ outside
+    psi = 0.99 * (own * np.diag(R) + (1 - own) * np.trace(R) / (p - q)) + 0.01
+    Rc = R / np.sqrt(np.outer(psi, psi))
+    d = p - q
+    t2 = np.sum(Rc * Rc) * (d / np.trace(Rc)) ** 2
+    rho = min(1.0, ((1 - 2 / d) * t2 + d**2) / ((freedom + 1 - 2 / d) * (t2 - d)))
+    return (1 - rho) * B + rho * (F + np.diag(psi)), A, rho, q
+
+
+@IGNORE
+@pytest.mark.parametrize("solver", ["auto", "dense", "gsvd", "span", "matrix_free", "moments"])
+@pytest.mark.parametrize(("m", "n", "p", "own"), [(40, 30, 90, 0.0), (60, 50, 80, 0.375), (150, 120, 40, 1.0)])
+def test_every_solver_finds_the_components_of_the_estimate_as_defined(m, n, p, own, solver):
+    rng = np.random.default_rng(p)
+    target, background, _, _ = with_factors(rng, m, n, p, [30.0, 20.0, 4.0])
+    target[:, 1:], background[:, 1:] = (rows[:, 1:] + 0.6 * rows[:, :-1] for rows in (target, background))
+    units = 10 ** rng.uniform(-3, 3, p)
+    S, A, rho, q = estimated(target, background, own)
+    assert 0 < rho < 1 and q >= 1
+    given = (target * units, background * units)
+    if solver == "moments":
+        given = tuple(map(Moments.of, given))
+    model = DPCA(3, solver="auto" if solver == "moments" else solver).fit(given[0], background=given[1])
+    assert model.shrinkage_ == pytest.approx(rho, rel=1e-9) and model.n_factors_ == q
+    values, vectors = linalg.eigh(A, S)
+    assert model.ratios_ == pytest.approx(values[::-1][:3], rel=1e-8)
+    ours = model.components_ * units * background.std(axis=0)
+    theirs = vectors[:, ::-1][:, :3].T
+    cosine = np.abs(np.sum(ours * theirs, axis=1)) / np.linalg.norm(ours, axis=1) / np.linalg.norm(theirs, axis=1)
+    np.testing.assert_allclose(cosine, 1.0, atol=1e-10)
+    # Background variance along the components is that of the estimate.
+    assert model.target_variance_ / model.background_variance_ == pytest.approx(model.ratios_)
+
+
+@IGNORE
+def test_without_factors_auto_is_oas():
+    rng = np.random.default_rng(7)
+    target, background = rng.normal(size=(60, 30)), rng.normal(size=(50, 30))
+    auto, oas = (DPCA(shrinkage=name).fit(target, background=background) for name in ("auto", "oas"))
+    assert auto.n_factors_ == 0 and auto.shrinkage_ == oas.shrinkage_
+    np.testing.assert_array_equal(auto.components_, oas.components_)
+
+
+@IGNORE
+def test_the_order_and_the_units_of_features_do_not_matter_where_factors_are_kept():
+    rng = np.random.default_rng(8)
+    target, background, _, _ = with_factors(rng, 50, 40, 70, [40.0, 10.0])
+    model = DPCA().fit(target, background=background)
+    order, units = rng.permutation(70), 10 ** rng.uniform(-4, 4, 70)
+    other = DPCA().fit((target * units)[:, order], background=(background * units)[:, order])
+    assert model.n_factors_ == other.n_factors_ > 0
+    np.testing.assert_allclose(other.ratios_, model.ratios_, rtol=1e-9)
+    scores = model.transform(target), other.transform((target * units)[:, order])
+    for ours, theirs in zip(scores[0].T, scores[1].T, strict=True):
+        assert abs(np.corrcoef(ours, theirs)[0, 1]) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_shrinkage_fades_from_fifty_to_a_hundred_rows_for_each_dimension():
+    rng = np.random.default_rng(9)
+    target, rows = rng.normal(size=(300, 10)), rng.normal(size=(1200, 10)) @ rng.normal(size=(10, 10))
+    fitted = {n: DPCA().fit(target, background=rows[:n]) for n in (501, 502, 751, 1000, 1001)}
+    found = {n: model.shrinkage_ for n, model in fitted.items()}
+    factors = {model.n_factors_ for n, model in fitted.items() if n < 1001}
+    assert len(factors) == 1
+    assert found[1001] == 0.0 < found[1000] < 2e-3 * found[751] / found[501]
+    assert found[502] == pytest.approx(found[501], rel=0.02)
+    assert found[751] == pytest.approx(0.5 * found[501], rel=0.5)
+    assert [fitted[n].regime_ for n in (1000, 1001)] == ["shrunk", "exact"]
+
+
+@IGNORE
+def test_the_summary_says_how_the_background_was_estimated():
+    rng = np.random.default_rng(10)
+    target, background, _, _ = with_factors(rng, 80, 60, 200, [100.0, 60.0])
+    text = str(DPCA().fit(target, background=background).summary())
+    assert "estimated by 2 shared factors and" in text
+    plain = DPCA().fit(rng.normal(size=(40, 200)), background=rng.normal(size=(30, 200)))
+    assert plain.shrinkage_ > 0.9 and "nearly PCA in background-sd units" in str(plain.summary())
+    assert "exact" in str(DPCA(shrinkage=None).fit(target[:, :5], background=background[:, :5]).summary())

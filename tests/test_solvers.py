@@ -122,7 +122,7 @@ def test_wide_data_of_low_rank_have_the_ratios_of_their_few_dimensions(how):
     expected = linalg.eigvalsh(covariance(few), covariance(others))[::-1]
     if how == "moments":
         target, background = Moments.of(target), Moments.of(background)
-    model = DPCA(None, solver="auto" if how == "moments" else how).fit(target, background=background)
+    model = DPCA(None, solver="auto" if how == "moments" else how, shrinkage=None).fit(target, background=background)
     assert model.regime_ == "exact"
     assert model.ratios_ == pytest.approx(expected, rel=1e-11)
 
@@ -187,4 +187,4 @@ def test_lanczos_repeats_to_the_last_bit_even_where_it_must_start_anew():
 def test_a_target_that_is_the_background_has_ratios_of_one(seed):
     # All eigenvalues are one and the same up to rounding, on which bisection may give up.
     rows = np.random.default_rng(seed).poisson(3, size=(700, 60)).astype(float)
-    np.testing.assert_allclose(DPCA(3).fit(rows, background=rows).ratios_, 1, atol=1e-9)
+    np.testing.assert_allclose(DPCA(3, shrinkage=None).fit(rows, background=rows).ratios_, 1, atol=1e-9)

@@ -31,8 +31,8 @@ def make(request, tmp_path):
 
 
 def test_every_kind_of_source_gives_the_same_model(data, make):
-    model = DPCA().fit(make(data.target), background=make(data.background))
-    plain = DPCA().fit(data.target, background=data.background)
+    model = DPCA(shrinkage=None).fit(make(data.target), background=make(data.background))
+    plain = DPCA(shrinkage=None).fit(data.target, background=data.background)
     np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
     np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(model.mean_, data.target.mean(axis=0), rtol=1e-14)
@@ -68,14 +68,14 @@ def test_solvers_that_read_the_rows_take_every_kind_of_source(data, kind, solver
 @noise
 def test_truth_values_count_as_zero_and_one(data):
     truth = [rows > np.median(rows, axis=0) for rows in data]
-    model = DPCA(1).fit(truth[0], background=truth[1])
+    model = DPCA(1, shrinkage=None).fit(truth[0], background=truth[1])
     np.testing.assert_allclose(model.ratios_, ratios_by_definition([rows * 1.0 for rows in truth], 1), rtol=1e-11)
     frame = pd.DataFrame({"a": truth[0][:, 0], "b": data.target[:, 1], "c": data.target[:, 2].astype(int)})
     assert standout.read(frame).rows(0, 2).tolist() == frame[:2].astype(float).to_numpy().tolist()
 
 
 def test_kinds_may_be_mixed_between_target_and_background(data):
-    model = DPCA().fit(pd.DataFrame(data.target, columns=NAMES), background=sparse.csr_array(data.background))
+    model = DPCA(shrinkage=None).fit(pd.DataFrame(data.target, columns=NAMES), background=sparse.csr_array(data.background))
     np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
     assert list(model.feature_names_in_) == list(NAMES)
 
@@ -121,19 +121,19 @@ def test_columns_may_have_any_name(data, columns):
 
 def test_masked_values_are_missing_values(data):
     masked = np.ma.masked_array(data.target, mask=np.zeros(data.target.shape, dtype=bool))
-    whole = DPCA().fit(masked, background=data.background)
+    whole = DPCA(shrinkage=None).fit(masked, background=data.background)
     np.testing.assert_allclose(whole.ratios_, ratios_by_definition(data), rtol=1e-11)
     masked[3, 2] = np.ma.masked
     with pytest.raises(InputError, match=r"mask|NaN"):
-        DPCA().fit(masked, background=data.background)
+        DPCA(shrinkage=None).fit(masked, background=data.background)
 
 
 @pytest.mark.filterwarnings("ignore:.*matrix subclass:PendingDeprecationWarning")
 def test_a_numpy_matrix_is_an_array_or_refused(data):
     with contextlib.suppress(StandoutError, TypeError):  # to refuse it, as scikit-learn does, is right too
-        model = DPCA().fit(np.matrix(data.target), background=data.background)
+        model = DPCA(shrinkage=None).fit(np.matrix(data.target), background=data.background)
         np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
-    model = DPCA().fit(data.target, background=data.background)
+    model = DPCA(shrinkage=None).fit(data.target, background=data.background)
     with contextlib.suppress(StandoutError, TypeError):
         assert type(model.transform(np.matrix(data.target))) is np.ndarray
 
@@ -214,13 +214,13 @@ def test_all_columns_in_their_order_are_the_source_itself(data):
 
 
 def test_a_source_that_adds_up_its_own_moments_is_not_asked_for_rows(data):
-    model = DPCA().fit(OnCluster(data.target), background=OnCluster(data.background))
+    model = DPCA(shrinkage=None).fit(OnCluster(data.target), background=OnCluster(data.background))
     np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
 
 
 def test_moments_of_its_own_are_used_when_columns_have_another_order(data):
     cluster = OnCluster(data.background[:, ::-1], NAMES[::-1])
-    model = DPCA().fit(pd.DataFrame(data.target, columns=NAMES), background=cluster)
+    model = DPCA(shrinkage=None).fit(pd.DataFrame(data.target, columns=NAMES), background=cluster)
     np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
 
 
@@ -262,7 +262,7 @@ def test_a_source_needs_no_more_than_blocks_and_their_width(data):
         def blocks(self, rows):
             return np.split(data.target, range(rows, 200, rows))
 
-    model = DPCA().fit(Minimal(), background=data.background)
+    model = DPCA(shrinkage=None).fit(Minimal(), background=data.background)
     np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
 
 

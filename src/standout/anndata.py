@@ -312,7 +312,7 @@ def _seen_by_few(sides: Sides, genes: Any, few: int) -> NDArray[np.bool_]:
 
 def _rare_on_top(model: DPCA, sides: Sides, genes: Any) -> list[str]:
     """Warn where components are made of genes whose background variance rests on one or two cells."""
-    if not sides.backgrounds:
+    if not sides.backgrounds or model.n_components_ == 0:
         return []
     rare = frozenset(genes[_seen_by_few(sides, genes, _FEW_CELLS)])
     tops = [[top.feature for top in component if top.feature in rare] for component in model.top_features(_TOP)]

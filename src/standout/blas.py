@@ -110,6 +110,13 @@ def times(matrix: Array, vectors: Array) -> Array:
     return np.asarray(blas.dsymm(1.0, matrix, vectors, lower=1))
 
 
+def product(left: Array, right: Array) -> Array:
+    """Return ``left @ right`` by the BLAS that the solvers use, without copies of C- or F-ordered matrices."""
+    plain = [matrix.flags.f_contiguous for matrix in (left, right)]
+    sides = [matrix if is_plain else matrix.T for matrix, is_plain in zip((left, right), plain, strict=True)]
+    return np.asarray(blas.dgemm(1.0, *sides, trans_a=not plain[0], trans_b=not plain[1]))
+
+
 def mirror(lower: Array, step: int = 256) -> Array:
     """Fill the upper triangle, which must be zero, from the lower one, in place and in small pieces."""
     size = len(lower)

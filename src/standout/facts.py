@@ -30,7 +30,7 @@ def facts_of(estimator: Any, count: int = 10) -> dict[str, Any]:
     >>> import numpy as np
     >>> from standout import DPCA
     >>> rng = np.random.default_rng(0)
-    >>> model = DPCA(1).fit(rng.normal(size=(50, 3)) * [1, 1, 9], background=rng.normal(size=(99, 3)))
+    >>> model = DPCA(1).fit(rng.normal(size=(50, 3)) * [1, 1, 9], background=rng.normal(size=(999, 3)))
     >>> facts = facts_of(model)
     >>> facts["method"], facts["regime"], facts["components"][0]["top_features"][0]["feature"]
     ('DPCA', 'exact', 2)
@@ -43,6 +43,7 @@ def facts_of(estimator: Any, count: int = 10) -> dict[str, Any]:
         "rank": model.rank,
         "regime": model.regime,
         "shrinkage": plain(model.shrinkage),
+        "n_factors": model.n_factors,
         "solver": model.solver,
         "noise_edge": plain(model.noise_edge),
         "p_value": plain(model.p_value),

@@ -61,6 +61,7 @@ class Model:
     notes: tuple[Note, ...]
     used: NDArray[np.intp] | None = None  # the features that take part, where some were left out
     signal: Signal | None = None  # what denoising needs, where it was asked for
+    n_factors: int = 0  # shared factors that the background estimate keeps
 
     @property
     def n_components(self) -> int:
@@ -234,6 +235,7 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: Wanted) 
         p_value=verdict.p_value,
         debiased_ratios=verdict.debiased_ratios,
         shrinkage=solution.shrinkage,
+        n_factors=solution.n_factors,
         regime=solution.regime,
         mix=mixture.shares if mixture is not None else np.empty(0),
         rank=solution.rank,

@@ -203,8 +203,13 @@ class Problem:
 
     @classmethod
     def of(cls, target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> Problem:
-        """Solve the dPCA problem and keep its mixture of the backgrounds."""
-        asked = replace(wanted, n_components=1)
+        """Solve the dPCA problem and keep its mixture of the backgrounds.
+
+        Shrinkage is toward the diagonal: what follows combines the two covariances linearly.
+        """
+        asked = replace(
+            wanted, n_components=1, shrinkage="diagonal" if wanted.shrinkage == "auto" else wanted.shrinkage
+        )
         with _threads(target, backgrounds):
             solution, mixture = solve(target, backgrounds, asked)
         assert mixture is not None
@@ -215,7 +220,7 @@ class Problem:
         return _threads(self.task.target, self.task.backgrounds)
 
     def top_ratio(self) -> float:
-        """Return the largest ratio of the default dPCA, of the shrunk one where it is infinite."""
+        """Return the largest ratio of dPCA, of the shrunk one where it is infinite."""
         if self.solution.n_infinite == 0:
             return float(self.solution.ratios[0])
         asked = replace(self.task.wanted, n_components=1, shrinkage="oas")

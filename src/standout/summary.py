@@ -6,6 +6,7 @@ import math
 
 from standout.model import Model
 from standout.moments import Counts
+from standout.shrinkage import estimate_text
 
 
 class Summary(str):
@@ -44,7 +45,7 @@ def _rows(counts: Counts) -> str:
 
 def _problem(model: Model) -> str:
     if model.regime == "shrunk":
-        return f"background covariance shrunk by {model.shrinkage:.3g} toward its diagonal"
+        return f"background covariance estimated by {estimate_text(model.shrinkage, model.n_factors)}"
     if model.regime == "structural":
         return "exact; the background does not vary in some directions (infinite ratios)"
     return "exact"

@@ -72,7 +72,8 @@ def contrast_options() -> Callable[[Any], Any]:
     return together(
         components_option(),
         option("--shrinkage", type=_NumberOr("auto", "oas", "none"), heading=_HEADING,
-               help="How much the background covariance is shrunk, from 0 to 1; auto only where its rows are few."),
+               help="How the background covariance is estimated: auto (keep shared factors, shrink the rest), "
+                    "oas or a number from 0 to 1 (shrink toward its diagonal), none (as it is)."),
         option("--mix", callback=_shares, metavar="MIX", heading=_HEADING,
                help="Shares of several backgrounds: pooled (by their rows), equal, minimax (what stands out against "
                "each), or numbers separated by commas."),

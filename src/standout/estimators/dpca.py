@@ -29,9 +29,10 @@ class DPCA(Contrast):
         How many components; None gives all that exist; "auto" as many as a sequential test tells
         from noise, which may be none.
     shrinkage : "auto", "oas", None or float in [0, 1], default="auto"
-        How much the background covariance is shrunk toward its diagonal. "auto" solves the exact
-        problem while there are ten background rows for each dimension, and shrinks by the OAS
-        formula below; None is always the exact problem.
+        How the background covariance is estimated. "auto" keeps factors that target and background
+        share and shrinks all other correlations, less and less from 50 background rows for each
+        dimension on and not at all from 100 on. "oas" or a number shrinks toward the diagonal. None
+        is always the exact problem.
     axes : "ratio" or "signal", default="ratio"
         "ratio": largest ratio first, as in the paper. "signal": the principal axes of the denoised
         target, made of all components above the noise edge, so that ``transform(X)`` are the scores of
@@ -80,9 +81,12 @@ class DPCA(Contrast):
     debiased_ratios_ : ndarray of shape (n_components,)
         Population ratios that the unshrunk sample ratios stand for; NaN for those lost in noise.
     shrinkage_ : float
-        The shrinkage used.
+        How far correlations were shrunk: 0 for the exact problem, 1 for all the way.
+    n_factors_ : int
+        Shared factors that the background estimate keeps.
     regime_ : "exact", "structural" or "shrunk"
-        What became of the background covariance.
+        Whether the background covariance was used as it is, does not vary in some direction, or was
+        shrunk.
     mix_ : ndarray of shape (n_backgrounds,)
         The shares used.
     contrast_ : ndarray of shape (n_components,)

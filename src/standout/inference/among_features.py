@@ -13,6 +13,7 @@ from standout.inference.coordinates import CONSTANT
 from standout.inference.question import Question
 from standout.inference.shuffle import Labels
 from standout.mixture import Mixture
+from standout.shrinkage import factor_shrinkage, intensity
 from standout.solve import dense, lanczos
 
 # Ratios beyond this are rounding: the background does not vary there.
@@ -56,7 +57,8 @@ class AmongFeatures:
         background = scatters[1] * (mixture.shares[0] / sizes[1])
         for scatter, share, size in zip(scatters[2:], mixture.shares[1:], sizes[2:], strict=True):
             background += scatter * (share / size)
-        rho = self._shrink(target, background, mixture) if self.question.shrinkage is not None else 0.0
+        shrinks = self.question.shrinkage is not None
+        rho = self._shrink(target, background, mixture, sizes[0]) if shrinks else 0.0
         return target, background, rho
 
     def _scatters(self, labels: Labels) -> tuple[list[Array], tuple[int, ...]]:
@@ -79,18 +81,28 @@ class AmongFeatures:
         add_outer(rest, left, -1.0 / sizes[largest])
         return scatters, tuple(int(size) for size in sizes)
 
-    def _shrink(self, target: Array, background: Array, mixture: Mixture) -> float:
-        """Shrink the background in place toward its diagonal; the target's where the background is constant."""
+    def _shrink(self, target: Array, background: Array, mixture: Mixture, n_target: int) -> float:
+        """Replace the background (lower triangle) by its estimate; also return the intensity."""
         diagonal, spread = np.diagonal(background), np.diagonal(target)
-        goal = diagonal + self.removed
-        varies = goal > CONSTANT  # features have an overall variance of about one
-        goal = np.where(varies, goal, spread)
+        whole = diagonal + self.removed
+        varies = whole > CONSTANT  # features have an overall variance of about one
+        whole = np.where(varies, whole, spread)
         # One triangle: what is off the diagonal stands once and counts twice, and the diagonal of S is one.
-        weight = varies / np.where(goal > 0, goal, 1.0)
+        weight = varies / np.where(whole > 0, whole, 1.0)
         off = float(weight @ (background * background) @ weight) - float(((weight * diagonal) ** 2).sum())
-        rho = self.question.intensity(mixture, int(varies.sum()), 2 * off + int(varies.sum()))
+        evidence = self.question.evidence(mixture, int(varies.sum()), 2 * off + int(varies.sum()))
+        if self.question.shrinkage == "auto":
+            unit = np.sqrt(np.where(whole > 0, whole, 1.0))
+            ours, theirs = (
+                mirror(np.tril(matrix / unit / unit[:, None]).copy(order="F")) for matrix in (target, background)
+            )
+            found = factor_shrinkage(ours, theirs, evidence, n_target - 1, len(self.rows))
+            if found.n_factors:
+                background[...] = found.of(theirs) * unit * unit[:, None]
+                return found.rho
+        rho = intensity(self.question.shrinkage, evidence)
         background *= 1 - rho
-        np.einsum("ii->i", background)[...] += rho * goal
+        np.einsum("ii->i", background)[...] += rho * whole
         return rho
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from standout.blas import Array, add_gram, mirror, top_eigen
 from standout.inference.among_features import largest_ratio
 from standout.inference.coordinates import CONSTANT, panels
 from standout.inference.question import Question
 from standout.inference.shuffle import Labels
+from standout.shrinkage import Evidence, GramShrinkage, intensity, start_features
+from standout.solve.span import GramProblem, gram_shrinkage
 
 
 class _AmongRows:
@@ -43,6 +43,7 @@ class Wide(_AmongRows):
         shares = np.array([1.0, *mixture.shares]) / sizes
         gram = np.zeros((len(order), len(order)), order="F")
         varying, diagonal_squared, units = 0, 0.0, np.empty(self.rows.shape[1])
+        sizes_in_target = np.empty(self.rows.shape[1])
         for here in panels(*self.rows.shape):
             panel = self.rows[order, here]
             spread = []
@@ -55,14 +56,22 @@ class Wide(_AmongRows):
             goal = np.where(varies, goal, spread[0])
             goal[goal == 0] = 1.0
             units[here] = goal
+            sizes_in_target[here] = spread[0] / goal
             panel /= np.sqrt(goal)
             add_gram(gram, panel)
             varying += int(varies.sum())
             diagonal_squared += float(((own / goal)[varies] ** 2).sum())
-        problem = _Problem(mirror(gram), np.sqrt(np.repeat(shares, sizes)), int(sizes[0]))
+        roots = np.sqrt(np.repeat(shares, sizes))
+        gram = mirror(gram) * np.outer(roots, roots)
+        n_target = int(sizes[0])
         # The diagonal of S is one, whatever part of a feature is left.
-        square = problem.trace_squared - diagonal_squared + varying
-        return _Reduced(problem, self.question.intensity(mixture, varying, square), 1.0, units)
+        lost = varying - diagonal_squared
+        first = start_features(sizes_in_target)
+        start = self.rows[np.ix_(order[:n_target], first)]
+        start = (start - start.mean(axis=0)) / np.sqrt(units[first]) * roots[:n_target, None]
+        evidence = self.question.evidence(mixture, varying, _squared(gram, n_target) + lost)
+        found = _shrinkage(self.question, evidence, gram, start, lost)
+        return _Reduced(GramProblem(gram, n_target, found), roots, units)
 
     def scores(self, labels: Labels) -> Array:
         """Return the scores of all rows along the first component."""
@@ -89,11 +98,14 @@ class Huge(_AmongRows):
             here = slice(stop - size, stop)
             gram[here] -= gram[here].mean(axis=0)
             gram[:, here] -= gram[:, here].mean(axis=1)[:, None]
-        problem = _Problem(gram, np.sqrt(np.repeat([1.0, *mixture.shares] / sizes, sizes)), int(sizes[0]))
-        n_features = self.question.spanned
-        level = (float(np.trace(problem.background)) + self.removed) / n_features
-        rho = self.question.intensity(mixture, n_features, problem.trace_squared / level**2)
-        return _Reduced(problem, rho, level)
+        roots = np.sqrt(np.repeat([1.0, *mixture.shares] / sizes, sizes))
+        gram *= np.outer(roots, roots)
+        n_target, n_features = int(sizes[0]), self.question.spanned
+        gram /= (float(np.trace(gram[n_target:, n_target:])) + self.removed) / n_features
+        # Without features, the search for the target's axes starts from its largest rows.
+        start = np.eye(n_target)[:, start_features(np.diagonal(gram)[:n_target])]
+        evidence = self.question.evidence(mixture, n_features, _squared(gram, n_target))
+        return _Reduced(GramProblem(gram, n_target, _shrinkage(self.question, evidence, gram, start, 0.0)), roots)
 
     def scores(self, labels: Labels) -> Array:
         """Return the scores of all rows along the first component."""
@@ -101,73 +113,34 @@ class Huge(_AmongRows):
 
 
 @dataclass(frozen=True)
-class _Problem:
-    """The Gram matrix of centred rows, set by set, and what rows are multiplied by to make covariances."""
-
-    gram: Array
-    roots: Array
-    n_target: int
-
-    @cached_property
-    def _scaled(self) -> Array:
-        return np.asarray(self.gram * np.outer(self.roots, self.roots))
-
-    @property
-    def target(self) -> Array:
-        """K_xx."""
-        return self._scaled[: self.n_target, : self.n_target]
-
-    @property
-    def cross(self) -> Array:
-        """K_yx."""
-        return self._scaled[self.n_target :, : self.n_target]
-
-    @property
-    def background(self) -> Array:
-        """K_yy."""
-        return self._scaled[self.n_target :, self.n_target :]
-
-    @property
-    def trace_squared(self) -> float:
-        """The trace of the squared background covariance."""
-        return float(np.einsum("ij,ij->", self.background, self.background))
-
-
-@dataclass(frozen=True)
 class _Reduced:
-    """The problem among the rows: A v = λ ((1 − ρ) B + ρ·level·I) v through the rows' Gram matrix.
+    """The problem of a labelling among its rows, set by set."""
 
-    With c = 1 − ρ and t = ρ·level the ratios are the eigenvalues of (K_xx − c·K_xy (t I + c K_yy)⁻¹ K_yx)/t.
-    """
-
-    problem: _Problem
-    rho: float
-    level: float
+    problem: GramProblem
+    roots: Array  # what rows are multiplied by to make covariances
     units: Array | float = 1.0  # what the squares of features are divided by
 
-    @cached_property
-    def _explained(self) -> Array:
-        """(t I + c K_yy)⁻¹ K_yx, times c."""
-        regular = (1 - self.rho) * self.problem.background
-        np.einsum("ii->i", regular)[...] += self.rho * self.level
-        factor, _ = lapack.dpotrf(regular, lower=1, overwrite_a=1)
-        solved, _ = lapack.dpotrs(factor, self.problem.cross, lower=1)
-        return np.asarray((1 - self.rho) * solved)
-
     @property
-    def _matrix(self) -> Array:
-        """The reduced matrix, times t."""
-        return np.asfortranarray(self.problem.target - blas.dgemm(1.0, self.problem.cross, self._explained, trans_a=1))
+    def rho(self) -> float:
+        """The shrinkage."""
+        return self.problem.shrinkage.rho
 
     def largest(self) -> float:
         """Return the largest ratio."""
-        return largest_ratio(self._matrix, None) / (self.rho * self.level)
+        return largest_ratio(self.problem.matrix(), None)
 
     def coefficients(self) -> Array:
         """Return the first component as a combination of the centred rows, set by set."""
-        alpha = top_eigen(self._matrix, 1)[1]
-        weights = np.vstack([alpha, -self._explained @ alpha])[:, 0]
-        return np.asarray(self.problem.roots * weights)
+        alpha = top_eigen(self.problem.matrix(), 1)[1]
+        return np.asarray(self.roots * self.problem.coefficients(alpha)[:, 0])
+
+
+def _shrinkage(
+    question: Question, evidence: Evidence, gram: Array, start: Array, removed_squared: float
+) -> GramShrinkage:
+    if question.shrinkage == "auto":
+        return gram_shrinkage(gram, start, evidence, len(start) - 1, removed_squared)
+    return GramShrinkage(intensity(question.shrinkage, evidence))
 
 
 def _of_rows(coefficients: Array, labels: Labels) -> Array:
@@ -175,3 +148,9 @@ def _of_rows(coefficients: Array, labels: Labels) -> Array:
     result = np.empty_like(coefficients)
     result[np.argsort(labels, kind="stable")] = coefficients
     return np.asarray(result - (np.bincount(labels, result) / np.bincount(labels))[labels])
+
+
+def _squared(gram: Array, n_target: int) -> float:
+    """Return the trace of the squared background covariance."""
+    inner = gram[n_target:, n_target:]
+    return float(np.einsum("ij,ij->", inner, inner))

@@ -8,7 +8,7 @@ import numpy as np
 
 from standout.mixture import Mix, Mixture
 from standout.moments import Counts
-from standout.shrinkage import Evidence, intensity, needs_rows, oas
+from standout.shrinkage import Evidence, fade, few_rows, intensity
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Question:
     roles: tuple[str, ...]  # of the backgrounds
     mix: Mix
     shrinkage: str | float | None
+    rank: int = 0  # joint rank of the rows, once settled
     spanned: int = 0  # the number of features, where rows are given by coordinates in their span
     _mixtures: dict[tuple[int, ...], Mixture] = field(default_factory=dict, repr=False)
 
@@ -33,19 +34,22 @@ class Question:
             return self
         return replace(self, mix=np.array(sizes, dtype=np.float64), _mixtures={})
 
-    def settled(self, sizes: tuple[int, ...], rank: int) -> Question:
-        """Return the question with "auto" decided by the rule, once and for all labellings."""
-        mixture = self.mixture(sizes)
-        evidence = Evidence(mixture.rows, rank, mixture.effective, rank, float(rank))
+    def settled(self, sizes: tuple[int, ...], rank: int, structural: bool = False) -> Question:
+        """Return the question with "auto" decided by the rule, once and for all labellings.
+
+        ``structural`` says that the background does not vary in some direction; with rows enough it is taken at its
+        word, as in a fit.
+        """
+        settled = replace(self, rank=rank)
+        evidence = settled.evidence(self.mixture(sizes), rank, float(rank))
         if self.shrinkage == "auto":
-            return replace(self, shrinkage="oas" if needs_rows(evidence) else None)
+            exact = fade(evidence) == 0 or (structural and not few_rows(evidence))
+            return replace(settled, shrinkage=None if exact else "auto")
         if self.shrinkage in (None, 0.0):
             intensity(self.shrinkage, evidence)  # refuses a problem that has no answer
-            return replace(self, shrinkage=None)
-        return self
+            return replace(settled, shrinkage=None)
+        return settled
 
-    def intensity(self, mixture: Mixture, n_varying: int, trace_squared: float) -> float:
-        """Return how much to shrink a background whose correlation matrix has this tr S²."""
-        if isinstance(self.shrinkage, str):
-            return oas(Evidence(mixture.rows, 0, mixture.effective, n_varying, trace_squared))
-        return float(self.shrinkage or 0.0)
+    def evidence(self, mixture: Mixture, n_varying: int, trace_squared: float) -> Evidence:
+        """Return what the shrinkage rule looks at, for a background correlation matrix with this tr S²."""
+        return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, trace_squared)

@@ -251,10 +251,14 @@ class _Refit:
         model = fit_model(data[0], {part.role: part for part in data[1:]}, wanted)
         if model.n_components == 0:
             raise InputError("nothing was found above noise, so there is nothing to follow. Use axes='ratio'.")
-        kept = None if model.regime != "shrunk" else model.shrinkage
+        # Rows that are drawn twice would pass for correlation: the intensity is that of the original.
+        if model.regime == "shrunk" and wanted.shrinkage == "auto":
+            wanted = replace(wanted, intensity=model.shrinkage)
+        else:
+            wanted = replace(wanted, shrinkage=None if model.regime != "shrunk" else model.shrinkage)
         target = data[0].rows
         assert target is not None
-        wanted = replace(wanted, shrinkage=kept, n_components=model.n_components)
+        wanted = replace(wanted, n_components=model.n_components)
         return cls(samples, wanted, model, target, _centred_scores(model, target))
 
     def again(self, rng: np.random.Generator) -> _Again:

@@ -23,6 +23,10 @@ from standout.inference.shuffle import Labels, Shuffle
 MOST_WORK = 4e9
 
 
+# A background sd below this part of the largest, rows being white, is rounding.
+_SINGULAR = 1e-7
+
+
 class Statistic(Protocol):
     """The largest ratio of some rows as a function of their labels."""
 
@@ -49,7 +53,7 @@ def prepared(rows: Array, question: Question, shuffle: Shuffle) -> tuple[Array, 
     n_rows, n_features = rows.shape
     if n_features <= n_rows:
         white = whitened(rows)
-        question = question.settled(tuple(sizes), white.shape[1])
+        question = question.settled(tuple(sizes), white.shape[1], _structural(white, shuffle))
         chosen = along_target(white, n_target) if question.shrinkage is None else equilibrated(rows)
         return shuffle.aligned(chosen), question, white.shape[1]
     inside = in_their_span(rows)
@@ -60,6 +64,15 @@ def prepared(rows: Array, question: Question, shuffle: Shuffle) -> tuple[Array, 
     if float(n_rows) ** 2 * n_features > MOST_WORK:
         return shuffle.aligned(inside), replace(question, spanned=n_features), rank
     return shuffle.aligned(equilibrated(rows)), question, rank
+
+
+def _structural(white: Array, shuffle: Shuffle) -> bool:
+    """Tell whether the backgrounds do not vary in some direction in which the rows do."""
+    parts = [white[shuffle.row_labels == number] for number in np.unique(shuffle.row_labels)[1:]]
+    if sum(map(len, parts)) - len(parts) < white.shape[1]:
+        return False
+    sizes = np.linalg.svd(np.concatenate([part - part.mean(axis=0) for part in parts]), compute_uv=False)
+    return bool(sizes[-1] <= _SINGULAR * sizes[0])
 
 
 def statistic_of(rows: Array, question: Question, removed: Array) -> Statistic:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from standout.blas import Array, rank_tolerance
+from standout.shrinkage import GramShrinkage, Shrinkage, few_rows, own_share
 from standout.solve import gsvd, span
 from standout.solve.finish import solution
 from standout.solve.notes import shrinkage_notes, structural_notes
@@ -23,22 +24,31 @@ def by_rows(task: Task) -> Solution:
     if task.mixture is None:
         check_varies(columns.target_variance, "target")
         count = how_many(task, min(rows.rank, task.target_dimensions), None)
-        found = components(span.solve(rows, 0.0, count.kept), rows.frame, count.kept)
+        found = components(span.solve(rows, GramShrinkage(0.0), count.kept), rows.frame, count.kept)
         return solution(task, found, rows.frame, rows.rank, "span", count, columns.means)
     frame, constant = measure(columns.target_variance, columns.background_variance)
     varying = int((columns.background_variance > 0).sum())
     evidence = task.evidence(rows.rank, varying, rows.correlation_trace_squared())
-    rho = task.intensity(evidence)
-    if rho == 0 or task.has_edge(rows.rank):
+    if not task.finds_factors(evidence):
+        shrinkage = GramShrinkage(task.plain_shrinkage(evidence).rho)
+    elif own_share(task.n_rows, varying) > 0:
+        # Features in units of their own residual variance would need another Gram matrix.
+        return by_factors(task, frame, constant, columns.means)
+    else:
+        shrinkage = task.kept(span.gram_shrinkage(rows.gram, rows.leading, evidence, task.target_dimensions))
+    if shrinkage.rho == 0 or task.has_edge(rows.rank):
         return by_factors(task, frame, constant, columns.means)
     count = how_many(task, min(rows.rank, task.target_dimensions), None)
-    eigen = span.solve(rows, rho, count.kept)
+    eigen = span.solve(rows, shrinkage, count.kept)
     if eigen.ratios[-1] <= rank_tolerance(rows.n_rows) * eigen.ratios[0]:
         # Directions in which the target does not vary are no combinations of its rows.
         return by_factors(task, frame, constant, columns.means)
     found = components(eigen, rows.frame, count.kept)
-    notes = shrinkage_notes(task, evidence, rho)
-    return solution(task, found, frame, rows.rank, "span", count, columns.means, rho=rho, notes=notes)
+    notes = shrinkage_notes(task, evidence, shrinkage.rho, shrinkage.n_factors)
+    return solution(
+        task, found, frame, rows.rank, "span", count, columns.means,
+        rho=shrinkage.rho, n_factors=shrinkage.n_factors, notes=notes,
+    )  # fmt: skip
 
 
 def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Sequence[Array]) -> Solution:
@@ -58,15 +68,22 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
         pair.background.T @ pair.background
     )  # fmt: skip
     evidence = task.evidence(joint.rank, len(frame.alive) - len(constant), float(np.einsum("ij,ij->", inner, inner)))
-    # The rows may know another rank than the covariances did: the rule is asked here, not by the caller.
-    rho = task.intensity(evidence)
-    eigen = plain_eigen = gsvd.solve(pair, joint) if rho == 0 or task.has_edge(joint.rank) else None
-    if rho > 0:
-        pair = gsvd.shrunk(pair, joint, rho)
-        eigen = gsvd.solve(pair, gsvd.joint_range(pair))
-        notes: Sequence[Note] = shrinkage_notes(task, evidence, rho)
+    # The rows may show another rank than the covariances did: the rule is applied here, not by the caller.
+    many = not few_rows(evidence)
+    eigen = plain_eigen = gsvd.solve(pair, joint) if many or task.has_edge(joint.rank) else None
+    if not task.finds_factors(evidence):
+        shrinkage = task.plain_shrinkage(evidence)
+    elif many and plain_eigen is not None and plain_eigen.n_infinite:
+        shrinkage = Shrinkage(0.0)  # structural
     else:
-        assert eigen is not None
+        shrinkage = task.kept(gsvd.shrinkage_of(pair, evidence, task.target_dimensions))
+    rho, n_rows = shrinkage.rho, len(pair.background)
+    if rho > 0:
+        pair = gsvd.shrunk(pair, joint, shrinkage)
+        eigen = gsvd.solve(pair, gsvd.joint_range(pair))
+        notes: Sequence[Note] = shrinkage_notes(task, evidence, rho, shrinkage.n_factors)
+    else:
+        eigen = plain_eigen = gsvd.solve(pair, joint) if plain_eigen is None else plain_eigen
         notes = structural_notes(task, eigen, frame, constant)
     assert eigen is not None
     plain = None if plain_eigen is None else plain_eigen.ratios
@@ -74,12 +91,13 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
     count = how_many(task, limit, plain, joint.rank)
     own = None
     if 0 < rho < 1:
-        seen = pair.background[: -joint.rank] @ eigen.vectors / np.sqrt(1 - rho)
+        seen = pair.background[:n_rows] @ eigen.vectors / np.sqrt(1 - rho)
         own = _own_ratios(eigen.ratios, seen)
     more = components(eigen, frame, above_edge(task, limit, plain, joint.rank) or 0)
     return solution(
         task, components(eigen, frame, count.kept), frame, joint.rank, "gsvd", count, means,
-        rho=rho, plain=plain, notes=notes, n_infinite=eigen.n_infinite, own=own, more=more,
+        rho=rho, n_factors=shrinkage.n_factors, plain=plain, notes=notes, n_infinite=eigen.n_infinite, own=own,
+        more=more,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from standout.checkpoint import warn_unused
 from standout.dataset import Dataset
 from standout.errors import NotEnoughRowsError, RowsNeededError
 from standout.mixture import Mixture
-from standout.shrinkage import Evidence
+from standout.shrinkage import Evidence, Shrinkage, factor_shrinkage, few_rows
 from standout.solve import dense, lanczos, split
 from standout.solve.budget import too_long, too_wide
 from standout.solve.by_rows import by_factors, by_rows
@@ -62,7 +62,7 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tu
         shares = wanted.mix
         if isinstance(shares, str) and shares == "minimax":
             hardest = hardest_shares(target, backgrounds, wanted)
-            shares, settled = hardest.shares, hardest.rho
+            shares, settled = hardest.shares, hardest.shrinkage
         mixture = Mixture.of([data.counts for data in backgrounds], shares, [data.role for data in backgrounds])
     task = Task(target, backgrounds, mixture, wanted, settled)
     if wanted.solver in ("gsvd", "span", "matrix_free") and not task.rows_at_hand:
@@ -107,15 +107,32 @@ def _by_moments(task: Task) -> Solution:
     if pair.background is None:
         return _principal(task, pair)
     evidence = pair.evidence()
-    rho = task.intensity(evidence)
-    if task.wanted.solver == "gsvd" or (rho < _FAINT and not task.smooths and _wants_rows(task, pair)):
-        means = [task.target.moments.mean, *(part.mean for part in parts)]
-        return by_factors(task, pair.frame, pair.constant, means)
+    if task.wanted.solver == "gsvd":
+        return _by_factors(task, pair)
+    shrinkage = _shrinkage(task, pair, evidence)
+    rho = shrinkage.rho
+    if rho < _FAINT and not task.smooths and _wants_rows(task, pair):
+        return _by_factors(task, pair)
     if rho > 0 or task.smooths:
-        return _regular(task, pair, evidence, rho)
+        return _regular(task, pair, evidence, shrinkage)
     if pair.factor is not None:
         return _exact(task, pair)
     return _singular(task, pair)
+
+
+def _by_factors(task: Task, pair: Pair) -> Solution:
+    means = [data.moments.mean for data in (task.target, *task.backgrounds)]
+    return by_factors(task, pair.frame, pair.constant, means)
+
+
+def _shrinkage(task: Task, pair: Pair, evidence: Evidence) -> Shrinkage:
+    """Return the background estimate; with rows enough, a background that is singular is taken at its word."""
+    if not task.finds_factors(evidence):
+        return task.plain_shrinkage(evidence)
+    if not few_rows(evidence) and pair.structural:
+        return Shrinkage(0.0)
+    assert pair.background is not None
+    return task.kept(factor_shrinkage(pair.target, pair.background, evidence, task.target_dimensions, task.n_rows))
 
 
 def _wants_rows(task: Task, pair: Pair) -> bool:
@@ -195,13 +212,12 @@ def _singular(task: Task, pair: Pair) -> Solution:
     )  # fmt: skip
 
 
-def _regular(task: Task, pair: Pair, evidence: Evidence, rho: float) -> Solution:
+def _regular(task: Task, pair: Pair, evidence: Evidence, shrinkage: Shrinkage) -> Solution:
     """Solve against the background made regular: shrunk, with a price on rough components, or both."""
     assert pair.background is not None
     plain = _plain(task, pair) if task.has_edge(pair.rank) else None
     count = how_many(task, min(pair.rank, task.target_dimensions), plain, pair.rank)
-    background = (1 - rho) * pair.background
-    np.einsum("ii->i", background)[...] += rho
+    background, rho = shrinkage.of(pair.background), shrinkage.rho
     if task.smooths:
         alive = pair.frame.alive
         background += task.wanted.smoothness * task.wanted.graph[alive][:, alive].toarray()
@@ -210,10 +226,13 @@ def _regular(task: Task, pair: Pair, evidence: Evidence, rho: float) -> Solution
     found = components(eigen, pair.frame, count.kept)
     with np.errstate(divide="ignore"):
         own = ratios / np.einsum("jk,jk->k", vectors, times(pair.background, vectors))
-    notes = shrinkage_notes(task, evidence, rho) if rho > 0 else ()
+    notes = shrinkage_notes(task, evidence, rho, shrinkage.n_factors) if rho > 0 else ()
     if rho < _FAINT and not task.smooths and not pair.well_conditioned:
         notes = (*notes, condition_note(pair.factor[1] if pair.factor is not None else 0.0))
-    return solution(task, found, pair.frame, pair.rank, solver, count, rho=rho, plain=plain, notes=notes, own=own)
+    return solution(
+        task, found, pair.frame, pair.rank, solver, count,
+        rho=rho, n_factors=shrinkage.n_factors, plain=plain, notes=notes, own=own,
+    )  # fmt: skip
 
 
 def _plain(task: Task, pair: Pair) -> Array:

@@ -45,6 +45,7 @@ MOST_STEPS = 100
 _STEPS = 10
 
 Products = Callable[[Array], tuple[Array, Array]]
+Units = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Pairs:
         """Return the image of the shrunk background."""
         return (1 - rho) * self.background_image + rho * self.vectors
 
-    def with_images(self, target: Array, background: Array, rho: float, unit: Array) -> Pairs:
+    def with_images(self, target: Array, background: Array, rho: float, unit: Units) -> Pairs:
         """Return the pairs with other images of the same vectors, and the residuals these have."""
         fresh = replace(self, target_image=target, background_image=background)
         return replace(fresh, residuals=_residuals(fresh, rho, unit))
@@ -219,8 +220,8 @@ class Space:
             return values, np.asarray(solve_triangular(factor, turn, lower=True, trans=1))
 
 
-def top_pairs(space: Space, rho: float, count: int, unit: Array, tolerance: float = TOLERANCE) -> Pairs:
-    """Return the ``count`` largest pairs; ``unit`` turns residuals into the data's units."""
+def top_pairs(space: Space, rho: float, count: int, unit: Units, tolerance: float = TOLERANCE) -> Pairs:
+    """Return the ``count`` largest pairs; ``unit`` brings images to the data's units."""
     lowest, waited, starts = np.inf, 0, space.n_starts
     while True:
         found, coefficients = _inside(space, rho, count, unit)
@@ -236,7 +237,7 @@ def top_pairs(space: Space, rho: float, count: int, unit: Array, tolerance: floa
             return found.trusted(rho, tolerance)
 
 
-def _inside(space: Space, rho: float, count: int, unit: Array) -> tuple[Pairs, Array]:
+def _inside(space: Space, rho: float, count: int, unit: Units) -> tuple[Pairs, Array]:
     """Return the best pairs inside the space, and coefficients that are worth keeping when it is full."""
     ratios, coefficients = space.small_problem(rho)
     ratios, chosen = ratios[:count].clip(min=0.0), coefficients[:, :count]
@@ -246,15 +247,15 @@ def _inside(space: Space, rho: float, count: int, unit: Array) -> tuple[Pairs, A
     return found, coefficients[:, : 2 * count + 10]
 
 
-def _residuals(found: Pairs, rho: float, unit: Array) -> Array:
+def _residuals(found: Pairs, rho: float, unit: Units) -> Array:
     """Return the relative residuals in the solver's units or in the data's, whichever are larger."""
     image = found.shrunk_image(rho)
     apart = found.target_image - image * found.ratios
     image *= np.maximum(found.ratios, _FLOOR * found.ratios[0])
     with np.errstate(divide="ignore", invalid="ignore"):
         sizes = [
-            np.linalg.norm(apart * scale, axis=0) / np.linalg.norm(image * scale, axis=0)
-            for scale in (1.0, unit[:, None])
+            np.linalg.norm(ours, axis=0) / np.linalg.norm(whole, axis=0)
+            for ours, whole in ((apart, image), (unit(apart), unit(image)))
         ]
     return np.asarray(np.nan_to_num(np.maximum(*sizes), nan=0.0, posinf=np.inf))
 

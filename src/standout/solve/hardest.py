@@ -1,8 +1,8 @@
 """``mix="minimax"``: the shares of several backgrounds, from their moments.
 
-Shrinking the mixture toward its own diagonal by a fixed ρ is shrinking every background toward its own,
-so the shrunk problem is linear in the shares too and the answer is minimax for what is solved. ρ itself
-is that of the pooled backgrounds.
+Shrinking the mixture toward its own diagonal by a fixed ρ is shrinking every background toward its own, so the
+shrunk problem is linear in the shares too and the answer is minimax for what is solved. ρ is that of the pooled
+backgrounds. No shared factors are kept here: they would depend on the units, which change with the shares.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from standout.blas import Array, rank_tolerance, top_eigen
 from standout.dataset import Dataset
 from standout.errors import InputError
 from standout.mixture import Mixture
-from standout.shrinkage import intensity
+from standout.shrinkage import Shrinkage, intensity
 from standout.solve.minimax import minimax_shares
 from standout.solve.pair import Pair, scaled
 from standout.solve.task import Task, Wanted
@@ -30,7 +30,7 @@ class Hardest:
     """The shares, and the shrinkage they were found at."""
 
     shares: Array
-    rho: float
+    shrinkage: Shrinkage | None  # None with one background, where nothing has to be found
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _Covariances:
 
     target: Array
     backgrounds: list[Array]
-    rho: float
+    shrinkage: Shrinkage
 
 
 def hardest_shares(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> Hardest:
@@ -57,25 +57,25 @@ def hardest_shares(target: Dataset, backgrounds: Sequence[Dataset], wanted: Want
             f"mix='minimax' works on matrices of features × features, and {target.n_features} are more than {_MOST}. "
             "Choose fewer features, or give the shares as mix=[...]."
         )
-    found = _by_moments(task)
     if len(backgrounds) == 1:
-        return Hardest(np.ones(1), found.rho)
+        return Hardest(np.ones(1), None)
+    found = _by_moments(task)
     inside = _joint_range(found)
-    return Hardest(minimax_shares(inside.target, inside.backgrounds).shares, found.rho)
+    return Hardest(minimax_shares(inside.target, inside.backgrounds).shares, found.shrinkage)
 
 
 def _by_moments(task: Task) -> _Covariances:
     parts = [data.moments for data in task.backgrounds]
     pair = Pair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
-    rho = intensity(task.wanted.shrinkage, pair.evidence())
+    asked = "diagonal" if task.wanted.shrinkage == "auto" else task.wanted.shrinkage
+    shrinkage = Shrinkage(intensity(asked, pair.evidence()))
     constant = np.isin(pair.frame.alive, pair.constant)
-    covariances = [scaled(part.covariance(), pair.frame) for part in parts]
     shrunk = []
-    for covariance in covariances:
+    for part in parts:
+        covariance = scaled(part.covariance(), pair.frame)
         # A feature constant in every background is measured by the target's sd, which is one here.
-        diagonal = np.where(constant, 1.0, np.diagonal(covariance))
-        shrunk.append((1 - rho) * covariance + rho * np.diag(diagonal))
-    return _Covariances(pair.target, shrunk, rho)
+        shrunk.append(shrinkage.of(covariance, np.where(constant, 1.0, np.diagonal(covariance))))
+    return _Covariances(pair.target, shrunk, shrinkage)
 
 
 def _joint_range(found: _Covariances) -> _Covariances:
@@ -93,4 +93,6 @@ def _joint_range(found: _Covariances) -> _Covariances:
             "infinite whatever the shares. Leave such features out, or use shrinkage='oas'."
         )
     kept = basis[:, varies]
-    return _Covariances(kept.T @ found.target @ kept, [kept.T @ part @ kept for part in found.backgrounds], found.rho)
+    return _Covariances(
+        kept.T @ found.target @ kept, [kept.T @ part @ kept for part in found.backgrounds], found.shrinkage
+    )

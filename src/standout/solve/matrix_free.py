@@ -9,7 +9,7 @@ rules for shrinkage and noise edge.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,17 @@ import numpy as np
 
 from standout.blas import Array, rank_tolerance, threads_for, top_eigen
 from standout.errors import ConditionWarning, InputError
-from standout.shrinkage import shrinks
+from standout.shrinkage import (
+    Evidence,
+    Shrinkage,
+    few_rows,
+    n_candidates,
+    own_share,
+    shared_factors,
+    shrinks,
+    start_features,
+    target_axes,
+)
 from standout.solve import davidson
 from standout.solve.budget import covariance_bytes, memory_budget
 from standout.solve.davidson import Pairs, SingularError, Smallest, Space, top_pairs
@@ -54,11 +64,14 @@ def by_products(task: Task) -> Solution:
 def _solved(task: Task, system: System) -> Solution:
     rank = min(system.n_alive, task.target_dimensions + (0 if task.mixture is None else int(task.mixture.rows)))
     count = how_many(task, min(rank, task.target_dimensions), None, rank)
-    rho, notes = _shrinkage(system, rank)
+    shrinkage, notes = _shrinkage(system, rank)
+    rho = shrinkage.rho
     if rho > 0:
+        system.turn_to(shrinkage)
         space = system.space(count.kept, rho)
         found, least = system.pairs(space, count.kept, rho)
         eigen, residual = _eigen(found, rho)
+        eigen = eigen if system.turn is None else system.turn.back(eigen)
         plain = _plain(system, space, count.kept) if task.has_edge(rank) else None
     else:
         eigen, residual, least = exact(system, count.kept)
@@ -72,21 +85,30 @@ def _solved(task: Task, system: System) -> Solution:
         notes.append(_not_converged(residual, least))
     return solution(
         task, components(eigen, system.frame, count.kept), system.frame, rank, "matrix_free", count, system.means,
-        rho=rho if task.mixture is not None else 0.0, plain=plain, notes=notes, n_infinite=eigen.n_infinite,
+        rho=rho if task.mixture is not None else 0.0, n_factors=shrinkage.n_factors, plain=plain, notes=notes,
+        n_infinite=eigen.n_infinite,
     )  # fmt: skip
 
 
-def _shrinkage(system: System, rank: int) -> tuple[float, list[Note]]:
-    """Return how much to shrink; without a background all the way to the identity, which takes its place."""
-    task, error = system.task, 0.0
+def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
+    """Return the background estimate; without a background the identity takes its place."""
+    task, error, shrinkage = system.task, 0.0, None
     if task.mixture is None:
-        return 1.0, []
+        return Shrinkage(1.0), []
     evidence = task.evidence(rank, int(np.count_nonzero(system.spread)), math.nan)
-    if task.settled is None and shrinks(task.wanted.shrinkage, evidence):
-        trace = system.trace_squared()
-        evidence, error = replace(evidence, trace_squared=trace.value), trace.relative_error
-    rho = task.intensity(evidence)
-    return rho, list(shrinkage_notes(task, evidence, rho, error)) if rho > 0 else []
+    if task.finds_factors(evidence):
+        if system.constant and not few_rows(evidence):
+            return Shrinkage(0.0), []  # structural
+        shrinkage, error = system.factors(evidence)
+    if shrinkage is None:
+        if task.settled is None and shrinks(task.wanted.shrinkage, evidence):
+            trace = system.trace_squared(system.background_times, float(evidence.n_varying), system.varies)
+            evidence, error = replace(evidence, trace_squared=trace.value), trace.relative_error
+        shrinkage = task.plain_shrinkage(evidence)
+    shrinkage = task.kept(shrinkage)
+    if shrinkage.rho == 0:
+        return shrinkage, []
+    return shrinkage, list(shrinkage_notes(task, evidence, shrinkage.rho, shrinkage.n_factors, error))
 
 
 def _eigen(found: Pairs, rho: float) -> tuple[Eigen, float]:
@@ -131,6 +153,8 @@ class System:
             check_comparable(variance, frame)
         self.n_alive = len(frame.alive)
         self.unit = frame.scale
+        self.variance = variance / frame.scale**2  # of the target, in background-sd units
+        self.turn: Turn | None = None
         # All features stay in place; those that vary nowhere are multiplied by zero.
         self.frame = Frame(np.arange(frame.n_features), frame.scale, frame.n_features)
         self.inverse = np.zeros(frame.n_features)
@@ -172,14 +196,75 @@ class System:
         result *= np.where(self.spread > 0, self.inverse, 0.0)[:, None]
         return result
 
-    def trace_squared(self) -> TraceSquared:
-        """Return tr S² of the background correlation matrix."""
+    def trace_squared(self, multiply: Callable[[Array], Array], trace: float, features: Array) -> TraceSquared:
+        """Return the trace of the square of a covariance of some features (1 for these, 0 elsewhere)."""
         work = sum(part.n_entries for part in self.parts[1:])
-        return trace_squared(self.background_times, (self.spread > 0).astype(float), work, self.task.wanted.seed)
+        return trace_squared(multiply, features, work, self.task.wanted.seed, trace)
+
+    @property
+    def varies(self) -> Array:
+        """1 for features that vary in the background: the diagonal of the correlation matrix."""
+        return (self.spread > 0).astype(float)
+
+    def factors(self, evidence: Evidence) -> tuple[Shrinkage | None, float]:
+        """Return the "auto" estimate with shared factors, None without any; also the relative error of its ρ."""
+        count = n_candidates(evidence, self.task.target_dimensions)
+        if count == 0:
+            return None, 0.0
+        first = start_features(self.variance)
+        units = np.zeros((len(self.unit), len(first)))
+        units[first, np.arange(len(first))] = 1.0
+        axes = target_axes(self.target_times, self.target_times(units), count)
+        images = self.background_times(axes)
+        turn = shared_factors(axes.T @ images, evidence)
+        if turn.shape[1] == 0:
+            return None, 0.0
+        factors, image, errors = axes @ turn, images @ turn, []
+        found = Shrinkage(0.0, factors, own_share(self.task.n_rows, evidence.n_varying), evidence.n_varying)
+
+        def squared(psi: Array) -> float:
+            unit = 1 / np.sqrt(psi)[:, None]
+            explained = (factors * (2 * image - factors @ found.factors(image))).sum(axis=1)
+
+            def residual(vectors: Array) -> Array:
+                inside = vectors * unit
+                result = self.background_times(inside - factors @ (factors.T @ inside))
+                return np.asarray((result - factors @ (factors.T @ result)) * unit)
+
+            # Factors reach features that are constant in the background, too.
+            trace = float(((self.varies - explained) / psi).sum())
+            total = self.trace_squared(residual, trace, (self.inverse > 0).astype(float))
+            errors.append(total.relative_error)
+            return total.value
+
+        return found.settled(self.varies, image, evidence, squared), errors[0]
+
+    def turn_to(self, shrinkage: Shrinkage) -> None:
+        """Solve in coordinates in which F + Ψ, toward which the background is shrunk, is the identity."""
+        if shrinkage.n_factors == 0:
+            return
+        assert shrinkage.axes is not None
+        image = self.background_times(shrinkage.axes)
+        psi = shrinkage.diagonal(self.varies, image)
+        values, turn = np.linalg.eigh(shrinkage.factors(image))
+        loadings = (shrinkage.axes @ turn) * np.sqrt(np.maximum(values, 0.0)) / np.sqrt(psi)[:, None]
+        left, sizes, _ = np.linalg.svd(loadings, full_matrices=False)
+        self.turn = Turn(np.sqrt(psi)[:, None], left, np.sqrt(1 + sizes**2)[:, None])
+
+    def turned_products(self, vectors: Array) -> tuple[Array, Array]:
+        """Return the products in the solver's coordinates."""
+        if self.turn is None:
+            return self.products(vectors)
+        target, background = self.products(self.turn.vectors(vectors))
+        return self.turn.solver_image(target), self.turn.solver_image(background)
+
+    def in_units(self, image: Array) -> Array:
+        """Return an image in the data's units."""
+        return (image if self.turn is None else self.turn.image(image)) * self.unit[:, None]
 
     def space(self, count: int, rho: float = 0.0, products: davidson.Products | None = None) -> Space:
         """Return a space to look for ``count`` pairs in; it starts inside the range of the two covariances."""
-        products = products or self.products
+        products = products or self.turned_products
         rng = np.random.default_rng(self.task.wanted.seed)
         random = rng.normal(size=(len(self.unit), max(count, _LEAST_BLOCK)))
         target, background = products(random / np.sqrt(len(random)))
@@ -197,7 +282,7 @@ class System:
         tolerance: float = davidson.TOLERANCE,
     ) -> tuple[Pairs, float]:
         """Return the top pairs, and the smallest background variance in any direction where it may be small."""
-        found, least = top_pairs(space, rho, count, self.unit, tolerance), 1.0
+        found, least = top_pairs(space, rho, count, self.in_units, tolerance), 1.0
         if space.watch is not None and tolerance <= davidson.TOLERANCE:
             work = 2 * sum(part.n_entries for part in self.parts[1:])
             more = int(max(_EXTRA * space.n_columns, _EXTRA_WORK / work))
@@ -205,7 +290,7 @@ class System:
             least = (1 - rho) * max(least, 0.0) + rho
             if least >= 1 / WORST_CONDITION and found.residuals.max() > _tolerance(least):
                 try:
-                    found = top_pairs(space, rho, count, self.unit, _tolerance(least))
+                    found = top_pairs(space, rho, count, self.in_units, _tolerance(least))
                 except SingularError:  # what was found before is the best there is, and a note says how good
                     least = 0.0
         return self.verified(found, rho, products, tolerance), least
@@ -216,8 +301,41 @@ class System:
         """Return the pairs; images that went through new starts, and thus residuals, come from the rows once more."""
         if found.starts == 0:
             return found
-        images = (products or self.products)(found.vectors)
-        return found.with_images(*images, rho, self.unit).trusted(rho, tolerance)
+        images = (products or self.turned_products)(found.vectors)
+        return found.with_images(*images, rho, self.in_units).trusted(rho, tolerance)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Coordinates x = Gᵀ v in which G Gᵀ = F + Ψ is the identity, with G = Ψ^½ (I + U (r − 1) Uᵀ)."""
+
+    root: Array  # (d, 1): of Ψ
+    axes: Array  # (d, q): U
+    stretch: Array  # (q, 1): r
+
+    def vectors(self, turned: Array) -> Array:
+        """Return vectors v from x."""
+        return self._along(turned, 1 / self.stretch - 1) / self.root
+
+    def solver_image(self, image: Array) -> Array:
+        """Return an image in the coordinates of x."""
+        return self._along(image / self.root, 1 / self.stretch - 1)
+
+    def image(self, turned: Array) -> Array:
+        """Return an image from the coordinates of x."""
+        return self._along(turned, self.stretch - 1) * self.root
+
+    def back(self, eigen: Eigen) -> Eigen:
+        """Return pairs in background-sd units."""
+        return replace(
+            eigen,
+            vectors=self.vectors(eigen.vectors),
+            target_image=self.image(eigen.target_image),
+            background_image=self.image(eigen.background_image),
+        )
+
+    def _along(self, columns: Array, factor: Array) -> Array:
+        return np.asarray(columns + self.axes @ (factor * (self.axes.T @ columns)))
 
 
 @dataclass(frozen=True)
@@ -286,7 +404,7 @@ def _plain(system: System, space: Space, count: int) -> Array | None:
     try:
         if system.constant:
             return exact(system, count, _VALUES_TOLERANCE)[0].ratios
-        return top_pairs(space, 0.0, count, system.unit, _VALUES_TOLERANCE).ratios
+        return top_pairs(space, 0.0, count, system.in_units, _VALUES_TOLERANCE).ratios
     except SingularError:
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from standout.errors import ConditionWarning, RankWarning, ShrinkageWarning, StructuralWarning, listed, named_features
-from standout.shrinkage import ROWS_PER_DIMENSION, Evidence
+from standout.shrinkage import ROWS_PER_DIMENSION, Evidence, estimate_text, few_rows
 from standout.solve import split
 from standout.solve.result import Eigen, Frame, Note
 from standout.solve.task import Task
@@ -15,17 +15,18 @@ _UNTOLD = 1e-7
 _REMEDY = {False: "bring the rows into memory for the generalized SVD", True: "use solver='gsvd'"}
 
 
-def shrinkage_notes(task: Task, evidence: Evidence, rho: float, error: float = 0.0) -> tuple[Note, ...]:
-    """Say that "auto" has shrunk the background, and why; ``error`` is relative, where ρ is an estimate."""
-    if task.wanted.shrinkage != "auto":
+def shrinkage_notes(
+    task: Task, evidence: Evidence, rho: float, n_factors: int = 0, error: float = 0.0
+) -> tuple[Note, ...]:
+    """Warn that "auto" has shrunk the background much, and why; ``error`` is relative, where ρ is an estimate."""
+    if task.wanted.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
         return ()
     return (
         Note(
             ShrinkageWarning,
-            f"the background covariance was shrunk toward its diagonal by {rho:.3g}{_within(error)}, because "
-            f"{_counted(task)} are few for {evidence.rank} dimensions (fewer than "
-            f"{ROWS_PER_DIMENSION} for each). More background rows or fewer features would make the ratios exact; "
-            "shrinkage=None gives the exact problem as it is.",
+            f"{_counted(task)} are few for {evidence.rank} dimensions (fewer than {ROWS_PER_DIMENSION} for each), so "
+            f"the background covariance was estimated by {estimate_text(rho, n_factors, _within(error))}. More "
+            "background rows or fewer features would make the ratios exact; shrinkage=None solves the exact problem.",
         ),
     )
 

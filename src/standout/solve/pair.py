@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.blas import Array, cholesky, rank_tolerance
+from standout.blas import Array, cholesky, rank_tolerance, top_eigen
 from standout.errors import InputError, listed, named_features
 from standout.mixture import Mixture
 from standout.moments import Moments
@@ -80,6 +80,16 @@ class Pair:
             return len(self.target)
         return joint_rank(self.target, self.background)
 
+    @cached_property
+    def structural(self) -> bool:
+        """Whether the target varies in some direction in which the background does not."""
+        if self.background is None or self.factor is not None:
+            return False
+        if self.constant:
+            return True
+        values, _ = top_eigen(self.background, len(self.background), vectors=False)
+        return int((values > rank_tolerance(len(values)) * values[0]).sum()) < self.rank
+
     def evidence(self) -> Evidence:
         """Return what the shrinkage rule looks at."""
         assert self.background is not None and self.mixture is not None
@@ -111,8 +121,8 @@ def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
     if not varies.any():
         some = listed(named_features(None, range(len(variance))))
         raise InputError(
-            f"{role}: every feature is constant to the precision of float64 ({len(variance)} features: {some}), so there is no variance "
-            "to compare. Check that the right rows were given."
+            f"{role}: every feature is constant to the precision of float64 ({len(variance)} features: {some}), so "
+            "there is no variance to compare. Check that the right rows were given."
         )
     return varies
 

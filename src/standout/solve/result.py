@@ -85,6 +85,7 @@ class Solution:
     rank: int
     n_infinite: int
     shrinkage: float
+    n_factors: int  # shared factors that the background estimate keeps
     regime: Regime
     solver: str
     notes: tuple[Note, ...] = field(default=())

@@ -12,14 +12,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve
 
-from standout.blas import Array, add_gram, mirror, n_above, rank_tolerance, top_eigen
+from standout.blas import Array, add_gram, mirror, n_above, product, rank_tolerance, times, top_eigen
 from standout.dataset import Dataset
 from standout.mixture import Mixture
+from standout.shrinkage import (
+    Evidence,
+    GramShrinkage,
+    intensity,
+    mean_residual,
+    n_candidates,
+    residual_intensity,
+    shared_factors,
+    start_features,
+    target_axes,
+)
 from standout.solve.lanczos import pays_off, top_pairs
 from standout.solve.result import Eigen, Frame
 from standout.sources.locate import explain_non_finite
@@ -55,6 +66,8 @@ class RowSpan:
         # What the rows are multiplied by so that products of them are covariances.
         self.roots = np.sqrt(np.concatenate([s * w for s, w in zip(shares, self.weights, strict=True)]))
         self.gram = np.zeros((self.n_rows, self.n_rows), order="F")
+        # The features that vary most in the target: what the search for shared factors starts from.
+        self.leading = np.empty((self.n_target, 0))
         self.columns = self._measure()
 
     @property
@@ -79,6 +92,7 @@ class RowSpan:
         means = np.empty((len(self.datasets), self.n_features))
         variances = np.empty((2, self.n_features))
         scale = np.empty(self.n_features)
+        leading, sizes = np.empty((self.n_target, 0)), np.empty(0)
         with np.errstate(all="ignore"):
             for start, stop, panel in self._panels():
                 here = slice(start, stop)
@@ -96,9 +110,14 @@ class RowSpan:
                 scale[here] = self._scale(variances[:, here])
                 panel /= scale[here]
                 add_gram(self.gram, panel)
+                sizes = np.concatenate([sizes, variances[0, here] / scale[here] ** 2])
+                first, known = np.sort(start_features(sizes)), leading.shape[1]  # in the order of the features
+                new = panel[: self.n_target, first[first >= known] - known]
+                leading, sizes = np.hstack([leading[:, first[first < known]], new]), sizes[first]
                 if not math.isfinite(variances[:, here].sum() + np.einsum("ii->", self.gram)):
                     raise self._explained(start, stop)
         mirror(self.gram)
+        self.leading = leading * self.roots[: self.n_target, None]
         self.gram *= self.roots[:, None]
         self.gram *= self.roots
         return Columns(tuple(means), variances[0], variances[1], scale)
@@ -176,22 +195,109 @@ class RowSpan:
         return float(np.einsum("ij,ij->", inner, inner))
 
 
-def solve(span: RowSpan, rho: float, count: int) -> Eigen:
-    """Return the top pairs of ``A v = λ ((1 − ρ) B + ρ I) v``; without a background, of A alone.
+def gram_shrinkage(
+    gram: Array, start: Array, evidence: Evidence, dimensions: int, removed_squared: float = 0.0
+) -> GramShrinkage:
+    """Return the "auto" estimate of the background: :func:`standout.shrinkage.factor_shrinkage` among rows.
 
-    With K the Gram matrix of the scaled rows and c = 1 − ρ the ratios are the eigenvalues of
-    (K_xx − c·K_xy (ρ I + c K_yy)⁻¹ K_yx)/ρ, a problem of the size of the target rows.
+    Parameters
+    ----------
+    gram : ndarray of shape (n_rows, n_rows)
+        Products of target rows and background rows, centred, in background-sd units, and such that they add up to
+        covariances.
+    start : ndarray of shape (n_target, b)
+        Combinations of target rows from which the search for the target's axes starts.
+    evidence : Evidence
+        How much background there is.
+    dimensions : int
+        How many dimensions the target's rows can have.
+    removed_squared : float
+        What features lack of a variance of one, squared and added up.
     """
+    count, n_target = n_candidates(evidence, dimensions), len(start)
+    none = GramShrinkage(intensity("auto", evidence))
+    if count == 0:
+        return none
+    inner, cross = np.asfortranarray(gram[:n_target, :n_target]), gram[n_target:, :n_target]
+    multiply = partial(times, inner)
+    axes = target_axes(multiply, start, count, metric=multiply)
+    seen = product(cross, axes)
+    turn = shared_factors(product(seen.T, seen), evidence)
+    if turn.shape[1] == 0:
+        return none
+    seen = product(seen, turn)
+    values, axis = top_eigen(product(seen.T, seen), seen.shape[1])
+    explained, n_varying = float(values.sum()), evidence.n_varying
+    level = mean_residual(float(n_varying), explained, n_varying, len(values))
+    rest = gram[n_target:, n_target:] - product(seen, seen.T)
+    squared = (float(np.einsum("ij,ij->", rest, rest)) + removed_squared) / level**2
+    rho = residual_intensity(evidence, len(values), (n_varying - explained) / level, squared)
+    return GramShrinkage(rho, level, product(axes, np.asfortranarray(turn @ axis)) * np.sqrt(values))
+
+
+@dataclass(frozen=True)
+class GramProblem:
+    """``A v = λ ((1 − ρ) B + ρ (F + level·I)) v`` among rows, a problem of the size of the target rows.
+
+    With K the Gram matrix of the rows, those of the background times √(1 − ρ) and followed by the factors as rows
+    times √ρ, and t = ρ·level, the ratios are the eigenvalues of (K_xx − K_xy (t I + K_yy)⁻¹ K_yx)/t.
+    """
+
+    gram: Array
+    n_target: int
+    shrinkage: GramShrinkage
+
+    @cached_property
+    def _cross(self) -> Array:
+        """K_yx, the factors' rows last."""
+        cross = math.sqrt(1 - self.shrinkage.rho) * self.gram[self.n_target :, : self.n_target]
+        return cross if self._factors is None else np.vstack([cross, self._factors.T @ self._inner])
+
+    @property
+    def _inner(self) -> Array:
+        return self.gram[: self.n_target, : self.n_target]
+
+    @cached_property
+    def _factors(self) -> Array | None:
+        factors = self.shrinkage.factors
+        return None if factors is None else math.sqrt(self.shrinkage.rho) * factors
+
+    @cached_property
+    def _explained(self) -> Array:
+        """(t I + K_yy)⁻¹ K_yx."""
+        rho = self.shrinkage.rho
+        outer = (1 - rho) * self.gram[self.n_target :, self.n_target :]
+        if self._factors is not None:
+            through = self._cross @ self._factors
+            outer = np.block([[outer, through[: len(outer)]], [through.T]])
+        np.einsum("ii->i", outer)[...] += rho * self.shrinkage.level
+        factor = cho_factor(outer, lower=True, overwrite_a=True, check_finite=False)
+        return np.asarray(cho_solve(factor, self._cross, check_finite=False))
+
+    def matrix(self) -> Array:
+        """Return the matrix whose eigenvalues are the ratios."""
+        explained = blas.dgemm(1.0, self._cross, self._explained, trans_a=1)
+        return np.asfortranarray((self._inner - explained) / (self.shrinkage.rho * self.shrinkage.level))
+
+    def coefficients(self, alpha: Array) -> Array:
+        """Return components as combinations of rows, (n_rows, k), from eigenvectors of the matrix."""
+        explained = self._explained @ alpha
+        n_background = len(self.gram) - self.n_target
+        target = alpha if self._factors is None else alpha - self._factors @ explained[n_background:]
+        background = math.sqrt(1 - self.shrinkage.rho) * explained[:n_background]
+        return np.vstack([target, -background]) / (self.shrinkage.rho * self.shrinkage.level)
+
+
+def solve(span: RowSpan, shrinkage: GramShrinkage, count: int) -> Eigen:
+    """Return the top pairs against the shrunk background; without a background, of the target alone."""
     split = span.n_target
-    inner, cross, outer = span.gram[:split, :split], span.gram[split:, :split], span.gram[split:, split:]
     if span.mixture is None:
-        ratios, alpha = top_eigen(inner, count)
+        ratios, alpha = top_eigen(span.gram[:split, :split], count)
         weights = np.vstack([alpha])
     else:
-        factor = cho_factor((1 - rho) * outer + rho * np.eye(len(outer)), lower=True)
-        explained = (1 - rho) * cho_solve(factor, cross)
-        ratios, alpha = top_eigen((inner - cross.T @ explained) / rho, count)
-        weights = np.vstack([alpha, -explained @ alpha]) / rho
+        problem = GramProblem(span.gram, split, shrinkage)
+        ratios, alpha = top_eigen(problem.matrix(), count)
+        weights = problem.coefficients(alpha)
     ratios = ratios.clip(min=0.0)
     # v = Zᵀ w has background variance λ when α = Z_x v has length λ: bring it to one.
     with np.errstate(divide="ignore", invalid="ignore"):

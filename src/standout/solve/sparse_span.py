@@ -17,6 +17,7 @@ from standout.accumulate import NEAR_ZERO
 from standout.blas import Array
 from standout.dataset import Dataset
 from standout.mixture import Mixture
+from standout.shrinkage import start_features
 from standout.solve.span import Columns, RowSpan
 from standout.sources.csr import row_block, sparse_rows, transposed, with_values
 from standout.sparse_sums import DEARER
@@ -74,6 +75,9 @@ class SparseSpan(RowSpan):
             self._centres /= scale
             self._multiply()
             self._take_off_centres()
+            first = start_features(variances[0] / scale**2)
+            leading = transposed(transposed(self.matrices[0]).tocsr()[first]).toarray() - self._centres[0, first]
+            self.leading = leading * self.roots[: self.n_target, None]
         return columns
 
     def _centres_of(self, means: Array) -> Array:

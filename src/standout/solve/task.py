@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import InputError, NotEnoughRowsError
 from standout.mixture import Mix, Mixture
-from standout.shrinkage import Evidence, intensity
+from standout.shrinkage import Evidence, GramShrinkage, Shrinkage, intensity, shrinks
 from standout.spectrum import count_components, noise_edge
+
+_S = TypeVar("_S", Shrinkage, GramShrinkage)
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Wanted:
 
     n_components: int | str | None = 2
     shrinkage: str | float | None = "auto"
+    intensity: float | None = None  # ρ of shrinkage="auto", where that of another fit is kept
     mix: Mix = "pooled"
     own_centre: bool = True
     solver: str = "auto"
@@ -39,16 +42,24 @@ class Task:
     backgrounds: Sequence[Dataset]
     mixture: Mixture | None
     wanted: Wanted
-    settled: float | None = None  # the shrinkage, where it was settled before
+    settled: Shrinkage | None = None  # where the shares of the backgrounds were found with it
 
     def evidence(self, rank: int, n_varying: int, trace_squared: float) -> Evidence:
         """Return what the shrinkage rule looks at."""
         assert self.mixture is not None
         return Evidence(self.mixture.rows, rank, self.mixture.effective, n_varying, trace_squared)
 
-    def intensity(self, evidence: Evidence) -> float:
-        """Return how much to shrink."""
-        return intensity(self.wanted.shrinkage, evidence) if self.settled is None else self.settled
+    def finds_factors(self, evidence: Evidence) -> bool:
+        """Whether the background estimate keeps shared factors: what "auto" does where rows are few."""
+        return self.settled is None and self.wanted.shrinkage == "auto" and shrinks("auto", evidence)
+
+    def kept(self, found: _S) -> _S:
+        """Return the estimate with the intensity of another fit, where that is kept."""
+        return found if self.wanted.intensity is None else replace(found, rho=self.wanted.intensity)
+
+    def plain_shrinkage(self, evidence: Evidence) -> Shrinkage:
+        """Return the shrinkage toward the diagonal that was asked for, or the one settled before."""
+        return self.settled or Shrinkage(intensity(self.wanted.shrinkage, evidence))
 
     @property
     def rows_at_hand(self) -> bool:

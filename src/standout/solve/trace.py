@@ -1,7 +1,7 @@
 """tr S² of a background correlation matrix that is never formed: what the OAS formula needs to know.
 
 Exactly, ‖S‖² column by column, where that costs no more than a solve. Beyond that from random signs g:
-``tr S² − p = ‖S − I‖² = E ‖(S − I) g‖²``, the few directions in which S is large taken out first and added
+``tr S² − 2 tr S + p = ‖S − I‖² = E ‖(S − I) g‖²``, the few directions in which S is large taken out first and added
 exactly (Hutch++). The estimate is unbiased, the same for the same seed, and comes with its standard error.
 """
 
@@ -37,8 +37,10 @@ class TraceSquared:
         return self.error / (self.value - self.n_varying) if self.error else 0.0
 
 
-def trace_squared(times: Callable[[Array], Array], varying: Array, work: float, seed: int) -> TraceSquared:
-    """Return tr S² for a correlation matrix given by its products.
+def trace_squared(
+    times: Callable[[Array], Array], varying: Array, work: float, seed: int, trace: float
+) -> TraceSquared:
+    """Return tr S² for a correlation matrix, or one with this ``trace``, given by its products.
 
     ``varying`` is 1 for features that vary in the background and 0 elsewhere; ``work`` how many numbers one product
     with one vector looks at.
@@ -46,7 +48,7 @@ def trace_squared(times: Callable[[Array], Array], varying: Array, work: float, 
     columns = np.flatnonzero(varying)
     if 2 * work * len(columns) <= EXACT_WORK:
         return TraceSquared(_exact(times, columns, len(varying)))
-    return _estimated(times, varying, len(columns), seed)
+    return _estimated(times, varying, len(columns), seed, trace)
 
 
 def _exact(times: Callable[[Array], Array], columns: NDArray[np.intp], size: int) -> float:
@@ -60,7 +62,7 @@ def _exact(times: Callable[[Array], Array], columns: NDArray[np.intp], size: int
     return total
 
 
-def _estimated(times: Callable[[Array], Array], varying: Array, p: int, seed: int) -> TraceSquared:
+def _estimated(times: Callable[[Array], Array], varying: Array, p: int, seed: int, trace: float) -> TraceSquared:
     rng = np.random.default_rng([seed, 1])
 
     def signs(count: int) -> Array:
@@ -76,4 +78,4 @@ def _estimated(times: Callable[[Array], Array], varying: Array, p: int, seed: in
     apart = times(probes) - probes
     rest = np.einsum("ij,ij->j", apart, apart)
     error = float(rest.std(ddof=1) / np.sqrt(_PROBES))
-    return TraceSquared(p + large + float(rest.mean()), error, p)
+    return TraceSquared(2 * trace - p + large + float(rest.mean()), error, p)

@@ -14,6 +14,7 @@ from standout.estimators.cpca import ContrastiveModel
 from standout.estimators.kernel_model import KernelModel
 from standout.model import Model
 from standout.show.text import count, number
+from standout.shrinkage import estimate_text
 from standout.sources.files.source import Account
 
 # The level at which n_components="auto" tells a component from noise.
@@ -64,7 +65,7 @@ def _without_edge(model: Model) -> Verdict:
     )
     largest = f"The largest ratio is {number(model.ratios[0])}" if model.n_components else "There are no components"
     if model.regime == "shrunk" and model.n_components:
-        largest += f", against the background shrunk by {number(model.shrinkage)}"
+        largest += f", against the background {_estimated(model)}"
     if isinstance(model, KernelModel):
         why = "A flexible kernel gives large ratios on pure noise too, so the ratios alone prove nothing."
         return Verdict("unknown", "Whether this is more than noise is not known", (f"{largest}. {why}", check))
@@ -115,10 +116,7 @@ def _with_edge(model: Model) -> Verdict:
         if model.n_components > 1 and found:
             said.append(f"{_of(above, model.n_components)} above that edge.")
         if model.regime == "shrunk":
-            said.append(
-                f"The background was shrunk by {number(model.shrinkage)} toward its diagonal; against it the largest "
-                f"ratio is {number(model.ratios[0])}."
-            )
+            said.append(f"Against the background {_estimated(model)} the largest ratio is {number(model.ratios[0])}.")
         if priced:
             said.append(f"With the price that the graph puts on rough components it is {number(model.ratios[0])}.")
     if found:
@@ -182,6 +180,15 @@ def caption(estimator: Contrast, model: Model) -> str:
     return "Where the target varies more than the background, largest ratio first."
 
 
+def _estimated(model: Model) -> str:
+    """Say how the background covariance was estimated, where it was shrunk."""
+    if isinstance(model, KernelModel):
+        return f"shrunk by {number(model.shrinkage)} toward the identity, in the kernel's norm"
+    if isinstance(model, ContrastiveModel):
+        return f"shrunk by {number(model.shrinkage)} toward its diagonal"
+    return f"estimated by {estimate_text(model.shrinkage, model.n_factors)}"
+
+
 def problem(model: Model) -> str:
     """Say which problem was solved."""
     if not model.background_counts:
@@ -191,8 +198,7 @@ def problem(model: Model) -> str:
         found = "" if path is None else f", the pick of {len(path.representatives)} representatives of the search"
         return f"alpha = {number(model.alpha)}{found}"
     if model.regime == "shrunk":
-        toward = "the identity, in the kernel's norm" if isinstance(model, KernelModel) else "its diagonal"
-        return f"background covariance shrunk by {number(model.shrinkage)} toward {toward}"
+        return f"background covariance {_estimated(model)}"
     if model.regime == "structural":
         return "exact; the background does not vary in some directions"
     return "exact, nothing was shrunk"
