@@ -139,7 +139,9 @@ def test_a_label_of_another_type_is_shown_as_it_must_be_written(data, label, y, 
 def test_moments_are_refused_where_rows_are_needed(data, refused):
     target, background = Moments.of(data.target), Moments.of(data.background)
     model = DPCA(shrinkage=None).fit(target, background=background)
-    np.testing.assert_allclose(model.ratios_, DPCA(shrinkage=None).fit(data.target, background=data.background).ratios_, rtol=1e-12)
+    np.testing.assert_allclose(
+        model.ratios_, DPCA(shrinkage=None).fit(data.target, background=data.background).ratios_, rtol=1e-12
+    )
     expected = np.log(model.ratios_).mean() - null_log_ratio(200, 300)
     assert model.score(target, background=background) == pytest.approx(expected)
     refused(lambda: model.transform(target), "transform works on rows", kind=RowsNeededError)
@@ -211,7 +213,9 @@ def test_a_failure_leaves_the_estimator_as_it_was(data, how, named):
     np.testing.assert_array_equal(model.components_, before[0])
     np.testing.assert_array_equal(model.transform(target), before[1])
     more = model.partial_fit(target, background=data.background)
-    np.testing.assert_allclose(more.ratios_, DPCA(shrinkage=None).fit(target, background=data.background).ratios_, rtol=1e-9)
+    np.testing.assert_allclose(
+        more.ratios_, DPCA(shrinkage=None).fit(target, background=data.background).ratios_, rtol=1e-9
+    )
 
 
 def test_a_failed_first_batch_leaves_the_estimator_unfitted(data):

@@ -117,7 +117,9 @@ def test_moments_and_sources_in_another_order_are_put_right_or_refused(data):
 @pytest.fixture
 def common(data):
     with pytest.warns(FeatureWarning, match=r"1 of 5 target features .* take no part: 'a'.*Add them"):
-        return fit(data, frame(data.target), frame(data.background, "xbcde"), given={"features": "common", "shrinkage": None})
+        return fit(
+            data, frame(data.target), frame(data.background, "xbcde"), given={"features": "common", "shrinkage": None}
+        )
 
 
 def test_common_features_are_used_on_request(data, common):

@@ -215,7 +215,9 @@ def test_the_trace_estimate_is_unbiased_within_its_error_and_the_same_for_the_sa
     values, errors = (np.array([getattr(one, name) for one in found]) for name in ("value", "error"))
     assert abs(values.mean() - exact) < 4 * values.std() / np.sqrt(60)
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(values.std(ddof=1), rel=0.3)
-    assert trace.trace_squared(lambda v: correlation @ v, np.ones(150), 150.0**2, 0, 150.0).value == pytest.approx(exact)
+    assert trace.trace_squared(lambda v: correlation @ v, np.ones(150), 150.0**2, 0, 150.0).value == pytest.approx(
+        exact
+    )
 
 
 def test_shrinkage_from_an_estimated_trace_is_near_the_exact_one_and_says_so(pair, monkeypatch):

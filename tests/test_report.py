@@ -143,7 +143,12 @@ SAID = {
         "Noise alone would reach a ratio of {edge}; the largest ratio is {top}",
     ),
     "noise": ("nothing", "told from noise", "Noise alone would reach a ratio of {edge}; the largest ratio is {top}"),
-    "shrunk, with an edge": ("found", "largest unshrunk ratio", "correlations shrunk by 0.3 the largest", "ratio is {top}"),
+    "shrunk, with an edge": (
+        "found",
+        "largest unshrunk ratio",
+        "correlations shrunk by 0.3 the largest",
+        "ratio is {top}",
+    ),
     "shrunk, without an edge": ("unknown", "20 independent background units leave 19 degrees", "ratio is {top}"),
     "groups": ("unknown", "4 independent background units leave 3 degrees", "Rows of one group were counted as one"),
     "structural": ("unknown", "Along 1 of the 3 components", "noise alone would reach {edge}", "constant"),

@@ -294,4 +294,6 @@ def test_wide_noise_with_an_edge_has_nothing_to_denoise_whatever_is_shown():
     shown = DPCA(1, shrinkage=None).fit(target, background=background)
     assert shown.ratios_[0] <= shown.noise_edge_
     np.testing.assert_array_equal(shown.denoise(target), 0)
-    np.testing.assert_array_equal(DPCA(1, axes="signal", shrinkage=None).fit(target, background=background).denoise(target), 0)
+    np.testing.assert_array_equal(
+        DPCA(1, axes="signal", shrinkage=None).fit(target, background=background).denoise(target), 0
+    )

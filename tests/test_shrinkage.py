@@ -187,8 +187,9 @@ def estimated(target, background, own):
     m, n, sd = len(target), len(background), background.std(axis=0)
     A, B = np.cov((target / sd).T, ddof=0), np.cov((background / sd).T, ddof=0)
     p, freedom = len(A), n - 1
-    count = min(int(freedom / 4), m - 1, 32, p // 2)
-    block = A[:, np.argsort(-np.diag(A), kind="stable")[:32]]
+    most = min(p // 4, 32)
+    count = min(int(freedom / 4), m - 1, most)
+    block = A[:, np.argsort(-np.diag(A), kind="stable")[:most]]
     for _ in range(2):
         block = A @ linalg.orth(block, rcond=1e-10)
     E = np.linalg.svd(block, full_matrices=False)[0][:, :count]

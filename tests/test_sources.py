@@ -75,7 +75,9 @@ def test_truth_values_count_as_zero_and_one(data):
 
 
 def test_kinds_may_be_mixed_between_target_and_background(data):
-    model = DPCA(shrinkage=None).fit(pd.DataFrame(data.target, columns=NAMES), background=sparse.csr_array(data.background))
+    model = DPCA(shrinkage=None).fit(
+        pd.DataFrame(data.target, columns=NAMES), background=sparse.csr_array(data.background)
+    )
     np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
     assert list(model.feature_names_in_) == list(NAMES)
 

@@ -18,7 +18,7 @@ from standout.blas import Array
 from standout.checkpoint import Kept
 from standout.crew import AddScatter, scatter_adder
 from standout.errors import FeatureError, InputError, listed
-from standout.sources import Source, has_moments, is_lazy, read, reads_ahead
+from standout.sources import Source, has_moments, is_lazy, is_source, read, reads_ahead
 from standout.sources.locate import explain_non_finite, explain_underflow
 from standout.sources.weighted import distinct_groups, weighted_blocks
 from standout.sparse_sums import sums_of_sparse
@@ -109,7 +109,7 @@ class Moments:
         """
         if isinstance(data, Moments):
             raise InputError(f"{role}: these are moments already. Use them as they are.")
-        source = read(data, role=role)
+        source: Source = data if is_source(data) else read(data, role=role)
         named = source.names if names is None else _check_names(names, source.n_features, role)
         if weights is None and groups is None and has_moments(source):
             return replace(source.moments(), names=named)

@@ -11,8 +11,7 @@ looking at the background, so its sample variance along them is unbiased and is 
 diagonal: what the factors leave of each feature's variance, or the mean of that where there are more
 features than rows. Correlations that no factor explains are shrunk by ρ, which the oracle
 approximating formula (OAS) gives from traces of the residual. Without factors S is B shrunk toward its
-diagonal by OAS. S is linear in B once W and ρ are known, and the result does not depend on the
-features' units.
+diagonal by OAS. The result does not depend on the features' units.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -35,13 +35,17 @@ Regime = Literal["exact", "structural", "shrunk"]
 ROWS_PER_DIMENSION = 10
 # "auto" shrinks in full up to so many rows for each dimension, and not at all from twice as many on.
 _FULL = 50
-# Target axes that are candidates for shared factors: at most so many, and one for four background rows.
+# Target axes that are candidates for shared factors: at most so many, one for four background rows or features.
 _CANDIDATES = 32
 _ROWS_PER_CANDIDATE = 4
+_FEATURES_PER_CANDIDATE = 4
 # A factor has at least this many times the variance that noise alone would show along the best axis.
 _STRENGTH = 1.5
 # Target axes with less variance than this part of the largest singular value are not candidates.
 _WEAK = 1e-4
+# A direction below this part of the largest is rounding.
+_ROUNDING = 1e-13
+_QR_WORK = 64 * 2 * _CANDIDATES
 # A residual variance below this part of the whole is rounding.
 _NOTHING = 1e-10
 # Beyond this much shrinkage little but the features' own variances is left.
@@ -68,93 +72,80 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """The estimate S as a linear map of the background covariance B, in background-sd units."""
+    """The estimate (1 − ρ)·B + ρ·(F + Ψ) of the background covariance B, in background-sd units."""
 
     rho: float
-    axes: Array | None = None  # (d, q): W, orthonormal; None where the target of shrinkage is the diagonal
-    own: float = 1.0  # the share of each feature's own residual variance in Ψ; the rest is their mean
-    n_varying: int = 0
+    loadings: Array | None = None  # (d, q): F is their product; None without factors
+    psi: Array | float = 1.0  # (d,): the diagonal of Ψ; a number where it is a multiple of the identity
 
     @property
     def n_factors(self) -> int:
         """Number of shared factors."""
-        return 0 if self.axes is None else self.axes.shape[1]
+        return 0 if self.loadings is None else self.loadings.shape[1]
 
-    def factors(self, image: Array) -> Array:
-        """Return WᵀBW from the image BW."""
-        assert self.axes is not None
-        inner = product(self.axes.T, image)
-        return np.asarray((inner + inner.T) / 2)
-
-    def _left(self, variance: Array, image: Array, whole: Array | float) -> Array:
-        """Return what the factors leave of the variance of each feature."""
-        assert self.axes is not None
-        explained = 2 * np.einsum("ij,ij->i", image, self.axes)
-        explained -= np.einsum("ij,ij->i", product(self.axes, self.factors(image)), self.axes)
-        return np.asarray(whole - np.where(variance > 0, explained, 0.0))
-
-    def diagonal(self, variance: Array, image: Array, whole: Array | float = 1.0) -> Array:
-        """Return Ψ from the diagonal of B and the image BW.
-
-        ``whole`` is the variance toward which each feature is shrunk. It is more than the diagonal of B for a
-        feature that is constant in the background, or partly explained by earlier components.
-        """
-        whole = np.broadcast_to(whole, variance.shape)
-        if self.n_factors == 0:
-            return np.array(whole)
-        total = float(whole[variance > 0].sum())
-        mean = mean_residual(total, float(np.trace(self.factors(image))), self.n_varying, self.n_factors)
-        if self.own == 0.0:
-            return np.full(len(variance), mean)
-        psi = (1 - _UNEXPLAINED) * self._left(variance, image, whole) + _UNEXPLAINED * whole
-        return np.asarray(self.own * psi + (1 - self.own) * mean)
-
-    def settled(
-        self,
-        variance: Array,
-        image: Array,
-        evidence: Evidence,
-        squared: Callable[[Array], float],
-        whole: Array | float = 1.0,
-    ) -> Shrinkage:
-        """Return the estimate with ρ found.
-
-        ``squared`` returns tr R² of the residual covariance R = (I − WWᵀ) B (I − WWᵀ) in units of Ψ.
-        """
-        psi = self.diagonal(variance, image, whole)
-        if self.own > 0:
-            trace = float((self._left(variance, image, whole) / psi)[variance > 0].sum())
-        else:
-            total = float(np.broadcast_to(whole, variance.shape)[variance > 0].sum())
-            trace = (total - float(np.trace(self.factors(image)))) / psi[0]
-        return replace(self, rho=residual_intensity(evidence, self.n_factors, trace, squared(psi)))
-
-    def of(self, background: Array, whole: Array | float = 1.0) -> Array:
-        """Return S for a symmetric matrix B of shape (d, d)."""
+    def of(self, background: Array) -> Array:
+        """Return the estimate for a matrix B of shape (d, d)."""
         shrunk: Array = (1 - self.rho) * background
-        variance = np.diagonal(background)
-        if self.n_factors:
-            assert self.axes is not None
-            image = times(background, self.axes)
-            loadings = self.rho * (product(self.axes, self.factors(image)))
+        if self.loadings is not None:
+            scaled = self.rho * self.loadings
             for here in _panels(len(shrunk)):
-                shrunk[:, here] += product(loadings, self.axes[here].T)
-        else:
-            image = np.empty((len(shrunk), 0))
-        np.einsum("ii->i", shrunk)[...] += self.rho * self.diagonal(variance, image, whole)
+                shrunk[:, here] += product(scaled, self.loadings[here].T)
+        np.einsum("ii->i", shrunk)[...] += self.rho * self.psi
         return shrunk
 
-    def residual_squared(self, background: Array, image: Array, psi: Array) -> float:
-        """Return tr R² of the residual covariance in units of Ψ, from B itself."""
-        assert self.axes is not None
-        left = np.hstack([image - product(self.axes, self.factors(image)), self.axes])
-        right = np.hstack([self.axes, image])
-        weight, total = 1 / psi, 0.0
+
+@dataclass(frozen=True)
+class Factors:
+    """Shared factors: orthonormal axes W along which the background is uncorrelated, and its products with them."""
+
+    axes: Array  # (d, q): W
+    variances: Array  # (q,): of the background along W
+    image: Array  # (d, q): B W
+
+    def explained(self) -> Array:
+        """Return the diagonal of B − R, with R = (I − WWᵀ) B (I − WWᵀ) the residual covariance."""
+        return np.asarray(np.einsum("ij,ij->i", 2 * self.image - self.axes * self.variances, self.axes))
+
+    def residual_squared(self, background: Array, psi: Array | float) -> float:
+        """Return tr R² in units of Ψ."""
+        left = np.hstack([self.image - self.axes * self.variances, self.axes])
+        right = np.hstack([self.axes, self.image])
+        weight, total = 1 / np.broadcast_to(psi, len(background)), 0.0
         for here in _panels(len(background)):
             residual = background[:, here] - product(left, right[here].T)
             residual *= residual
             total += float(blas.dgemv(1.0, residual, weight, trans=1) @ weight[here])
         return total
+
+    def estimate(
+        self, variance: Array, evidence: Evidence, n_rows: float, squared: Callable[[Array | float], float]
+    ) -> Shrinkage:
+        """Return the estimate that keeps these factors.
+
+        Parameters
+        ----------
+        variance : ndarray of shape (d,)
+            The diagonal of B: zero for a feature that is constant in the background, less than one for a feature
+            that is partly explained by earlier components.
+        evidence : Evidence
+            How much background there is.
+        n_rows : float
+            Rows of target and background together.
+        squared : callable
+            Returns tr R² in units of Ψ, which it is given.
+        """
+        n_varying, count = evidence.n_varying, len(self.variances)
+        explained = float(self.variances.sum())
+        mean = mean_residual(n_varying, explained, count)
+        psi: Array | float = mean
+        trace = (n_varying - explained) / mean
+        own = own_share(n_rows, n_varying)
+        if own > 0:
+            left = 1 - np.where(variance > 0, self.explained(), 0.0)
+            psi = own * ((1 - _UNEXPLAINED) * left + _UNEXPLAINED) + (1 - own) * mean
+            trace = float((left / psi)[variance > 0].sum())
+        rho = residual_intensity(evidence, count, trace, squared(psi))
+        return Shrinkage(rho, np.asfortranarray(self.axes * np.sqrt(self.variances)), psi)
 
 
 @dataclass(frozen=True)
@@ -178,10 +169,10 @@ def _panels(size: int) -> list[slice]:
     return [slice(start, min(start + width, size)) for start in range(0, size, width)]
 
 
-def mean_residual(total: float, explained: float, n_varying: int, n_factors: int) -> float:
-    """Return the mean variance that factors leave to a feature; never less than a small part of the whole."""
-    mean = (total - explained) / max(n_varying - n_factors, 1)
-    return (1 - _UNEXPLAINED) * mean + _UNEXPLAINED * total / n_varying
+def mean_residual(n_varying: int, explained: float, n_factors: int) -> float:
+    """Return the mean variance that factors leave to a feature, never less than a small part of one."""
+    mean = (n_varying - explained) / max(n_varying - n_factors, 1)
+    return (1 - _UNEXPLAINED) * mean + _UNEXPLAINED
 
 
 def oas(evidence: Evidence) -> float:
@@ -280,18 +271,22 @@ def own_share(n_rows: float, n_features: int) -> float:
 
 def n_candidates(evidence: Evidence, target_dimensions: int) -> int:
     """Return how many target axes are looked at."""
-    most = min(evidence.n_varying // 2, target_dimensions, _CANDIDATES)
+    most = min(_most_candidates(evidence.n_varying), evidence.n_varying // 2, target_dimensions)
     return max(min(int(evidence.effective / _ROWS_PER_CANDIDATE), most), min(most, 1))
 
 
-def start_features(target_variance: Array) -> NDArray[np.intp]:
+def _most_candidates(n_features: int) -> int:
+    return min(max(n_features // _FEATURES_PER_CANDIDATE, 1), _CANDIDATES)
+
+
+def start_features(target_variance: Array, n_features: int | None = None) -> NDArray[np.intp]:
     """Return the features that vary most in the target, where the search for its axes starts.
 
     Variances that differ by rounding count as equal, and the first of them come first, so that every solver starts
-    from the same features.
+    from the same features. ``n_features`` is the number of all features, where these are some of them.
     """
     digits = np.round(np.log(np.maximum(target_variance, np.finfo(float).tiny)) * 1e8)
-    return np.argsort(-digits, kind="stable")[:_CANDIDATES]
+    return np.argsort(-digits, kind="stable")[: _most_candidates(n_features or len(digits))]
 
 
 def target_axes(
@@ -327,35 +322,47 @@ def target_axes(
 
 
 def _orthonormal(vectors: Array, metric: Callable[[Array], Array] | None) -> Array:
-    """Return an orthonormal basis of the span of vectors; twice, for orthogonality to rounding."""
-    for _ in range(2):
-        inner = product(vectors.T, vectors if metric is None else metric(vectors))
+    """Return an orthonormal basis of the span of vectors, directions that are only rounding left out."""
+    if metric is None:
+        factor, _, scalars, _, _ = lapack.dgeqp3(vectors, lwork=_QR_WORK)
+        sizes = np.abs(np.diagonal(factor))
+        rank = int((sizes > _ROUNDING * sizes[0]).sum())
+        basis, _, _ = lapack.dorgqr(factor[:, :rank], scalars[:rank], lwork=_QR_WORK)
+        return np.asarray(basis)
+    for _ in range(2):  # twice, for orthogonality to rounding
+        inner = product(vectors.T, metric(vectors))
         sizes = np.sqrt(np.maximum(np.diagonal(inner), 0.0))
         unit = np.where(sizes > 0, 1 / np.where(sizes > 0, sizes, 1.0), 0.0)
         values, turn = top_eigen(unit[:, None] * inner * unit, len(inner))
-        kept = values > 1e-13 * values[:1]
+        kept = values > _ROUNDING * values[:1]
         vectors = product(vectors, np.asfortranarray(unit[:, None] * turn[:, kept] / np.sqrt(values[kept])))
     return vectors
 
 
-def shared_factors(inner: Array, evidence: Evidence) -> Array:
-    """Return the turn, of shape (k, q), of k candidate axes E into q shared factors, from ``inner`` = EᵀBE.
+def shared_factors(inner: Array, evidence: Evidence) -> tuple[Array, Array]:
+    """Return the shared factors among k candidate axes E, from ``inner`` = EᵀBE.
 
     From the largest background variance on, an axis counts while its variance exceeds what the largest of the
     remaining axes would show by chance (the Tracy–Widom edge of a white Wishart matrix in units of the mean
     residual variance), times a margin.
+
+    Returns
+    -------
+    variances : ndarray of shape (q,)
+        Of the background, largest first.
+    turn : ndarray of shape (k, q)
+        The factors in terms of the candidate axes.
     """
     values, turn = top_eigen((inner + inner.T) / 2, len(inner))
-    n_axes, left, count = len(values), float(evidence.n_varying), 0
-    for number, value in enumerate(values):
+    left, count = float(evidence.n_varying), 0
+    for number, value in enumerate(values.tolist()):
         freedom = evidence.effective - number
-        if freedom < 2 or not value > _STRENGTH * left / (evidence.n_varying - number) * _edge(
-            n_axes - number, freedom
-        ):
+        noise = left / (evidence.n_varying - number)
+        if freedom < 2 or not value > _STRENGTH * noise * _edge(len(values) - number, freedom):
             break
         left -= value
         count += 1
-    return np.asfortranarray(turn[:, :count])
+    return values[:count], np.asfortranarray(turn[:, :count])
 
 
 def _edge(dimensions: int, freedom: float) -> float:
@@ -364,36 +371,41 @@ def _edge(dimensions: int, freedom: float) -> float:
     return float(((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / freedom)
 
 
-def factor_shrinkage(
-    target: Array, background: Array, evidence: Evidence, dimensions: int, n_rows: float, whole: Array | float = 1.0
-) -> Shrinkage:
-    """Return the "auto" estimate for covariances in background-sd units.
+def find_factors(
+    target_times: Callable[[Array], Array],
+    background_times: Callable[[Array], Array],
+    start: Array,
+    evidence: Evidence,
+    dimensions: int,
+) -> Factors | None:
+    """Return the factors that target and background share; None where there are none.
 
     Parameters
     ----------
-    target, background : ndarray of shape (d, d)
-        Covariances; the diagonal of the background is one, or less where ``whole`` says so.
+    target_times, background_times : callable
+        Multiply vectors, of shape (d, b), by the covariances in background-sd units.
+    start : ndarray of shape (d, b)
+        The columns of the target covariance at :func:`start_features`.
     evidence : Evidence
         How much background there is.
     dimensions : int
         How many dimensions the target's rows can have.
-    n_rows : float
-        Rows of target and background together.
-    whole : ndarray of shape (d,) or float
-        As in :meth:`Shrinkage.diagonal`.
     """
     count = n_candidates(evidence, dimensions)
-    plain = Shrinkage(0.0, None, own_share(n_rows, evidence.n_varying), evidence.n_varying)
     if count == 0:
-        return replace(plain, rho=intensity("auto", evidence))
+        return None
+    axes = target_axes(target_times, start, count)
+    images = background_times(axes)
+    variances, turn = shared_factors(product(axes.T, images), evidence)
+    if len(variances) == 0:
+        return None
+    return Factors(product(axes, turn), variances, product(images, turn))
+
+
+def factor_shrinkage(target: Array, background: Array, evidence: Evidence, dimensions: int, n_rows: float) -> Shrinkage:
+    """Return the "auto" estimate for covariances of shape (d, d) in background-sd units."""
     start = target[:, start_features(np.diagonal(target))]
-    axes = target_axes(lambda vectors: times(target, vectors), start, count)
-    images = times(background, axes)
-    turn = shared_factors(product(axes.T, images), evidence)
-    if turn.shape[1] == 0:
-        return replace(plain, rho=intensity("auto", evidence))
-    found = replace(plain, axes=product(axes, turn))
-    image = product(images, turn)
-    return found.settled(
-        np.diagonal(background), image, evidence, lambda psi: found.residual_squared(background, image, psi), whole
-    )
+    found = find_factors(partial(times, target), partial(times, background), start, evidence, dimensions)
+    if found is None:
+        return Shrinkage(intensity("auto", evidence))
+    return found.estimate(np.diagonal(background), evidence, n_rows, partial(found.residual_squared, background))

@@ -8,23 +8,14 @@ five times a covariance and needs the rows once more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 
 from standout.blas import Array
 from standout.dataset import Dataset
-from standout.shrinkage import (
-    Evidence,
-    Shrinkage,
-    intensity,
-    n_candidates,
-    own_share,
-    shared_factors,
-    start_features,
-    target_axes,
-)
+from standout.shrinkage import Evidence, Shrinkage, find_factors, intensity, start_features
 from standout.solve.result import Eigen, Frame
 from standout.sources.weighted import weighted_blocks
 
@@ -131,42 +122,33 @@ def joint_range(pair: Factored) -> JointRange:
 
 def shrinkage_of(pair: Factored, evidence: Evidence, dimensions: int) -> Shrinkage:
     """Return the "auto" estimate of the background, from the factors of the two covariances."""
-    count = n_candidates(evidence, dimensions)
-    plain = Shrinkage(0.0, None, own_share(pair.n_rows, evidence.n_varying), evidence.n_varying)
-    none = replace(plain, rho=intensity("auto", evidence))
-    if count == 0:
-        return none
     target, background = pair.target, pair.background
     start = target.T @ target[:, start_features(np.einsum("ij,ij->j", target, target))]
-    axes = target_axes(lambda vectors: target.T @ (target @ vectors), start, count)
-    seen = background @ axes
-    turn = shared_factors(seen.T @ seen, evidence)
-    if turn.shape[1] == 0:
-        return none
-    found = replace(plain, axes=axes @ turn)
+    found = find_factors(
+        lambda vectors: target.T @ (target @ vectors),
+        lambda vectors: background.T @ (background @ vectors),
+        start, evidence, dimensions,
+    )  # fmt: skip
+    if found is None:
+        return Shrinkage(intensity("auto", evidence))
+    residual = background - (background @ found.axes) @ found.axes.T
 
-    def squared(psi: Array) -> float:
-        rest = (background - (seen @ turn) @ (axes @ turn).T) / np.sqrt(psi)
+    def squared(psi: Array | float) -> float:
+        rest = residual / np.sqrt(psi)
         inner = rest @ rest.T if len(rest) < rest.shape[1] else rest.T @ rest
         return float(np.einsum("ij,ij->", inner, inner))
 
-    variance = np.einsum("ij,ij->j", background, background)
-    return found.settled(variance, background.T @ (seen @ turn), evidence, squared)
+    return found.estimate(np.einsum("ij,ij->j", background, background), evidence, pair.n_rows, squared)
 
 
 def shrunk(pair: Factored, joint: JointRange, shrinkage: Shrinkage) -> Factored:
-    """Shrink the background by extra rows: the shared factors, and what is independent of them."""
-    rho, background = shrinkage.rho, pair.background
-    extra = np.sqrt(rho) * joint.basis.T
-    if shrinkage.n_factors:
-        assert shrinkage.axes is not None
-        image = background.T @ (background @ shrinkage.axes)
-        psi = shrinkage.diagonal(np.einsum("ij,ij->j", background, background), image)
-        values, turn = np.linalg.eigh(shrinkage.factors(image))
-        factors = np.sqrt(rho * values)[:, None] * (shrinkage.axes @ turn).T
-        # On the joint range alone where Ψ is a multiple of the identity.
-        extra = np.vstack([factors, extra * np.sqrt(psi[0]) if shrinkage.own == 0 else np.diag(np.sqrt(rho * psi))])
-    return Factored(pair.target, np.vstack([np.sqrt(1 - rho) * background, extra]), pair.n_rows)
+    """Shrink the background by extra rows: the shared factors, and Ψ."""
+    rho, psi = shrinkage.rho, shrinkage.psi
+    # Within the joint range where Ψ is a multiple of the identity.
+    extra = [np.sqrt(rho * psi) * joint.basis.T if isinstance(psi, float) else np.diag(np.sqrt(rho * psi))]
+    if shrinkage.loadings is not None:
+        extra.append(np.sqrt(rho) * shrinkage.loadings.T)
+    return Factored(pair.target, np.vstack([np.sqrt(1 - rho) * pair.background, *extra]), pair.n_rows)
 
 
 def solve(pair: Factored, joint: JointRange) -> Eigen:

@@ -8,7 +8,7 @@ backgrounds. No shared factors are kept here: they would depend on the units, wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,7 +74,8 @@ def _by_moments(task: Task) -> _Covariances:
     for part in parts:
         covariance = scaled(part.covariance(), pair.frame)
         # A feature constant in every background is measured by the target's sd, which is one here.
-        shrunk.append(shrinkage.of(covariance, np.where(constant, 1.0, np.diagonal(covariance))))
+        diagonal = np.where(constant, 1.0, np.diagonal(covariance))
+        shrunk.append(replace(shrinkage, psi=diagonal).of(covariance))
     return _Covariances(pair.target, shrunk, shrinkage)
 
 

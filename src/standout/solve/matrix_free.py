@@ -17,17 +17,7 @@ import numpy as np
 
 from standout.blas import Array, rank_tolerance, threads_for, top_eigen
 from standout.errors import ConditionWarning, InputError
-from standout.shrinkage import (
-    Evidence,
-    Shrinkage,
-    few_rows,
-    n_candidates,
-    own_share,
-    shared_factors,
-    shrinks,
-    start_features,
-    target_axes,
-)
+from standout.shrinkage import Evidence, Shrinkage, few_rows, find_factors, shrinks, start_features
 from standout.solve import davidson
 from standout.solve.budget import covariance_bytes, memory_budget
 from standout.solve.davidson import Pairs, SingularError, Smallest, Space, top_pairs
@@ -102,7 +92,7 @@ def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
         shrinkage, error = system.factors(evidence)
     if shrinkage is None:
         if task.settled is None and shrinks(task.wanted.shrinkage, evidence):
-            trace = system.trace_squared(system.background_times, float(evidence.n_varying), system.varies)
+            trace = system.trace_squared(system.background_times, float(evidence.n_varying), (system.spread > 0).astype(float))
             evidence, error = replace(evidence, trace_squared=trace.value), trace.relative_error
         shrinkage = task.plain_shrinkage(evidence)
     shrinkage = task.kept(shrinkage)
@@ -201,55 +191,39 @@ class System:
         work = sum(part.n_entries for part in self.parts[1:])
         return trace_squared(multiply, features, work, self.task.wanted.seed, trace)
 
-    @property
-    def varies(self) -> Array:
-        """1 for features that vary in the background: the diagonal of the correlation matrix."""
-        return (self.spread > 0).astype(float)
-
     def factors(self, evidence: Evidence) -> tuple[Shrinkage | None, float]:
         """Return the "auto" estimate with shared factors, None without any; also the relative error of its ρ."""
-        count = n_candidates(evidence, self.task.target_dimensions)
-        if count == 0:
-            return None, 0.0
         first = start_features(self.variance)
         units = np.zeros((len(self.unit), len(first)))
         units[first, np.arange(len(first))] = 1.0
-        axes = target_axes(self.target_times, self.target_times(units), count)
-        images = self.background_times(axes)
-        turn = shared_factors(axes.T @ images, evidence)
-        if turn.shape[1] == 0:
+        dimensions = self.task.target_dimensions
+        found = find_factors(self.target_times, self.background_times, self.target_times(units), evidence, dimensions)
+        if found is None:
             return None, 0.0
-        factors, image, errors = axes @ turn, images @ turn, []
-        found = Shrinkage(0.0, factors, own_share(self.task.n_rows, evidence.n_varying), evidence.n_varying)
+        axes, varies, errors = found.axes, (self.spread > 0).astype(float), []
+        alive = (self.inverse > 0).astype(float)  # factors reach features that are constant in the background, too
 
-        def squared(psi: Array) -> float:
-            unit = 1 / np.sqrt(psi)[:, None]
-            explained = (factors * (2 * image - factors @ found.factors(image))).sum(axis=1)
+        def squared(psi: Array | float) -> float:
+            unit = 1 / np.sqrt(np.broadcast_to(psi, varies.shape))[:, None]
 
             def residual(vectors: Array) -> Array:
                 inside = vectors * unit
-                result = self.background_times(inside - factors @ (factors.T @ inside))
-                return np.asarray((result - factors @ (factors.T @ result)) * unit)
+                result = self.background_times(inside - axes @ (axes.T @ inside))
+                return np.asarray((result - axes @ (axes.T @ result)) * unit)
 
-            # Factors reach features that are constant in the background, too.
-            trace = float(((self.varies - explained) / psi).sum())
-            total = self.trace_squared(residual, trace, (self.inverse > 0).astype(float))
+            total = self.trace_squared(residual, float(((varies - found.explained()) / psi).sum()), alive)
             errors.append(total.relative_error)
             return total.value
 
-        return found.settled(self.varies, image, evidence, squared), errors[0]
+        return found.estimate(varies, evidence, self.task.n_rows, squared), errors[0]
 
     def turn_to(self, shrinkage: Shrinkage) -> None:
         """Solve in coordinates in which F + Ψ, toward which the background is shrunk, is the identity."""
-        if shrinkage.n_factors == 0:
+        if shrinkage.loadings is None:
             return
-        assert shrinkage.axes is not None
-        image = self.background_times(shrinkage.axes)
-        psi = shrinkage.diagonal(self.varies, image)
-        values, turn = np.linalg.eigh(shrinkage.factors(image))
-        loadings = (shrinkage.axes @ turn) * np.sqrt(np.maximum(values, 0.0)) / np.sqrt(psi)[:, None]
-        left, sizes, _ = np.linalg.svd(loadings, full_matrices=False)
-        self.turn = Turn(np.sqrt(psi)[:, None], left, np.sqrt(1 + sizes**2)[:, None])
+        root = np.sqrt(np.broadcast_to(shrinkage.psi, len(self.unit)))[:, None]
+        left, sizes, _ = np.linalg.svd(shrinkage.loadings / root, full_matrices=False)
+        self.turn = Turn(root, left, np.sqrt(1 + sizes**2)[:, None])
 
     def turned_products(self, vectors: Array) -> tuple[Array, Array]:
         """Return the products in the solver's coordinates."""

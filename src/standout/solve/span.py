@@ -111,7 +111,10 @@ class RowSpan:
                 panel /= scale[here]
                 add_gram(self.gram, panel)
                 sizes = np.concatenate([sizes, variances[0, here] / scale[here] ** 2])
-                first, known = np.sort(start_features(sizes)), leading.shape[1]  # in the order of the features
+                first, known = (
+                    np.sort(start_features(sizes, self.n_features)),
+                    leading.shape[1],
+                )  # in the order of the features
                 new = panel[: self.n_target, first[first >= known] - known]
                 leading, sizes = np.hstack([leading[:, first[first < known]], new]), sizes[first]
                 if not math.isfinite(variances[:, here].sum() + np.einsum("ii->", self.gram)):
@@ -222,17 +225,16 @@ def gram_shrinkage(
     multiply = partial(times, inner)
     axes = target_axes(multiply, start, count, metric=multiply)
     seen = product(cross, axes)
-    turn = shared_factors(product(seen.T, seen), evidence)
-    if turn.shape[1] == 0:
+    variances, turn = shared_factors(product(seen.T, seen), evidence)
+    if len(variances) == 0:
         return none
     seen = product(seen, turn)
-    values, axis = top_eigen(product(seen.T, seen), seen.shape[1])
-    explained, n_varying = float(values.sum()), evidence.n_varying
-    level = mean_residual(float(n_varying), explained, n_varying, len(values))
+    explained, n_varying = float(variances.sum()), evidence.n_varying
+    level = mean_residual(n_varying, explained, len(variances))
     rest = gram[n_target:, n_target:] - product(seen, seen.T)
     squared = (float(np.einsum("ij,ij->", rest, rest)) + removed_squared) / level**2
-    rho = residual_intensity(evidence, len(values), (n_varying - explained) / level, squared)
-    return GramShrinkage(rho, level, product(axes, np.asfortranarray(turn @ axis)) * np.sqrt(values))
+    rho = residual_intensity(evidence, len(variances), (n_varying - explained) / level, squared)
+    return GramShrinkage(rho, level, product(axes, turn) * np.sqrt(variances))
 
 
 @dataclass(frozen=True)
