@@ -8,11 +8,12 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import cases, dask_cluster, family, files, growth, inference, kernels, spark_cluster, sparse
+from benchmarks import cases, dask_cluster, estimate, family, files, growth, inference, kernels, spark_cluster, sparse
 from benchmarks.measure import Result
 
 CASES = {
     **cases.CASES,
+    **estimate.CASES,
     **family.CASES,
     **growth.CASES,
     **kernels.CASES,

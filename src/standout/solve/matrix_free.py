@@ -92,7 +92,8 @@ def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
         shrinkage, error = system.factors(evidence)
     if shrinkage is None:
         if task.settled is None and shrinks(task.wanted.shrinkage, evidence):
-            trace = system.trace_squared(system.background_times, float(evidence.n_varying), (system.spread > 0).astype(float))
+            varies = (system.spread > 0).astype(float)
+            trace = system.trace_squared(system.background_times, float(evidence.n_varying), varies)
             evidence, error = replace(evidence, trace_squared=trace.value), trace.relative_error
         shrinkage = task.plain_shrinkage(evidence)
     shrinkage = task.kept(shrinkage)
