@@ -17,8 +17,8 @@ from standout import DPCA
 def cells(seed: int, genes: int = 18_000, target: int = 300, background: int = 300) -> tuple[np.ndarray, ...]:
     """Return raw counts of target and control cells, which target cells run a programme, and their library depth.
 
-    Depth is log-normal with sd 0.4 and shared; the programme, in a fifth of the target cells, multiplies 100 of the 2,000
-    most expressed genes by 3.5 and divides 100 others by 3.5.
+    Depth is log-normal with sd 0.4 and shared; the programme, in a fifth of the target cells, multiplies 100 of the
+    2,000 most expressed genes by 3.5 and divides 100 others by 3.5.
     """
     rng = np.random.default_rng(seed)
     mean = rng.lognormal(0.0, 1.5, genes)

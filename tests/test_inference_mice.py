@@ -39,5 +39,5 @@ def test_the_held_out_ratio_collapses_when_whole_animals_are_held_out(mice):
 def test_components_change_with_the_animals_and_not_with_the_rows(mice):
     by_row = stability(mice.target, mice.background, n_components=1, n_bootstrap=60)
     by_animal = stability(mice.target, mice.background, n_components=1, n_bootstrap=60, **animals(mice))
-    assert by_row.low[0] > 0.9 > by_animal.low[0]
+    assert by_row.low[0] > 0.85 > 0.8 > by_animal.low[0]
     assert np.median(by_animal.angles) > np.median(by_row.angles)

@@ -604,3 +604,18 @@ BAD = {
 def test_what_cannot_be_tested_is_refused_with_a_remedy(kind, refused):
     call, words, error = BAD[kind]
     refused(call, *words, kind=error)
+
+
+@pytest.mark.parametrize(("rows", "features"), [(30, 200), (60, 40)])
+def test_what_a_removed_component_leaves_behind_is_not_a_second_one(rows, features):
+    # Removing the planted component leaves a trace of it in features that are constant in the background.
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        target, background = rng.poisson(0.05, size=(2, rows, features)).astype(float)
+        target[:, :8] += 4 * rng.normal(size=(rows, 1))
+        background[:, :8] += 0.3 * rng.normal(size=(rows, 8))
+        found.append(permutation_test(target, background, n_components=2, n_permutations=39, random_state=0))
+    assert sum(one.p_values[0] <= 0.05 for one in found) >= 7
+    assert sum(one.p_values[1] <= 0.05 for one in found) <= 3
+    assert max(one.ratios[1] for one in found) < 1e3

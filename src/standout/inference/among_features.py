@@ -23,8 +23,8 @@ _INFINITE = 1e12
 class AmongFeatures:
     """The covariances of a labelling, and a dense eigenproblem."""
 
-    def __init__(self, rows: Array, question: Question, removed: Array):
-        self.rows, self.question, self.removed = rows, question, removed
+    def __init__(self, rows: Array, question: Question, original: Array | None):
+        self.rows, self.question, self.original = rows, question, original
         self.total = np.tril(rows.T @ rows).copy(order="F")
         self.sum = rows.sum(axis=0)
 
@@ -58,7 +58,7 @@ class AmongFeatures:
         for scatter, share, size in zip(scatters[2:], mixture.shares[1:], sizes[2:], strict=True):
             background += scatter * (share / size)
         shrinks = self.question.shrinkage is not None
-        rho = self._shrink(target, background, mixture, sizes[0]) if shrinks else 0.0
+        rho = self._shrink(target, background, mixture, labels) if shrinks else 0.0
         return target, background, rho
 
     def _scatters(self, labels: Labels) -> tuple[list[Array], tuple[int, ...]]:
@@ -81,10 +81,10 @@ class AmongFeatures:
         add_outer(rest, left, -1.0 / sizes[largest])
         return scatters, tuple(int(size) for size in sizes)
 
-    def _shrink(self, target: Array, background: Array, mixture: Mixture, n_target: int) -> float:
+    def _shrink(self, target: Array, background: Array, mixture: Mixture, labels: Labels) -> float:
         """Replace the background (lower triangle) by its estimate; also return the intensity."""
         diagonal, spread = np.diagonal(background), np.diagonal(target)
-        whole = diagonal + self.removed
+        whole = diagonal if self.original is None else self.question.background_variance(self.original, labels)
         varies = whole > CONSTANT  # features have an overall variance of about one
         whole = np.where(varies, whole, spread)
         # One triangle: what is off the diagonal stands once and counts twice, and the diagonal of S is one.
@@ -96,6 +96,7 @@ class AmongFeatures:
             ours, theirs = (
                 mirror(np.tril(matrix / unit / unit[:, None]).copy(order="F")) for matrix in (target, background)
             )
+            n_target = int((labels == 0).sum())
             found = factor_shrinkage(ours, theirs, evidence, n_target - 1, len(self.rows))
             if found.n_factors:
                 background[...] = found.of(theirs) * unit * unit[:, None]

@@ -33,8 +33,8 @@ class _AmongRows:
 class Wide(_AmongRows):
     """More features than rows: the Gram matrix of the rows in background-sd units, anew for every labelling."""
 
-    def __init__(self, rows: Array, question: Question, removed: Array):
-        self.rows, self.question, self.removed = rows, question, removed
+    def __init__(self, rows: Array, question: Question, original: Array | None):
+        self.rows, self.question, self.original = rows, question, original
 
     def _reduced(self, labels: Labels) -> _Reduced:
         order = np.argsort(labels, kind="stable")
@@ -44,6 +44,7 @@ class Wide(_AmongRows):
         gram = np.zeros((len(order), len(order)), order="F")
         varying, diagonal_squared, units = 0, 0.0, np.empty(self.rows.shape[1])
         sizes_in_target = np.empty(self.rows.shape[1])
+        whole = None if self.original is None else self.question.background_variance(self.original, labels)
         for here in panels(*self.rows.shape):
             panel = self.rows[order, here]
             spread = []
@@ -51,7 +52,7 @@ class Wide(_AmongRows):
                 part -= part.mean(axis=0)
                 spread.append(share * np.einsum("ij,ij->j", part, part))
             own = np.sum(spread[1:], axis=0)
-            goal = own + self.removed[here]
+            goal = own if whole is None else whole[here]
             varies = goal > CONSTANT  # features have an overall variance of about one
             goal = np.where(varies, goal, spread[0])
             goal[goal == 0] = 1.0
@@ -86,8 +87,8 @@ class Huge(_AmongRows):
     variance, in units of the overall sd.
     """
 
-    def __init__(self, rows: Array, question: Question, removed: float):
-        self.gram, self.question, self.removed = rows @ rows.T, question, removed
+    def __init__(self, rows: Array, question: Question, original: Array | None):
+        self.gram, self.question, self.original = rows @ rows.T, question, original
 
     def _reduced(self, labels: Labels) -> _Reduced:
         order = np.argsort(labels, kind="stable")
@@ -101,7 +102,10 @@ class Huge(_AmongRows):
         roots = np.sqrt(np.repeat([1.0, *mixture.shares] / sizes, sizes))
         gram *= np.outer(roots, roots)
         n_target, n_features = int(sizes[0]), self.question.spanned
-        gram /= (float(np.trace(gram[n_target:, n_target:])) + self.removed) / n_features
+        total = float(np.trace(gram[n_target:, n_target:]))
+        if self.original is not None:
+            total = float(self.question.background_variance(self.original, labels).sum())
+        gram /= total / n_features
         # Without features, the search for the target's axes starts from its largest rows.
         start = np.eye(n_target)[:, start_features(np.diagonal(gram)[:n_target])]
         evidence = self.question.evidence(mixture, n_features, _squared(gram, n_target))

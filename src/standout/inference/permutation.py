@@ -22,7 +22,7 @@ from standout.inference.even import evened
 from standout.inference.question import Question
 from standout.inference.resample import Chunk, Samples, gather, in_chunks
 from standout.inference.shuffle import Labels, Shuffle, shuffle_of
-from standout.inference.statistic import Statistic, background_variance, prepared, statistic_of
+from standout.inference.statistic import Statistic, prepared, statistic_of
 from standout.parameters import check_choice, check_count, wanted_from
 from standout.solve.pair import check_varies
 from standout.sources.progress import Progress, watching
@@ -232,13 +232,12 @@ def _tested(samples: Samples, shuffle: Shuffle, question: Question, plan: _Plan)
         with chosen.explaining():
             rows, question, rank = prepared(_centred(samples, shuffle), question, shuffle)
             _check_components(plan.n_components, min(rank, samples.target.n_rows - 1))
-        own = background_variance(rows, labels, question)
+        original, inflated = rows, shuffle.inflated(rows)
         steps, rho = [], 0.0
         for number in range(plan.n_components):
-            removed = np.maximum(own - background_variance(rows, labels, question), 0.0)
-            here = statistic_of(rows, question, removed)
+            here = statistic_of(rows, question, original if number else None)
             rho = here.shrinkage(labels) if number == 0 else rho
-            there = statistic_of(shuffle.inflated(rows), question, removed)
+            there = statistic_of(shuffle.inflated(rows), question, inflated if number else None)
             steps.append((here.ratio(labels), _reshuffled(there, shuffle, labellings, plan, number)))
             if number + 1 < plan.n_components:
                 rows = deflated(rows, here.scores(labels), samples.target.n_rows)

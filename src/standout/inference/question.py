@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from standout.blas import Array
 from standout.mixture import Mix, Mixture
 from standout.moments import Counts
 from standout.shrinkage import Evidence, fade, few_rows, intensity
@@ -49,6 +51,11 @@ class Question:
             intensity(self.shrinkage, evidence)  # refuses a problem that has no answer
             return replace(settled, shrinkage=None)
         return settled
+
+    def background_variance(self, rows: Array, labels: NDArray[np.intp]) -> Array:
+        """Return the variance of each feature in the mixed backgrounds of a labelling."""
+        parts = [rows[labels == number] for number in range(1, 1 + len(self.roles))]
+        return self.mixture(tuple(map(len, parts))).mixed([part.var(axis=0) for part in parts])
 
     def evidence(self, mixture: Mixture, n_varying: int, trace_squared: float) -> Evidence:
         """Return what the shrinkage rule looks at, for a background correlation matrix with this tr S²."""

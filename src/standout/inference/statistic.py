@@ -75,21 +75,16 @@ def _structural(white: Array, shuffle: Shuffle) -> bool:
     return bool(sizes[-1] <= _SINGULAR * sizes[0])
 
 
-def statistic_of(rows: Array, question: Question, removed: Array) -> Statistic:
+def statistic_of(rows: Array, question: Question, original: Array | None) -> Statistic:
     """Return the statistic for prepared rows and a settled question.
 
-    ``removed`` is the background variance of each feature that went with earlier components. It still counts
-    for how far a feature is shrunk: what little is left of a feature must not be taken for all of it.
+    ``original`` are the rows before earlier components were removed. Their background variance is what each feature is
+    shrunk toward: a small remainder must not be mistaken for the whole feature, nor the trace of a removed component
+    for the variance of a feature that is constant in the background.
     """
     if question.shrinkage is None:
-        return AmongFeatures(whitened(rows), question, np.zeros(1))
+        return AmongFeatures(whitened(rows), question, None)
     if question.spanned:
-        return Huge(rows, question, float(removed.sum()))
+        return Huge(rows, question, original)
     kind = Wide if rows.shape[1] > len(rows) else AmongFeatures
-    return kind(rows, question, removed)
-
-
-def background_variance(rows: Array, labels: Labels, question: Question) -> Array:
-    """Return the variance of each feature in the mixed backgrounds."""
-    parts = [rows[labels == number] for number in range(1, 1 + len(question.roles))]
-    return question.mixture(tuple(map(len, parts))).mixed([part.var(axis=0) for part in parts])
+    return kind(rows, question, original)
