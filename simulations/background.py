@@ -204,13 +204,14 @@ def cells(runs: int) -> list[Cell]:
     found = []
     for index, what in enumerate(POPULATIONS):
         for per_feature in ROWS_PER_FEATURE:
-            work = partial(_numbered, what, per_feature)
+            work = partial(one_run, what, per_feature)
             values = repeat(work, runs, 1000 * index + round(100 * per_feature))
             found.append(Cell(what, per_feature, *values.T))
     return found
 
 
-def _numbered(what: str, per_feature: float, rng: Rng) -> np.ndarray:
+def one_run(what: str, per_feature: float, rng: Rng) -> np.ndarray:
+    """Return the shares for a signal drawn at random."""
     number = int(rng.integers(18))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

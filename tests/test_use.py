@@ -297,7 +297,7 @@ def test_few_rows_are_shrunk_with_a_warning_that_counts_them(data):
     with pytest.warns(ShrinkageWarning, match=r"^40 background rows are few for 5 dim.* shrunk by 0\.\d+") as found:
         model = DPCA().fit(data.target, background=data.background[:40])
     assert model.regime_ == "shrunk" and 0 < model.shrinkage_ < 1
-    assert "More background rows or fewer features" in str(found[0].message)
+    assert "More background rows or fewer features need less shrinkage" in str(found[0].message)
     assert f"shrunk by {model.shrinkage_:.3g}" in model.summary() and "unshrunk" in model.summary()
     # Who asks for a shrinkage is not warned of it.
     assert DPCA(shrinkage=0.3).fit(data.target, background=data.background).shrinkage_ == 0.3

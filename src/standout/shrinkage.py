@@ -5,9 +5,10 @@ ratio divides by those. The estimate is, in background-sd units (B is a correlat
 
     S = (1 − ρ)·B + ρ·(F + Ψ),    F = W (WᵀBW) Wᵀ,
 
-a factor model plus a share of the sample covariance. W holds the *shared factors*: axes of the target
-along which the background varies far more than its average residual variance. They are chosen without
-looking at the background, so its sample variance along them is unbiased and is kept as it is. Ψ is
+a factor model plus a share of the sample covariance. W holds the *shared factors*: among axes of large
+target variance, those along which the background varies far more than its average residual variance.
+The axes are chosen without looking at the background, so its sample variance along them is unbiased,
+and it is kept along W. Ψ is
 diagonal: what the factors leave of each feature's variance, or the mean of that where there are more
 features than rows. Correlations that no factor explains are shrunk by ρ, which the oracle
 approximating formula (OAS) gives from traces of the residual. Without factors S is B shrunk toward its
@@ -31,14 +32,19 @@ from standout.errors import NotEnoughRowsError
 
 Regime = Literal["exact", "structural", "shrunk"]
 
-# Below this many background rows (less one) for each joint dimension the user is warned.
+# Up to this many background rows (less one) for each joint dimension "auto" shrinks in full, and the user is warned.
 ROWS_PER_DIMENSION = 10
-# "auto" shrinks in full up to so many rows for each dimension, and not at all from twice as many on.
-_FULL = 50
+# From so many on it does not shrink at all.
+EXACT_ROWS_PER_DIMENSION = 50
 # Target axes that are candidates for shared factors: at most so many, one for four background rows or features.
 _CANDIDATES = 32
 _ROWS_PER_CANDIDATE = 4
 _FEATURES_PER_CANDIDATE = 4
+# A single axis would mix factor and signal.
+_FEWEST_CANDIDATES = 2
+# Without the residual variance of each feature, factors that explain more than this share of the variance are not kept:
+# the mean residual variance is then far from that of most features.
+_MOST_EXPLAINED = 0.8
 # A factor has at least this many times the variance that noise alone would show along the best axis.
 _STRENGTH = 1.5
 # Target axes with less variance than this part of the largest singular value are not candidates.
@@ -190,13 +196,14 @@ def oas(evidence: Evidence) -> float:
     if p < 2 or spread <= 1e-12 * trace * trace:  # already the identity: shrinking changes nothing
         return 1.0
     top = (1 - 2 / p) * evidence.trace_squared + trace * trace
-    return min(1.0, top / ((evidence.effective + 1 - 2 / p) * spread))
+    below = (evidence.effective + 1 - 2 / p) * spread
+    return min(1.0, top / below) if below > 0 else 1.0
 
 
 def residual_intensity(evidence: Evidence, n_factors: int, trace: float, trace_squared: float) -> float:
     """Return ρ of "auto": OAS for the residual correlations, faded out where rows are plenty."""
     dimensions = evidence.n_varying - n_factors
-    if dimensions < 1 or trace <= _NOTHING * dimensions:  # the factors explain everything
+    if trace <= _NOTHING * dimensions:  # the factors explain everything
         return fade(evidence)
     unit = dimensions / trace
     return fade(evidence) * oas(replace(evidence, n_varying=dimensions, trace_squared=trace_squared * unit * unit))
@@ -204,7 +211,8 @@ def residual_intensity(evidence: Evidence, n_factors: int, trace: float, trace_s
 
 def fade(evidence: Evidence) -> float:
     """Return the factor by which "auto" shrinks less when there are rows enough: 1, falling to 0."""
-    return min(1.0, max(0.0, 2 - evidence.rows_per_dimension / _FULL))
+    left = EXACT_ROWS_PER_DIMENSION - evidence.rows_per_dimension
+    return min(1.0, max(0.0, left / (EXACT_ROWS_PER_DIMENSION - ROWS_PER_DIMENSION)))
 
 
 def few_rows(evidence: Evidence) -> bool:
@@ -270,9 +278,9 @@ def own_share(n_rows: float, n_features: int) -> float:
 
 
 def n_candidates(evidence: Evidence, target_dimensions: int) -> int:
-    """Return how many target axes are looked at."""
-    most = min(_most_candidates(evidence.n_varying), evidence.n_varying // 2, target_dimensions)
-    return max(min(int(evidence.effective / _ROWS_PER_CANDIDATE), most), min(most, 1))
+    """Return how many target axes are candidates for shared factors; none where there would be only one."""
+    count = min(_most_candidates(evidence.n_varying), target_dimensions, int(evidence.effective / _ROWS_PER_CANDIDATE))
+    return count if count >= _FEWEST_CANDIDATES else 0
 
 
 def _most_candidates(n_features: int) -> int:
@@ -339,12 +347,12 @@ def _orthonormal(vectors: Array, metric: Callable[[Array], Array] | None) -> Arr
     return vectors
 
 
-def shared_factors(inner: Array, evidence: Evidence) -> tuple[Array, Array]:
+def shared_factors(inner: Array, evidence: Evidence, n_rows: float) -> tuple[Array, Array]:
     """Return the shared factors among k candidate axes E, from ``inner`` = EᵀBE.
 
     From the largest background variance on, an axis counts while its variance exceeds what the largest of the
     remaining axes would show by chance (the Tracy–Widom edge of a white Wishart matrix in units of the mean
-    residual variance), times a margin.
+    residual variance), times a margin. ``n_rows`` are the rows of target and background together.
 
     Returns
     -------
@@ -355,13 +363,14 @@ def shared_factors(inner: Array, evidence: Evidence) -> tuple[Array, Array]:
     """
     values, turn = top_eigen((inner + inner.T) / 2, len(inner))
     left, count = float(evidence.n_varying), 0
-    for number, value in enumerate(values.tolist()):
-        freedom = evidence.effective - number
-        noise = left / (evidence.n_varying - number)
-        if freedom < 2 or not value > _STRENGTH * noise * _edge(len(values) - number, freedom):
+    while count < len(values):
+        freedom, noise = evidence.effective - count, left / (evidence.n_varying - count)
+        if freedom < 2 or not values[count] > _STRENGTH * noise * _edge(len(values) - count, freedom):
             break
-        left -= value
+        left -= float(values[count])
         count += 1
+    if own_share(n_rows, evidence.n_varying) == 0 and left < (1 - _MOST_EXPLAINED) * evidence.n_varying:
+        count = 0
     return values[:count], np.asfortranarray(turn[:, :count])
 
 
@@ -377,6 +386,7 @@ def find_factors(
     start: Array,
     evidence: Evidence,
     dimensions: int,
+    n_rows: float,
 ) -> Factors | None:
     """Return the factors that target and background share; None where there are none.
 
@@ -390,13 +400,15 @@ def find_factors(
         How much background there is.
     dimensions : int
         How many dimensions the target's rows can have.
+    n_rows : float
+        Rows of target and background together.
     """
     count = n_candidates(evidence, dimensions)
     if count == 0:
         return None
     axes = target_axes(target_times, start, count)
     images = background_times(axes)
-    variances, turn = shared_factors(product(axes.T, images), evidence)
+    variances, turn = shared_factors(product(axes.T, images), evidence, n_rows)
     if len(variances) == 0:
         return None
     return Factors(product(axes, turn), variances, product(images, turn))
@@ -405,7 +417,7 @@ def find_factors(
 def factor_shrinkage(target: Array, background: Array, evidence: Evidence, dimensions: int, n_rows: float) -> Shrinkage:
     """Return the "auto" estimate for covariances of shape (d, d) in background-sd units."""
     start = target[:, start_features(np.diagonal(target))]
-    found = find_factors(partial(times, target), partial(times, background), start, evidence, dimensions)
+    found = find_factors(partial(times, target), partial(times, background), start, evidence, dimensions, n_rows)
     if found is None:
         return Shrinkage(intensity("auto", evidence))
     return found.estimate(np.diagonal(background), evidence, n_rows, partial(found.residual_squared, background))

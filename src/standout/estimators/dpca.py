@@ -30,8 +30,8 @@ class DPCA(Contrast):
         from noise, which may be none.
     shrinkage : "auto", "oas", None or float in [0, 1], default="auto"
         How the background covariance is estimated. "auto" keeps factors that target and background
-        share and shrinks all other correlations, less and less from 50 background rows for each
-        dimension on and not at all from 100 on. "oas" or a number shrinks toward the diagonal. None
+        share and shrinks all other correlations, less and less from 10 background rows for each
+        dimension on and not at all from 50 on. "oas" or a number shrinks toward the diagonal. None
         is always the exact problem.
     axes : "ratio" or "signal", default="ratio"
         "ratio": largest ratio first, as in the paper. "signal": the principal axes of the denoised

@@ -101,7 +101,9 @@ class AmongFeatures:
             if found.n_factors:
                 background[...] = found.of(theirs) * unit * unit[:, None]
                 return found.rho
-        rho = intensity(self.question.shrinkage, evidence)
+            rho = found.rho
+        else:
+            rho = intensity(self.question.shrinkage, evidence)
         background *= 1 - rho
         np.einsum("ii->i", background)[...] += rho * whole
         return rho

@@ -73,14 +73,16 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
     eigen = plain_eigen = gsvd.solve(pair, joint) if many or task.has_edge(joint.rank) else None
     if not task.finds_factors(evidence):
         shrinkage = task.plain_shrinkage(evidence)
-    elif many and plain_eigen is not None and plain_eigen.n_infinite:
+    elif many and task.wanted.intensity is None and plain_eigen is not None and plain_eigen.n_infinite:
         shrinkage = Shrinkage(0.0)  # structural
     else:
         shrinkage = task.kept(gsvd.shrinkage_of(pair, evidence, task.target_dimensions))
     rho, n_rows = shrinkage.rho, len(pair.background)
     if rho > 0:
         pair = gsvd.shrunk(pair, joint, shrinkage)
-        eigen = gsvd.solve(pair, gsvd.joint_range(pair))
+        # A multiple of the identity stays within the joint range: what is beyond it is rounding.
+        most = joint.rank if isinstance(shrinkage.psi, float) else None
+        eigen = gsvd.solve(pair, gsvd.joint_range(pair, most))
         notes: Sequence[Note] = shrinkage_notes(task, evidence, rho, shrinkage.n_factors)
     else:
         eigen = plain_eigen = gsvd.solve(pair, joint) if plain_eigen is None else plain_eigen

@@ -22,6 +22,7 @@ by more than 1e-6 always is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -63,6 +64,8 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tu
         if isinstance(shares, str) and shares == "minimax":
             hardest = hardest_shares(target, backgrounds, wanted)
             shares, settled = hardest.shares, hardest.shrinkage
+            if settled is not None and wanted.intensity is not None:
+                settled = replace(settled, rho=wanted.intensity)
         mixture = Mixture.of([data.counts for data in backgrounds], shares, [data.role for data in backgrounds])
     task = Task(target, backgrounds, mixture, wanted, settled)
     if wanted.solver in ("gsvd", "span", "matrix_free") and not task.rows_at_hand:
@@ -129,7 +132,7 @@ def _shrinkage(task: Task, pair: Pair, evidence: Evidence) -> Shrinkage:
     """Return the background estimate; with rows enough, a background that is singular is taken at its word."""
     if not task.finds_factors(evidence):
         return task.plain_shrinkage(evidence)
-    if not few_rows(evidence) and pair.structural:
+    if not few_rows(evidence) and task.wanted.intensity is None and pair.structural:
         return Shrinkage(0.0)
     assert pair.background is not None
     return task.kept(factor_shrinkage(pair.target, pair.background, evidence, task.target_dimensions, task.n_rows))

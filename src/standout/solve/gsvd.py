@@ -107,8 +107,8 @@ class JointRange:
         return len(self.values)
 
 
-def joint_range(pair: Factored) -> JointRange:
-    """Find the directions in which target or background vary."""
+def joint_range(pair: Factored, most: int | None = None) -> JointRange:
+    """Find the directions in which target or background vary; at most so many, where the rank is known."""
     size = float(np.linalg.norm(pair.target))
     # Target and background may have very different units of variance: neither may hide the other.
     balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
@@ -117,6 +117,8 @@ def joint_range(pair: Factored) -> JointRange:
     )
     tolerance = max(pair.n_rows, pair.target.shape[1]) * _EPS
     kept = values > tolerance * values[0]
+    if most is not None:
+        kept[most:] = False
     return JointRange(values[kept], right[kept].T, left[:, kept], balance, tolerance)
 
 
@@ -127,7 +129,7 @@ def shrinkage_of(pair: Factored, evidence: Evidence, dimensions: int) -> Shrinka
     found = find_factors(
         lambda vectors: target.T @ (target @ vectors),
         lambda vectors: background.T @ (background @ vectors),
-        start, evidence, dimensions,
+        start, evidence, dimensions, pair.n_rows,
     )  # fmt: skip
     if found is None:
         return Shrinkage(intensity("auto", evidence))

@@ -87,7 +87,7 @@ def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
         return Shrinkage(1.0), []
     evidence = task.evidence(rank, int(np.count_nonzero(system.spread)), math.nan)
     if task.finds_factors(evidence):
-        if system.constant and not few_rows(evidence):
+        if system.constant and not few_rows(evidence) and task.wanted.intensity is None:
             return Shrinkage(0.0), []  # structural
         shrinkage, error = system.factors(evidence)
     if shrinkage is None:
@@ -194,11 +194,13 @@ class System:
 
     def factors(self, evidence: Evidence) -> tuple[Shrinkage | None, float]:
         """Return the "auto" estimate with shared factors, None without any; also the relative error of its ρ."""
-        first = start_features(self.variance)
+        first = start_features(self.variance, self.n_alive)
         units = np.zeros((len(self.unit), len(first)))
         units[first, np.arange(len(first))] = 1.0
-        dimensions = self.task.target_dimensions
-        found = find_factors(self.target_times, self.background_times, self.target_times(units), evidence, dimensions)
+        found = find_factors(
+            self.target_times, self.background_times, self.target_times(units), evidence,
+            self.task.target_dimensions, self.task.n_rows,
+        )  # fmt: skip
         if found is None:
             return None, 0.0
         axes, varies, errors = found.axes, (self.spread > 0).astype(float), []

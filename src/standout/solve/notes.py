@@ -26,7 +26,7 @@ def shrinkage_notes(
             ShrinkageWarning,
             f"{_counted(task)} are few for {evidence.rank} dimensions (fewer than {ROWS_PER_DIMENSION} for each), so "
             f"the background covariance was estimated by {estimate_text(rho, n_factors, _within(error))}. More "
-            "background rows or fewer features would make the ratios exact; shrinkage=None solves the exact problem.",
+            "background rows or fewer features need less shrinkage; shrinkage=None solves the exact problem.",
         ),
     )
 

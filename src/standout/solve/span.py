@@ -120,7 +120,8 @@ class RowSpan:
                 if not math.isfinite(variances[:, here].sum() + np.einsum("ii->", self.gram)):
                     raise self._explained(start, stop)
         mirror(self.gram)
-        self.leading = leading * self.roots[: self.n_target, None]
+        n_alive = int(np.count_nonzero(variances.sum(axis=0)))
+        self.leading = leading[:, start_features(sizes, n_alive)] * self.roots[: self.n_target, None]
         self.gram *= self.roots[:, None]
         self.gram *= self.roots
         return Columns(tuple(means), variances[0], variances[1], scale)
@@ -225,7 +226,7 @@ def gram_shrinkage(
     multiply = partial(times, inner)
     axes = target_axes(multiply, start, count, metric=multiply)
     seen = product(cross, axes)
-    variances, turn = shared_factors(product(seen.T, seen), evidence)
+    variances, turn = shared_factors(product(seen.T, seen), evidence, float(len(gram)))
     if len(variances) == 0:
         return none
     seen = product(seen, turn)

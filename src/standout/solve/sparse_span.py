@@ -75,7 +75,7 @@ class SparseSpan(RowSpan):
             self._centres /= scale
             self._multiply()
             self._take_off_centres()
-            first = start_features(variances[0] / scale**2)
+            first = start_features(variances[0] / scale**2, int(np.count_nonzero(variances.sum(axis=0))))
             leading = transposed(transposed(self.matrices[0]).tocsr()[first]).toarray() - self._centres[0, first]
             self.leading = leading * self.roots[: self.n_target, None]
         return columns
