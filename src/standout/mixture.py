@@ -54,7 +54,7 @@ class Mixture:
         """Return the weighted average of one non-negative array per background (variances, products)."""
         return np.asarray(sum(share * row for share, row in zip(self.shares, rows, strict=True)))
 
-    def mixed_means(self, means: Sequence[Array]) -> Array:
+    def mixed_means(self, means: Sequence[Array] | Array) -> Array:
         """Return the weighted average of the backgrounds' means: exactly c where every mean is c.
 
         Shares add up to one only up to rounding, so ``mixed`` may be off in the last digit, and a feature that is

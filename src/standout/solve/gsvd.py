@@ -72,7 +72,8 @@ def row_factor(data: Dataset, frame: Frame, mean: Array) -> Array:
     total = RowFactor(len(frame.alive))
     scale, about = frame.scale[frame.alive], mean[frame.alive]
     for block in weighted_blocks(data.source, data.weights, data.role):
-        total.add((block.rows[:, frame.alive] - about) / scale, block.weights)
+        rows = (block.rows[:, frame.alive] - about) / scale
+        total.add(rows.astype(np.float64, copy=False), block.weights)  # long doubles are beyond LAPACK
     return np.asarray(total.factor() / np.sqrt(total.weight))
 
 
