@@ -61,6 +61,21 @@ def test_a_constant_stays_constant_when_batches_with_several_backgrounds_are_add
         assert np.isfinite(model.ratios_).all() and np.all(model.components_[:, 2] == 0)
 
 
+@pytest.mark.parametrize(("mean", "sd"), [(20, 5), (20, 1e-3), (20, 1e-5), (1e6, 1)])
+@pytest.mark.parametrize("large", [False, True])
+def test_parts_of_a_whole_have_one_dimension_less_however_far_from_zero_they_are(mean, sd, large):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        parts = [sd * rng.normal(size=(count, 4)) * spread + mean for count, spread in ((100, [1, 2, 1, 1]), (300, 1))]
+        whole = [np.column_stack([rows, 5 * mean - rows.sum(axis=1)]) for rows in parts]
+        if large:  # one feature far from zero must not hide what others tell
+            whole = [np.column_stack([rows, 1e12 + rng.normal(size=len(rows))]) for rows in whole]
+            parts = [np.column_stack([part, rows[:, -1] - 1e12]) for part, rows in zip(parts, whole, strict=True)]
+        found, expected = (DPCA(4, shrinkage=None).fit(data[0], background=data[1]) for data in (whole, parts))
+        assert found.solver_ == "gsvd" and expected.solver_ == "dense"
+        np.testing.assert_allclose(found.ratios_, expected.ratios_, rtol=1e-4)
+
+
 def test_the_mixed_mean_of_equal_means_is_that_mean_and_of_others_their_weighted_average():
     rng = np.random.default_rng(0)
     for _ in range(300):

@@ -84,11 +84,14 @@ class Factored:
     target: Array
     background: Array
     n_rows: int
+    rounding: Array | None = None  # (d,): how far each feature is off, because float64 rounds what is far from zero
 
     @classmethod
-    def stack(cls, target: Sequence[Array], backgrounds: Sequence[Array], n_rows: int) -> Factored:
+    def stack(
+        cls, target: Sequence[Array], backgrounds: Sequence[Array], n_rows: int, rounding: Array | None = None
+    ) -> Factored:
         """Stack the parts: the covariance of a stack is the sum of the covariances."""
-        return cls(np.vstack(target), np.vstack(backgrounds), n_rows)
+        return cls(np.vstack(target), np.vstack(backgrounds), n_rows, rounding)
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,9 @@ def joint_range(pair: Factored) -> JointRange:
     )
     tolerance = max(pair.n_rows, pair.target.shape[1]) * _EPS
     kept = values > tolerance * values[0]
+    if pair.rounding is not None:
+        # A relation between features far from zero (parts of a whole) holds to the rounding of the rows, and no better.
+        kept &= values > 10 * max(balance, 1.0) * np.sqrt(right**2 @ pair.rounding**2)
     return JointRange(values[kept], right[kept].T, left[:, kept], balance, tolerance)
 
 
