@@ -86,6 +86,66 @@ assert threads() == [2], "the limit stays"
 """
 
 
+ROUTES = """
+import hashlib
+import warnings
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from standout import CPCA, DPCA, KernelDPCA, held_out_ratio, permutation_test, stability
+
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+
+
+def show(name, *arrays):
+    print(name, hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest())
+
+
+def fitted(name, estimator, target, background):
+    model = estimator.fit(target, background=background)
+    show(name, model.ratios_, model.components_, model.mean_, model.transform(target[:50]))
+
+
+narrow = rng.normal(size=(1000, 150)) * np.linspace(2, 1, 150), rng.normal(size=(2000, 150))
+small = rng.normal(size=(300, 40)) * np.linspace(2, 1, 40), rng.normal(size=(500, 40))
+wide = rng.normal(size=(60, 5000)) + rng.normal(size=(60, 1)), rng.normal(size=(70, 5000))
+thin = [sparse.random_array((n, 400), density=0.05, rng=np.random.default_rng(n), format="csr") for n in (500, 5000)]
+for name, estimator in {
+    "dense": DPCA(3), "all": DPCA(None), "shrunk": DPCA(3, shrinkage="oas"), "cpca": CPCA(2, alpha=1.0),
+}.items():
+    fitted(name, estimator, *narrow)
+for solver in ("lanczos", "gsvd", "matrix_free"):
+    fitted(solver, DPCA(3, solver=solver), *small)
+fitted("span", DPCA(3), *wide)
+fitted("wide cpca", CPCA(2, alpha=1.0), *wide)
+fitted("sparse", DPCA(3, solver="matrix_free"), *thin)
+fitted("sparse shrunk", DPCA(3, solver="matrix_free", shrinkage="oas"), *thin)
+model = KernelDPCA(2).fit(small[0][:60], background=small[1][:70])
+show("kernel", model.ratios_, model.transform(small[0]))
+show("permutation", permutation_test(*small, n_permutations=19, random_state=0).null)
+show("wide permutation", permutation_test(*wide, n_permutations=9, random_state=0).null)
+found = held_out_ratio(*small, n_components=2, random_state=0)
+show("held out", found.ratios, found.low)
+found = stability(*small, n_bootstrap=5, random_state=0)
+show("stability", found.low)
+with threadpool_limits(1):
+    fitted("large, limited", DPCA(3), *(rng.normal(size=(n, 300)) for n in (900, 3100)))
+"""
+
+
+def test_the_routes_that_the_docs_name_give_the_same_bits_on_one_thread_and_on_two():
+    told = []
+    for threads in "12":
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", ROUTES], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.splitlines())
+    assert told[0] == told[1] and len(told[0]) == 17
+
+
 def test_the_last_fit_out_lifts_the_limit_whichever_thread_it_is_in():
     # A process of its own, because in this one a test may have set a limit already.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}

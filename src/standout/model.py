@@ -137,7 +137,7 @@ class Model:
         # Blocks keep what is not in memory, sparse or of another type from being copied as a whole.
         near = self._mean_is_near
         for block in _multiplied_blocks(source, role) if near else _dense_blocks(source, role):
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), threads_for(float(block.shape[0]) * basis.size):
                 parts.append(block @ basis - offset if near else (block - self.mean) @ basis)
             if not np.isfinite(parts[-1]).all():
                 raise explain_non_finite(source, block, role)

@@ -242,7 +242,7 @@ class Problem:
 def _threads(target: Dataset, backgrounds: Sequence[Dataset]) -> Any:
     rows = sum(data.counts.rows for data in (target, *backgrounds))
     size = min(target.n_features, rows)
-    return threads_for(float(target.n_features) * size * (rows + 10.0 * size))
+    return threads_for(size**2 * (max(target.n_features, rows) + 10.0 * size))
 
 
 def check_grid(name: str, grid: Any) -> str | Array:

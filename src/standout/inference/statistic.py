@@ -1,7 +1,8 @@
 """The largest ratio of labelled rows, asked for again and again with other labels.
 
 The same number as the first ratio of a model: exact where the rule says exact, against the estimate of
-:mod:`standout.shrinkage` otherwise, which is found for every labelling. Every set is centred by its own mean. Label 0 is the target, k the k-th background.
+:mod:`standout.shrinkage` otherwise, which is found for every labelling. Every set is centred by its own
+mean. Label 0 is the target, k the k-th background.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from standout.solve.result import Frame, Note, Solution, components
 from standout.solve.sparse_span import row_span
 from standout.solve.task import Task, above_edge, how_many
 
+_EPS = float(np.finfo(float).eps)
+
 
 def by_rows(task: Task) -> Solution:
     """More features than rows: never form anything features × features."""
@@ -62,7 +64,8 @@ def by_factors(task: Task, frame: Frame, constant: tuple[int, ...], means: Seque
         target.append((shift / frame.scale)[None, frame.alive])
     shares = np.sqrt(task.mixture.shares)
     backgrounds = [share * factor for share, factor in zip(shares, factors[1:], strict=True)]
-    pair = gsvd.Factored.stack(target, backgrounds, task.n_rows)
+    rounding = _EPS * (np.abs(means).max(axis=0) / frame.scale)[frame.alive]
+    pair = gsvd.Factored.stack(target, backgrounds, task.n_rows, rounding)
     joint = gsvd.joint_range(pair)
     inner = pair.background @ pair.background.T if len(pair.background) < pair.background.shape[1] else (
         pair.background.T @ pair.background

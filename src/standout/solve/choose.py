@@ -21,12 +21,13 @@ by more than 1e-6 always is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from standout.blas import Array, cholesky, rank_tolerance, regular_factor, times
+from standout.blas import Array, cholesky, rank_tolerance, regular_factor, threads_for, times
 from standout.checkpoint import warn_unused
 from standout.dataset import Dataset
 from standout.errors import NotEnoughRowsError, RowsNeededError
@@ -77,7 +78,10 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: Wanted) -> tu
     if road is not _by_moments:
         for data in (target, *backgrounds):
             warn_unused(data.source, data.role, _NOT_ADDED_UP)
-    return road(task), mixture
+    # With more features than rows the work is that of the rows: less than the caller could know.
+    work = task.n_rows**2 * (target.n_features + 10.0 * task.n_rows) if road is by_rows else math.inf
+    with threads_for(work):
+        return road(task), mixture
 
 
 def _road(task: Task) -> Callable[[Task], Solution]:

@@ -89,6 +89,7 @@ class Smallest:
     def __init__(self, products: Products, start: Array):
         self._products = products
         self._vector, self._last = start / np.linalg.norm(start), np.zeros_like(start)
+        self.complete = False  # whether every direction that can be met has been
         self._diagonal: list[float] = []
         self._beside: list[float] = []
 
@@ -99,7 +100,7 @@ class Smallest:
 
     def products(self, vectors: Array) -> tuple[Array, Array]:
         """Return the products with vectors, and make one step."""
-        if self.n_steps >= MOST_STEPS:
+        if self.complete or self.n_steps >= MOST_STEPS:
             return self._products(vectors)
         target, background = self._products(np.column_stack([vectors, self._vector]))
         self.step(background[:, -1])
@@ -112,14 +113,15 @@ class Smallest:
         apart -= self._diagonal[-1] * self._vector
         length = float(np.linalg.norm(apart))
         self._beside.append(length)
-        self._last, self._vector = self._vector, apart / max(length, np.finfo(float).tiny)
+        self.complete = length <= _NOTHING_NEW * max(map(abs, self._diagonal))
+        self._last, self._vector = self._vector, apart / (1.0 if self.complete else length)
 
     def finish(self, times: Callable[[Array], Array], most: int) -> float:
         """Return the eigenvalue after at most ``most`` more steps, with products of S alone; fewer where it settles."""
         most, before = min(MOST_STEPS, self.n_steps + most), np.inf
-        while self.n_steps < most and self.value < 0.9 * before:
-            before = self.value
-            for _ in range(min(_STEPS, most - self.n_steps)):
+        while not self.complete and self.n_steps < most and self.value < 0.9 * before:
+            before, stop = self.value, min(self.n_steps + _STEPS, most)
+            while not self.complete and self.n_steps < stop:
                 self.step(times(self._vector[:, None])[:, 0])
         return self.value
 

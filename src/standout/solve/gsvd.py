@@ -73,7 +73,8 @@ def row_factor(data: Dataset, frame: Frame, mean: Array) -> Array:
     total = RowFactor(len(frame.alive))
     scale, about = frame.scale[frame.alive], mean[frame.alive]
     for block in weighted_blocks(data.source, data.weights, data.role):
-        total.add((block.rows[:, frame.alive] - about) / scale, block.weights)
+        rows = (block.rows[:, frame.alive] - about) / scale
+        total.add(rows.astype(np.float64, copy=False), block.weights)  # long doubles are beyond LAPACK
     return np.asarray(total.factor() / np.sqrt(total.weight))
 
 
@@ -84,11 +85,14 @@ class Factored:
     target: Array
     background: Array
     n_rows: int
+    rounding: Array | None = None  # (d,): how far each feature is off, because float64 rounds what is far from zero
 
     @classmethod
-    def stack(cls, target: Sequence[Array], backgrounds: Sequence[Array], n_rows: int) -> Factored:
+    def stack(
+        cls, target: Sequence[Array], backgrounds: Sequence[Array], n_rows: int, rounding: Array | None = None
+    ) -> Factored:
         """Stack the parts: the covariance of a stack is the sum of the covariances."""
-        return cls(np.vstack(target), np.vstack(backgrounds), n_rows)
+        return cls(np.vstack(target), np.vstack(backgrounds), n_rows, rounding)
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,9 @@ def joint_range(pair: Factored, most: int | None = None) -> JointRange:
     kept = values > tolerance * values[0]
     if most is not None:
         kept[most:] = False
+    if pair.rounding is not None:
+        # A relation between features far from zero (parts of a whole) holds to the rounding of the rows, and no better.
+        kept &= values > 10 * max(balance, 1.0) * np.sqrt(right**2 @ pair.rounding**2)
     return JointRange(values[kept], right[kept].T, left[:, kept], balance, tolerance)
 
 

@@ -121,8 +121,8 @@ def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
     if not varies.any():
         some = listed(named_features(None, range(len(variance))))
         raise InputError(
-            f"{role}: every feature is constant to the precision of float64 ({len(variance)} features: {some}), so "
-            "there is no variance to compare. Check that the right rows were given."
+            f"{role}: every feature is constant ({len(variance)} features: {some}), so there is no variance "
+            "to compare. Check that the right rows were given."
         )
     return varies
 

@@ -76,8 +76,8 @@ def check_integers(columns: Mapping[Any, NDArray[Any]], role: str) -> None:
         if max(abs(low), abs(high)) >= _EXACT and 0 < high - low < _DISTINCT * spacing:
             raise InputError(
                 f"{role}: feature {listed([feature])} holds integers of about {float(high):.3g} that differ by at most "
-                f"{high - low}, and float64 keeps only multiples of {spacing:g} there. Subtract a constant from the "
-                "feature, in target and background alike, before it becomes float64; or leave the feature out."
+                f"{high - low}, and float64 keeps only multiples of {spacing:g} there. Give the feature less "
+                "a constant (subtracted as integers, the same in target and background), or leave it out."
             )
 
 
