@@ -68,7 +68,9 @@ def _solved(task: Task, system: System) -> Solution:
         notes += structural_notes(task, eigen, system.frame, system.constant)
         plain = eigen.ratios
     # Rounding of orthogonal vectors reaches features that vary nowhere.
-    eigen = replace(eigen, vectors=eigen.vectors * (system.inverse > 0)[:, None])
+    alive = (system.inverse > 0)[:, None]
+    images = eigen.target_image * alive, eigen.background_image * alive
+    eigen = replace(eigen, vectors=eigen.vectors * alive, target_image=images[0], background_image=images[1])
     if len(eigen.ratios) < count.kept:
         raise too_many(count.kept, len(eigen.ratios), task)
     if residual > _tolerance(least) or least < 1 / WORST_CONDITION:
