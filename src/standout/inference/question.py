@@ -39,8 +39,8 @@ class Question:
     def settled(self, sizes: tuple[int, ...], rank: int, structural: bool = False) -> Question:
         """Return the question with "auto" decided by the rule, once and for all labellings.
 
-        ``structural`` says that the background does not vary in some direction; with rows enough it is taken at its
-        word, as in a fit.
+        ``structural`` says that the background does not vary in some direction: with rows enough the exact problem is
+        solved then, as in a fit.
         """
         settled = replace(self, rank=rank)
         evidence = settled.evidence(self.mixture(sizes), rank, float(rank))

@@ -133,7 +133,7 @@ def _by_factors(task: Task, pair: Pair) -> Solution:
 
 
 def _shrinkage(task: Task, pair: Pair, evidence: Evidence) -> Shrinkage:
-    """Return the background estimate; with rows enough, a background that is singular is taken at its word."""
+    """Return the background estimate; none where the background has rows enough and still does not vary somewhere."""
     if not task.finds_factors(evidence):
         return task.plain_shrinkage(evidence)
     if not few_rows(evidence) and task.wanted.intensity is None and pair.structural:
