@@ -20,7 +20,8 @@ from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import InputError, NotEnoughRowsError
 from standout.estimators.dpca import DPCA
-from standout.inference.resample import Chunk, Index, Sample, Samples, gather, in_chunks
+from standout.folds import Index
+from standout.inference.resample import Chunk, Sample, Samples, gather, in_chunks
 from standout.inputs import Inputs, Matched
 from standout.model import Model, fit_model
 from standout.parameters import check_count, seed_from
