@@ -604,3 +604,11 @@ BAD = {
 def test_what_cannot_be_tested_is_refused_with_a_remedy(kind, refused):
     call, words, error = BAD[kind]
     refused(call, *words, kind=error)
+
+
+def test_one_degree_of_freedom_is_singular():
+    rng = np.random.default_rng(0)
+    target, background = rng.normal(size=(12, 3)), rng.normal(size=(2, 3))
+    found = permutation_test(target, background, n_permutations=50, n_components=1)
+    assert "leave 1 degree of freedom for 3 dimensions" in " ".join(found.notes)
+    assert "leave 1 degree of freedom for 3 dimensions" in DPCA(1).fit(target, background=background).summary()
