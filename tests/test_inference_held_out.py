@@ -7,8 +7,8 @@ from scipy.special import digamma
 
 from standout import CPCA, DPCA, KernelDPCA, Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
+from standout.folds import Spread, fold_notes, mean_over_folds, over_folds
 from standout.inference import held_out_ratio
-from standout.inference.held_out import _Spread
 from standout.spectrum import mean_log_variance
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
@@ -85,7 +85,7 @@ def test_a_subject_is_never_on_both_sides():
 
 
 def variance_by_unit(scores, units):
-    spread = _Spread.of(scores, units)
+    spread = Spread.of(scores, units)
     return spread.within + spread.between
 
 
@@ -117,7 +117,7 @@ def test_the_expected_log_of_a_grouped_variance_is_that_of_a_simulation(sizes, i
     wide = grouped(rng, sizes, intraclass, 40_000)
     simulated = np.log(variance_by_unit(*wide)).mean()
     parts = np.array([1 - intraclass]), np.array([intraclass])
-    expected = mean_log_variance(*_Spread.of(*wide).terms(*parts))
+    expected = mean_log_variance(*Spread.of(*wide).terms(*parts))
     # Exact for equal sizes; the means of uneven groups are combined by Satterthwaite's approximation.
     assert expected[0] == pytest.approx(simulated, abs=0.02 if sizes[0] == sizes[1] else 0.06)
 
@@ -217,6 +217,63 @@ def test_few_groups_make_fewer_folds_and_that_is_told(remedy):
     (note,) = found.notes
     assert note.startswith("3 folds instead of 5")
     remedy(note)
+
+
+SPARSE = {11: ("3 of 5", 1.165, True), 7: ("3 of 5", np.inf, False), 8: ("5 of 5", np.nan, False)}
+
+
+@pytest.mark.parametrize("seed", SPARSE)
+def test_folds_without_a_ratio_are_left_out_and_counted(seed, remedy):
+    rng = np.random.default_rng(seed)
+    found = held_out_ratio((rng.random((40, 3)) < 0.04) * 1.0, (rng.random((40, 3)) < 0.04) * 1.0)
+    count, ratio, finite = SPARSE[seed]
+    assert int(np.isnan(found.fold_ratios).sum()) == int(count[0])
+    what = "so its ratio is undefined" if np.isnan(ratio) else "which are left out"
+    assert f"neither the held-out target nor the background varies in {count} folds, {what}" in found.notes[0]
+    assert found.ratios[0] == pytest.approx(ratio, rel=1e-3, nan_ok=True)
+    assert np.isfinite(found.high[0]) == finite and not found.low[0] > 1
+    assert "The component is above one" not in found.summary()
+    for note in found.notes:
+        remedy(note)
+
+
+def test_infinite_folds_give_an_infinite_ratio_and_the_lower_end_of_the_others():
+    ratios = [[2, np.inf, np.nan, 0], [3, 2, np.nan, 2], [np.nan, 3, np.nan, 3], [4, 4, np.nan, np.inf]]
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.array(ratios, dtype=float))
+    ends = over_folds(logs, 0.9)
+    finite = np.log([2.0, 3.0, 4.0])
+    reach = stats.t.ppf(0.95, 2) * finite.std(ddof=1) * np.sqrt(1 / 3 + 1 / 3)
+    low = finite.mean() - reach
+    np.testing.assert_allclose(ends.low, [low, low, np.nan, -np.inf])
+    np.testing.assert_allclose(ends.high, [finite.mean() + reach, np.inf, np.nan, np.inf])
+    np.testing.assert_allclose(mean_over_folds(logs), [finite.mean(), np.inf, np.nan, np.nan])
+    np.testing.assert_array_equal(over_folds(np.full((3, 1), np.inf), 0.9).low, [np.inf])
+    notes = fold_notes(logs)
+    assert len(notes) == 5 and "component 2: the held-out background does not vary in 1 of 4 folds" in notes[1]
+    assert "in 4 of 4 folds, so its ratio is undefined" in notes[2]
+
+
+@pytest.mark.parametrize("options", [{}, {"split": 0.5}])
+def test_a_background_that_never_varies_has_an_infinite_ratio_with_a_note(options):
+    target, background = pair()
+    background[:, 1] = 2.0
+    found = held_out_ratio(target, background, estimator=DPCA(1, shrinkage=None), **options)
+    assert found.ratios[0] == found.low[0] == found.high[0] == np.inf
+    assert "the held-out background does not vary" in found.notes[-1] and "above one" in found.summary()
+
+
+def test_weights_count_rows_and_the_weighted_variance_by_unit_is_unbiased():
+    rng = np.random.default_rng(3)
+    scores, units = grouped(rng, [9, 5, 2, 1, 1], 0.5, 20_000)
+    weights = rng.uniform(0.2, 3.0, len(units))
+    spread = Spread.of(scores, units, weights)
+    assert spread.within.mean() == pytest.approx(0.5, abs=0.02)
+    assert spread.between.mean() == pytest.approx(0.5, abs=0.03)
+    scaled = Spread.of(scores, units, 7 * weights)
+    np.testing.assert_allclose(scaled.total, spread.total)
+    terms = spread.terms(np.array([0.5]), np.array([0.5]))
+    assert mean_log_variance(*terms)[0] == pytest.approx(np.log(spread.total).mean(), abs=0.06)
 
 
 def test_the_split_follows_the_seed():

@@ -619,3 +619,11 @@ def test_what_a_removed_component_leaves_behind_is_not_a_second_one(rows, featur
     assert sum(one.p_values[0] <= 0.05 for one in found) >= 7
     assert sum(one.p_values[1] <= 0.05 for one in found) <= 3
     assert max(one.ratios[1] for one in found) < 1e3
+
+
+def test_one_degree_of_freedom_is_singular():
+    rng = np.random.default_rng(0)
+    target, background = rng.normal(size=(12, 3)), rng.normal(size=(2, 3))
+    found = permutation_test(target, background, n_permutations=50, n_components=1)
+    assert "leave 1 degree of freedom for 3 dimensions" in " ".join(found.notes)
+    assert "leave 1 degree of freedom for 3 dimensions" in DPCA(1).fit(target, background=background).summary()

@@ -69,6 +69,12 @@ def test_weight_intervals_are_of_refits_in_background_sd_of_their_own_sample():
     np.testing.assert_allclose(found.weight_high[0], found.weights[0] + reach, rtol=1e-5)
 
 
+def test_the_summary_explains_intervals_that_are_wider_than_the_spread_of_signs():
+    rng = np.random.default_rng(0)
+    found = stability(rng.normal(size=(30, 3)) * [4, 1, 1], rng.normal(size=(20, 3)), n_components=1, n_bootstrap=20)
+    assert "include the error of the background sd" in found.summary()
+
+
 def test_components_that_change_places_are_followed():
     rng = np.random.default_rng(2)
     target, background = rng.normal(size=(100, 5)), rng.normal(size=(400, 5))

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import covariance, same_up_to_sign, sample_pair
-from standout import DPCA, Moments
+from standout import DPCA, Moments, load, save
 from standout.errors import FeatureError, InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
 from standout.estimators.kernel import KernelDPCA
 from standout.kernels import Kernel
@@ -278,6 +278,25 @@ def test_units_and_a_shift_do_not_matter_to_the_radial_kernel(pair, new):
     units = 10.0 ** np.arange(-3, 3)
     moved = KernelDPCA().fit(units * pair[0] + 1e3 * units, background=units * pair[1] + 1e3 * units)
     assert moved.transform(units * new + 1e3 * units) == pytest.approx(model.transform(new), rel=1e-8, abs=1e-10)
+
+
+@pytest.mark.parametrize("far", [1e4, 1e8])
+def test_clusters_far_from_each_other_keep_their_own_distances(far):
+    rng = np.random.default_rng(0)
+    target, background = rng.normal(size=(60, 3)), rng.normal(size=(50, 3))
+    background[:, 2] = far
+    model = KernelDPCA(gamma=0.2).fit(target, background=background)
+    rows = np.vstack([target, background]) / model.scale_
+    exact = np.exp(-0.2 * ((rows[:, None] - rows) ** 2).sum(axis=2))
+    assert Kernel("rbf", gamma=0.2).between(rows, rows) == pytest.approx(exact, abs=1e-8)
+    assert KernelDPCA(gamma="median").fit(target, background=background[:20]).n_components_ == 2
+
+
+def test_numpy_booleans_are_booleans(pair, new, tmp_path):
+    for value in (True, False):
+        models = [KernelDPCA(standardize=kind(value)).fit(pair[0], background=pair[1]) for kind in (bool, np.bool_)]
+        assert np.array_equal(models[0].transform(new), models[1].transform(new))
+        assert np.array_equal(load(save(models[1], tmp_path / "m")).transform(new), models[0].transform(new))
 
 
 def test_labels_say_what_the_background_is(pair, new):

@@ -14,7 +14,7 @@ from helpers import covariance, same_up_to_sign, sample_pair
 from standout import KernelDPCA, load, save
 from standout.dataset import Dataset
 from standout.errors import ConditionWarning, InputError, ModelFileError, NotEnoughRowsError, OverfitWarning
-from standout.estimators.kernel_cv import held_out_logs, split
+from standout.estimators.kernel_cv import count_above_one, held_out_logs, split
 from test_kernel import AGREED, ridge, second_order
 from test_store import GOLDEN
 from test_store_hostile import sealed, taken_apart
@@ -169,7 +169,7 @@ def waves(rng, n):
 
 def test_gamma_by_cross_validation_mends_a_median_that_is_too_wide():
     gains = []
-    for seed in range(3):
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         (target, background), (new_target, new_background) = waves(rng, 150), waves(rng, 400)
         models = KernelDPCA(), KernelDPCA(gamma="cv")
@@ -222,6 +222,46 @@ def test_a_component_in_which_no_background_row_varies_counts():
     assert model.n_components_ == 1 and np.isinf(model.ratios_[0])
 
 
+def test_folds_without_a_ratio_are_left_out_of_the_count_with_a_note():
+    data = [Dataset.of(role, np.zeros((50, 1))) for role in ("target", "background")]
+    folds = split(data, 0)
+    values = np.zeros((2, 50, 1))
+    for fold in folds[:2]:  # the others hold out zeros only
+        for own, held in zip(values, fold, strict=True):
+            own[held, 0] = np.random.default_rng(0).normal(size=len(held))
+    data = [Dataset.of(role, own) for role, own in zip(("target", "background"), values, strict=True)]
+    estimator = KernelDPCA(1, kernel="linear", standardize=False)
+
+    def fit(parts):
+        return estimator._selected(parts, ["background"], estimator._wanted())
+
+    assert np.isnan(held_out_logs(fit, data, folds)[:, 0]).tolist() == [False, False, True, True, True]
+    count, (note,) = count_above_one(fit, data, 0)
+    assert count == 0 and "in 3 of 5 folds, which are left out" in note
+
+
+@pytest.mark.parametrize(("rows", "n_components"), [(4, 2), (6, 5), (6, None)])
+def test_the_choice_of_gamma_asks_no_more_components_of_a_fold_than_it_has(pair, rows, n_components, refused):
+    model = KernelDPCA(n_components, gamma="cv").fit(pair[0][:rows], background=pair[1])
+    assert model.n_components_ == (n_components or rows - 1)
+    refused(
+        lambda: KernelDPCA(rows, gamma="cv").fit(pair[0][:rows], background=pair[1]),
+        f"n_components={rows}", f"n_samples={rows}", f"at most {rows - 1}",
+    )  # fmt: skip
+
+
+def test_the_choice_looks_at_no_more_components_than_are_asked_for(pair):
+    data = [Dataset.of(role, rows) for role, rows in zip(("target", "background"), pair, strict=True)]
+    estimator = KernelDPCA(1, gamma="cv")
+    folds, wanted = split(data, 0), estimator._wanted()
+    values = [
+        held_out_logs(lambda part, f=factor: estimator._solved_for(part, ["background"], wanted, f), data, folds).mean()
+        for factor in (1.0, 1 / 16, 1 / 4, 4.0, 16.0)
+    ]
+    chosen = estimator.fit(pair[0], background=pair[1]).gamma_ / KernelDPCA().fit(pair[0], background=pair[1]).gamma_
+    assert chosen == (1.0, 1 / 16, 1 / 4, 4.0, 16.0)[int(np.argmax(values))]
+
+
 def test_replicates_are_not_counted_as_rows():
     rng = np.random.default_rng(9)
     target, background = (np.repeat(rng.normal(size=(n, 4)), 8, axis=0) for n in (18, 12))
@@ -231,6 +271,16 @@ def test_replicates_are_not_counted_as_rows():
         target, background=background, groups=np.arange(144) // 8, background_groups=100 + np.arange(96) // 8
     )
     assert by_rows.n_components_ > 0 and by_groups.n_components_ == 0
+
+
+def test_groups_of_independent_rows_do_not_turn_noise_into_components():
+    counts = []
+    for seed in range(40):
+        target, background = np.random.default_rng(seed).normal(size=(2, 150, 3))
+        model = KernelDPCA("auto", kernel="linear")
+        model.fit(target, background=background, groups=np.arange(150) // 15, background_groups=1000 + np.arange(150))
+        counts.append(model.n_components_)
+    assert np.mean(np.array(counts) > 0) <= 0.1
 
 
 def test_noise_has_no_components_and_that_is_said(tmp_path):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 
 from standout.blas import Array, cholesky, threads_for, top_eigen
 from standout.dataset import Dataset
@@ -33,6 +33,8 @@ KERNELS = ("rbf", "poly", "linear", "cosine")
 
 # Directions of the landmarks' kernel matrix below this share of the largest are rounding noise.
 _NEGLIGIBLE = 1e-12
+# Exponents of rbf whose terms are larger than this lose too many digits when they are added up.
+_FAR = 1e6
 # A kernel matrix with eigenvalues below minus this share is not the rounding of a positive one.
 _NEGATIVE = 1e-8
 # An sd below this share of the mean is rounding: the feature is constant.
@@ -97,7 +99,7 @@ def _products(rows: Array, others: Array, factor: float = 1.0) -> Array:
 
 
 def _rbf(rows: Array, others: Array, gamma: float) -> Array:
-    """exp(−γ|x − z|²): the whole exponent is one product of rows with two columns more."""
+    """exp(−γ|x − z|²): the whole exponent is one product of rows with two columns more, where that is accurate."""
     # The kernel does not depend on a shift, and the squares lose fewer digits about the centre.
     centre = others.mean(axis=0)
     size = rows.shape[1]
@@ -109,7 +111,9 @@ def _rbf(rows: Array, others: Array, gamma: float) -> Array:
     right[:, size + 1] = -gamma * np.einsum("ij,ij->i", right[:, :size], right[:, :size])
     right[:, size] = -gamma
     right[:, :size] *= 2 * gamma
-    exponent = _products(left, right)
+    # |x|² − 2x·z + |z|² cancels where rows are far from the centre and near each other.
+    largest = gamma * left[:, size].max(initial=0.0) - right[:, size + 1].min(initial=0.0)
+    exponent = _products(left, right) if largest < _FAR else -gamma * cdist(rows, others, "sqeuclidean")
     return np.exp(exponent, out=exponent)
 
 

@@ -16,6 +16,7 @@ SOLVERS = ("auto", "dense", "lanczos", "gsvd", "span", "matrix_free")
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Refuse a value that is not among the choices, and list them."""
+    value = bool(value) if isinstance(value, np.bool_) else value
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         raise InputError(f"{name}={value!r} is not possible. Use one of {', '.join(map(repr, choices))}.")
 

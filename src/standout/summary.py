@@ -94,11 +94,15 @@ def _verdict(model: Model) -> str:
     if math.isnan(model.p_value) and model.target_counts.units < 2:
         return f"  No p-value: the target has {model.target_counts.units:.2g} independent units, fewer than two."
     if math.isnan(model.p_value):
-        return (
-            f"  No noise edge or p-value: {model.background_units:.0f} independent background units leave "
-            f"{model.background_units - 1:.0f} degrees of freedom for {model.rank} dimensions."
-        )
+        units = f"{model.background_units:.0f} independent background unit{_s(model.background_units)}"
+        freedom = f"{model.background_units - 1:.0f} degree{_s(model.background_units - 1)} of freedom"
+        leave = "leaves" if round(model.background_units) == 1 else "leave"
+        return f"  No noise edge or p-value: {units} {leave} {freedom} for {model.rank} dimension{_s(model.rank)}."
     return (
         f"  Noise alone reaches {model.noise_edge:.4g}; p {_p_value(model.p_value)} for the largest "
         f"{'unshrunk ' if model.regime == 'shrunk' else ''}ratio (Gaussian data; too small for heavy tails)."
     )
+
+
+def _s(amount: float) -> str:
+    return "" if round(amount) == 1 else "s"

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from standout.blas import Array, threads_for
 from standout.dataset import Dataset
-from standout.errors import InputError, RowsNeededError
+from standout.errors import InputError, OverfitWarning, RowsNeededError
 from standout.estimators.base import Contrast
 from standout.estimators.dpca import DPCA
 from standout.estimators.fitted import Fitted
-from standout.estimators.kernel_cv import Fit, best, count_above_one
+from standout.estimators.kernel_cv import FIRST, Fit, best, count_above_one
 from standout.estimators.kernel_model import KernelModel, exact_refused, nothing_found, solve_kernel, summarize_kernel
 from standout.inputs import Given, Matched, sort_out
 from standout.kernels import (
@@ -35,7 +35,7 @@ from standout.mixture import Mixture
 from standout.model import Model
 from standout.moments import Moments
 from standout.parameters import check_choice, check_count, wanted_from
-from standout.solve import Wanted, check_rows
+from standout.solve import Note, Wanted, check_rows
 from standout.sources import has_moments, is_lazy, opened
 from standout.sources.locate import explain_non_finite
 from standout.summary import Summary
@@ -297,8 +297,9 @@ class KernelDPCA(Contrast):
         if wanted.n_components != "auto":
             return self._selected(data, list(backgrounds), wanted)
         # The choice of gamma and shrinkage is made again in every fold, so that it cannot inflate held-out ratios.
-        count = count_above_one(lambda part: self._selected(part, list(backgrounds), wanted), data, wanted.seed)
+        count, notes = count_above_one(lambda part: self._selected(part, list(backgrounds), wanted), data, wanted.seed)
         model = self._selected(data, list(backgrounds), replace(wanted, n_components=max(count, 1)))
+        model = replace(model, notes=(*model.notes, *(Note(OverfitWarning, note) for note in notes)))
         return model if count else nothing_found(model)
 
     @property
@@ -311,10 +312,16 @@ class KernelDPCA(Contrast):
         shrinkages = _SHRINKAGES if _is_cv(self.shrinkage) else (wanted.shrinkage,)
         choices = list(itertools.product(factors, shrinkages))
 
-        def fit(choice: tuple[float, str | float | None]) -> Fit:
+        def fit(choice: tuple[float, str | float | None], wanted: Wanted) -> Fit:
             return lambda part: self._solved_for(part, names, replace(wanted, shrinkage=choice[1]), choice[0])
 
-        return fit(choices[0] if len(choices) == 1 else best(choices, fit, data, wanted.seed))(data)
+        chosen = choices[0]
+        if len(choices) > 1:
+            # A fold has fewer rows, and perhaps fewer components than asked for: "auto" takes those there are.
+            in_fold = replace(wanted, n_components="auto")
+            first = min(wanted.n_components, FIRST) if isinstance(wanted.n_components, int) else FIRST
+            chosen = best(choices, lambda choice: fit(choice, in_fold), data, wanted.seed, first)
+        return fit(chosen, wanted)(data)
 
     def _solved_for(self, data: Sequence[Dataset], names: Sequence[str], wanted: Wanted, factor: float) -> KernelModel:
         """Fit with a given shrinkage, and gamma at so many times the median heuristic."""

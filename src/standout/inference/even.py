@@ -14,7 +14,8 @@ import numpy as np
 
 from standout.blas import Array
 from standout.errors import InputError, NotEnoughRowsError
-from standout.inference.resample import Index, Sample, Samples
+from standout.folds import Index
+from standout.inference.resample import Sample, Samples
 from standout.inference.shuffle import Shuffle
 from standout.sources import ArraySource
 

@@ -20,12 +20,23 @@ from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
 from standout.estimators.base import Contrast
 from standout.estimators.dpca import DPCA
 from standout.filling import fill_by_training
-from standout.inference.resample import Index, Samples, gather, unit_means
+from standout.folds import (
+    Fold,
+    Index,
+    Spread,
+    Units,
+    assigned,
+    even_quotas,
+    fold_notes,
+    log_ratios,
+    mean_over_folds,
+    over_folds,
+)
+from standout.inference.resample import Samples, gather
 from standout.mixture import Mixture
 from standout.moments import Counts
 from standout.parameters import check_count, seed_from
 from standout.sources import RowView
-from standout.spectrum import mean_log_variance
 from standout.summary import Summary
 
 
@@ -89,11 +100,8 @@ class HeldOut:
         return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
 
     def _verdict(self) -> str:
-        if not np.isfinite(self.fold_ratios).all() or not (self.fold_ratios > 0).all():
-            return (
-                "In some fold the held-out target or background does not vary along a component, so there is no "
-                "interval: look at fold_ratios."
-            )
+        if np.isnan(self.ratios).all():
+            return "The held-out ratio is undefined."
         count = int((self.low > 1).sum())
         if count == 0:
             return "No component is clearly above one on rows it has not seen: nothing specific to the target is shown."
@@ -161,6 +169,10 @@ def held_out_ratio(
     overlap, so that the usual t interval of the mean log ratio would be too narrow; the one given is widened
     as Nadeau and Bengio (2003) proposed.
 
+    A fold in which neither the held-out target nor the held-out background varies has no ratio and is left out.
+    Where only the background does not vary, the ratio is infinite, and the lower end of the interval is that of the
+    finite folds (zero where fewer than two are finite). The notes count these folds.
+
     Examples
     --------
     >>> import numpy as np
@@ -178,16 +190,16 @@ def held_out_ratio(
     rng = np.random.default_rng(seed_from(random_state))
     sides = _folds(samples, check_count("folds", folds), rng) if split is None else _one_split(samples, split, rng)
     measured = [_measured(estimator, samples, side) for side in sides]
-    kept = min(len(fold.ratios) for fold in measured)
+    kept = min(len(fold.fold.unit) for fold in measured)
     if kept == 0:
         raise InputError("some fold found no component above noise. Give a number of components, and axes='ratio'.")
-    ratios = np.stack([fold.ratios[:kept] for fold in measured]) / np.exp(_expected(measured, kept))
+    logs = log_ratios([one.fold for one in measured])
     by = "groups" if any(sample.ids for sample in samples.sets) else "rows"
-    ends = _over_folds(ratios, float(level)) if split is None else _one_interval(measured[0], kept, float(level), by)
+    ends = _over_folds(logs, float(level)) if split is None else _one_interval(measured[0], kept, float(level), by)
     fewer = split is None and len(sides) < folds
     return HeldOut(
-        ratios=_geometric(ratios),
-        fold_ratios=ratios,
+        ratios=np.exp(mean_over_folds(logs)),
+        fold_ratios=np.exp(logs),
         training_ratios=np.stack([fold.fitted.ratios_[:kept] for fold in measured]),
         low=ends.low,
         high=ends.high,
@@ -196,7 +208,7 @@ def held_out_ratio(
         units=tuple(sample.n_units for sample in samples.sets),
         by=by,
         estimators=tuple(fold.fitted for fold in measured),
-        notes=(*samples.notes, *([_fewer_folds(len(sides), folds)] if fewer else [])),
+        notes=(*samples.notes, *([_fewer_folds(len(sides), folds)] if fewer else []), *fold_notes(logs)),
     )
 
 
@@ -248,9 +260,8 @@ def _folds(samples: Samples, folds: int, rng: np.random.Generator) -> list[_Side
             f"{least.role}: {least.counted()} cannot be split, because two folds need at least 4 independent units "
             "(groups where given, else rows). Give more of them."
         )
-    quotas = [[len(part) for part in np.array_split(np.arange(sample.n_units), count)] for sample in samples.sets]
-    assigned = _assigned(samples, quotas, rng)
-    return [_side(samples, assigned, fold) for fold in range(count)]
+    fold_of = assigned(_units(samples), even_quotas(_units(samples), count), rng)
+    return [_side(samples, fold_of, fold) for fold in range(count)]
 
 
 def _one_split(samples: Samples, split: Any, rng: np.random.Generator) -> list[_Side]:
@@ -265,28 +276,16 @@ def _one_split(samples: Samples, split: Any, rng: np.random.Generator) -> list[_
                 "units. Give more of them, or use a split nearer to 0.5."
             )
         quotas.append([held, sample.n_units - held])
-    return [_side(samples, _assigned(samples, quotas, rng), 0)]
+    return [_side(samples, assigned(_units(samples), quotas, rng), 0)]
 
 
-def _assigned(samples: Samples, quotas: list[list[int]], rng: np.random.Generator) -> list[Index]:
-    """Return the fold of each unit of each set; a group that is in several sets is in one fold."""
-    known: dict[Any, int] = {}
-    folds = []
-    for sample, quota in zip(samples.sets, quotas, strict=True):
-        own = np.full(sample.n_units, -1)
-        for unit, name in enumerate(sample.ids):
-            own[unit] = known.get(name, -1)
-        room = np.array(quota) - np.bincount(own[own >= 0], minlength=len(quota))
-        free = own < 0
-        own[free] = rng.permutation(np.repeat(np.arange(len(quota)), room.clip(min=0)))[: free.sum()]
-        known.update(zip(sample.ids, own.tolist(), strict=bool(sample.ids)))
-        folds.append(own)
-    return folds
+def _units(samples: Samples) -> list[Units]:
+    return [Units(sample.units, sample.ids) for sample in samples.sets]
 
 
-def _side(samples: Samples, assigned: list[Index], fold: int) -> _Side:
+def _side(samples: Samples, fold_of: list[Index], fold: int) -> _Side:
     held = []
-    for sample, own in zip(samples.sets, assigned, strict=True):
+    for sample, own in zip(samples.sets, fold_of, strict=True):
         inside = int((own == fold).sum())
         if min(inside, len(own) - inside) < 2:
             raise NotEnoughRowsError(
@@ -298,17 +297,15 @@ def _side(samples: Samples, assigned: list[Index], fold: int) -> _Side:
 
 
 @dataclass(frozen=True)
-class _Fold:
+class _Measured:
     """What one fold showed."""
 
-    ratios: Array  # as measured
-    spread: tuple[_Spread, ...]  # of the target and of each background
-    shares: Array  # of the backgrounds
+    fold: Fold
     freedom: tuple[float, float]  # degrees of freedom of the two variances, in independent units
     fitted: Contrast
 
 
-def _measured(estimator: Contrast, samples: Samples, side: _Side) -> _Fold:
+def _measured(estimator: Contrast, samples: Samples, side: _Side) -> _Measured:
     """Fit on the rows that are left, and measure on those held out."""
     training, held_out = fill_by_training(*(
         [RowView(sample.source, index) for sample, index in zip(samples.sets, rows, strict=True)]
@@ -320,96 +317,14 @@ def _measured(estimator: Contrast, samples: Samples, side: _Side) -> _Fold:
         fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds))
     scores = [fitted.transform(rows) for rows in held_out]
     held = [sample.units[index] for sample, index in zip(samples.sets, side.held, strict=True)]
-    spread = tuple(_Spread.of(part, units) for part, units in zip(scores, held, strict=True))
+    spread = [Spread.of(part, units) for part, units in zip(scores, held, strict=True)]
     counts = [Counts(len(units), len(units), len(units), len(np.unique(units))) for units in held]
     mixture = Mixture.of(counts[1:], fitted.mix_)
-    variance = spread[0].within + spread[0].between
+    shift = None
     if fitted.centering != "own":
-        variance = (
-            variance + (scores[0].mean(axis=0) - mixture.mixed_means([part.mean(axis=0) for part in scores[1:]])) ** 2
-        )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = variance / mixture.mixed([part.within + part.between for part in spread[1:]])
-    return _Fold(ratios, spread, mixture.shares, (counts[0].units - 1, mixture.units - 1), fitted)
-
-
-@dataclass(frozen=True)
-class _Spread:
-    """The variance of one set's scores within and between units, by a one-way analysis of variance."""
-
-    within: Array  # (k,); 0 where each row is a unit
-    between: Array  # (k,); unbiased, so it can be negative, but never the sum of the two
-    sizes: Array  # rows of each unit
-
-    @classmethod
-    def of(cls, scores: Array, units: Index) -> _Spread:
-        _, codes = np.unique(units, return_inverse=True)
-        sizes = np.bincount(codes).astype(np.float64)
-        means = unit_means(scores, codes)
-        degrees = len(scores) - len(sizes)
-        within = ((scores - means[codes]) ** 2).sum(axis=0) / max(degrees, 1)
-        between = (sizes[:, None] * (means - scores.mean(axis=0)) ** 2).sum(axis=0) / (len(sizes) - 1)
-        return cls(within, (between - within) / _typical(sizes), sizes)
-
-    def terms(self, within: Array, between: Array) -> tuple[Array, Array]:
-        """Return scales and degrees of freedom of the χ² terms of this variance, given the population's two parts."""
-        shares = (self.sizes / self.sizes.sum())[:, None]
-        # Variance times size of each unit's mean; of their weighted squares, mean and variance (Satterthwaite).
-        units = within + self.sizes[:, None] * between
-        mean = (units * (1 - shares)).sum(axis=0)
-        spread = (units**2 * (1 - 2 * shares)).sum(axis=0) + (units * shares).sum(axis=0) ** 2
-        typical, degrees = _typical(self.sizes), self.sizes.sum() - len(self.sizes)
-        freedom = mean**2 / np.where(spread > 0, spread, 1.0)
-        scales = np.array([mean / (typical * (len(self.sizes) - 1)), (1 - 1 / typical) * within])
-        return scales, np.array([np.where(mean > 0, freedom, 1.0), np.full(len(mean), max(degrees, 1.0))])
-
-    def of_mean(self, within: Array, between: Array) -> Array:
-        """Return the variance of the mean of all rows, given the population's two parts."""
-        total = self.sizes.sum()
-        return np.asarray(within / total + between * (self.sizes**2).sum() / total**2)
-
-
-def _typical(sizes: Array) -> float:
-    """Return the size of a unit in the analysis of variance: that of all where they are equal."""
-    return float((sizes.sum() - (sizes**2).sum() / sizes.sum()) / (len(sizes) - 1))
-
-
-def _expected(folds: list[_Fold], kept: int) -> Array:
-    """Return each fold's expected log ratio, (n_folds, kept), for Gaussian rows of equal population variances.
-
-    Components of folds differ in scale, so variances are averaged over folds in units of the training target's.
-    """
-    units = [np.asarray(fold.fitted.target_variance_[:kept]) for fold in folds]
-    parts = []
-    for number in range(len(folds[0].spread)):
-        spread = [fold.spread[number] for fold in folds]
-        within = np.mean([one.within[:kept] / unit for one, unit in zip(spread, units, strict=True)], axis=0)
-        between = np.mean([one.between[:kept] / unit for one, unit in zip(spread, units, strict=True)], axis=0)
-        parts.append((within, np.maximum(between, 0.0)))
-    return np.stack([_fold_expected(fold, parts) for fold in folds])
-
-
-def _fold_expected(fold: _Fold, parts: list[tuple[Array, Array]]) -> Array:
-    totals = [within + between for within, between in parts]
-    mixed = sum(share * total for share, total in zip(fold.shares, totals[1:], strict=True))
-
-    def relative(values: Array, to: Array) -> Array:
-        return np.asarray(values / np.where(to > 0, to, 1.0))
-
-    scales, freedom = fold.spread[0].terms(*parts[0])
-    scales = relative(scales, totals[0])
-    backgrounds = list(zip(fold.shares, fold.spread[1:], parts[1:], strict=True))
-    if fold.fitted.centering != "own":
-        shift = relative(fold.spread[0].of_mean(*parts[0]), totals[0])
-        for share, spread, part in backgrounds:
-            shift = shift + share**2 * relative(spread.of_mean(*part), mixed)
-        scales, freedom = np.vstack([scales, shift]), np.vstack([freedom, np.ones_like(shift)])
-    first = mean_log_variance(scales, freedom)
-    terms = [
-        (share * scales, freedom) for share, spread, part in backgrounds for scales, freedom in [spread.terms(*part)]
-    ]
-    scales, freedom = (np.vstack(values) for values in zip(*terms, strict=True))
-    return first - mean_log_variance(relative(scales, mixed), freedom)
+        shift = (spread[0].mean - mixture.mixed_means([part.mean for part in spread[1:]])) ** 2
+    fold = Fold(spread[0], tuple(spread[1:]), mixture.shares, np.asarray(fitted.target_variance_), shift)
+    return _Measured(fold, (counts[0].units - 1, mixture.units - 1), fitted)
 
 
 @dataclass(frozen=True)
@@ -419,24 +334,20 @@ class _Interval:
     text: str
 
 
-def _one_interval(fold: _Fold, kept: int, level: float, by: str) -> _Interval:
+def _one_interval(measured: _Measured, kept: int, level: float, by: str) -> _Interval:
     """Given the components, the ratio is the true one times an F variate."""
-    if fold.fitted.centering != "own":
+    if measured.fitted.centering != "own":
         nothing = np.full(kept, math.nan)
         return _Interval(nothing, nothing, "none: with centering='background' the ratio is no ratio of variances")
-    high, low = stats.f.ppf([(1 - level) / 2, (1 + level) / 2], *fold.freedom)
+    high, low = stats.f.ppf([(1 - level) / 2, (1 + level) / 2], *measured.freedom)
     text = "by the F distribution: exact for Gaussian scores of independent rows"
     if by == "groups":
         text = "by the F distribution, each group counted as one row: too wide where rows of a group differ"
-    return _Interval(fold.ratios[:kept] / low, fold.ratios[:kept] / high, text)
+    ratios = measured.fold.ratios[:kept]
+    return _Interval(ratios / low, ratios / high, text)
 
 
-def _over_folds(ratios: Array, level: float) -> _Interval:
-    """Return the t interval of the mean log ratio, widened because training sets overlap."""
-    folds = len(ratios)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(ratios)
-        error = logs.std(axis=0, ddof=1) * math.sqrt(1 / folds + 1 / (folds - 1))
-        reach = stats.t.ppf((1 + level) / 2, folds - 1) * error
-        ends = np.exp(logs.mean(axis=0) + np.array([[-1.0], [1.0]]) * reach)
-    return _Interval(ends[0], ends[1], "t over folds, widened because training sets overlap (Nadeau and Bengio)")
+def _over_folds(logs: Array, level: float) -> _Interval:
+    found = over_folds(logs, level)
+    text = "t over folds, widened because training sets overlap (Nadeau and Bengio)"
+    return _Interval(np.exp(found.low), np.exp(found.high), text)

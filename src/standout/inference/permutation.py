@@ -314,9 +314,10 @@ def _notes(found: PermutationTest, question: Question) -> list[str]:
     dof = sum(found.units[1:]) - len(found.units[1:])
     if dof < found.rank and found.count() == 0:
         notes.append(
-            f"{sum(found.units[1:])} background {found.permuted} leave {dof} degrees of freedom for {found.rank} "
-            f"dimensions: so few give large ratios on noise, and only a very large one could stand out. Give more "
-            f"background {found.permuted}, or choose fewer features (without looking at the labels)."
+            f"{sum(found.units[1:])} background {found.permuted} leave {dof} degree{'s' if dof != 1 else ''} of "
+            f"freedom for {found.rank} dimensions: so few give large ratios on noise, and only a very large one could "
+            f"stand out. Give more background {found.permuted}, or choose fewer features (without looking at the "
+            "labels)."
         )
     infinite = float(np.isinf(found.null[0]).mean())
     if infinite >= _LEVEL and found.count() == 0:

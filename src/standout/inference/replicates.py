@@ -19,7 +19,8 @@ from sklearn.isotonic import isotonic_regression
 
 from standout.blas import Array
 from standout.errors import InputError
-from standout.inference.resample import Index, coded, unit_means
+from standout.folds import Index, coded
+from standout.inference.resample import unit_means
 from standout.sources import block_rows, read
 from standout.sources.here import check_column, column_here, values_here
 

@@ -13,11 +13,11 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from standout.blas import Array, threads_for
 from standout.dataset import Dataset
 from standout.errors import InputError, RowsNeededError
+from standout.folds import Index, coded
 from standout.inputs import Given, background_name, match_features, sort_out
 from standout.parameters import check_choice
 from standout.sources import RowSource, has_moments, is_lazy, is_on_cluster, read
@@ -25,9 +25,8 @@ from standout.sources.here import Fetched, check_column, column_here, values_her
 from standout.sources.incomplete import RefillableRows, is_incomplete, raw_rows
 from standout.sources.locate import explain_non_finite
 from standout.sources.progress import report
-from standout.sources.weighted import as_ids, distinct_groups
+from standout.sources.weighted import distinct_groups
 
-Index = NDArray[np.intp]
 _Result = TypeVar("_Result")
 
 # Pieces of work that share a seed: fixed, so that results do not depend on the number of processes.
@@ -146,13 +145,6 @@ def held_sides(target: Any, background: Any) -> tuple[Any, Any]:
     else:
         others = held(background, "background")
     return held(target, "target"), others
-
-
-def coded(ids: Any) -> tuple[Index, tuple[Hashable, ...]]:
-    """Return a number for each id, in order of appearance, and the distinct ids."""
-    listed = as_ids(ids).tolist()
-    number = {name: place for place, name in enumerate(dict.fromkeys(listed))}
-    return np.array([number[name] for name in listed], dtype=np.intp), tuple(number)
 
 
 def unit_means(rows: Array, units: Index) -> Array:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from standout.blas import Array
 from standout.errors import InputError, NotEnoughRowsError, listed
+from standout.folds import Index, coded
 from standout.inference.coordinates import panels
-from standout.inference.resample import Index, Samples, coded, unit_means
+from standout.inference.resample import Samples, unit_means
 from standout.sources.checks import is_missing
 from standout.sources.here import values_here
 from standout.sources.weighted import as_ids

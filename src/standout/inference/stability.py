@@ -20,7 +20,8 @@ from standout.blas import Array
 from standout.dataset import Dataset
 from standout.errors import InputError, NotEnoughRowsError
 from standout.estimators.dpca import DPCA
-from standout.inference.resample import Chunk, Index, Sample, Samples, gather, in_chunks
+from standout.folds import Index
+from standout.inference.resample import Chunk, Sample, Samples, gather, in_chunks
 from standout.inputs import Inputs, Matched
 from standout.model import Model, fit_model
 from standout.parameters import check_count, seed_from
@@ -59,7 +60,8 @@ class Stability:
     weight_low, weight_high : ndarray of shape (n_components, n_features)
         Ends of the intervals of the weights: the weight plus and minus the root mean square deviation of the
         bootstrap weights from it, times Student's t with as many degrees of freedom as the smallest set has
-        rows (groups), less one.
+        rows (groups), less one. They include the error of the background sd and are wider than the spread of the
+        bootstrap weights, so they can contain zero where ``same_sign`` is 1.
     same_sign : ndarray of shape (n_components, n_features)
         Share of the bootstrap samples in which a weight has the same sign.
     level : float
@@ -121,6 +123,10 @@ class Stability:
                 f"same sign in {100 * feature.same_sign:.0f} %"
                 for feature in features
             ]
+        lines.append(
+            "  Intervals of weights include the error of the background sd and are wider than the spread of bootstrap "
+            "weights: they can contain zero where the sign is always the same."
+        )
         return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
 
 

@@ -73,7 +73,8 @@ def _without_edge(model: Model) -> Verdict:
         why = "The target has fewer than two independent units"
     else:
         units = model.background_units
-        why = f"{count(units, 'independent background unit')} leave {units - 1:.0f} degrees of freedom for "
+        why = f"{count(units, 'independent background unit')} leave {units - 1:.0f} "
+        why += f"{'degree' if round(units - 1) == 1 else 'degrees'} of freedom for "
         why += f"{count(model.rank, 'dimension')}"
     said = f"{why}, so it cannot be said what noise alone would reach. {largest}; noise may do the same."
     return Verdict("unknown", "Too little data to tell this from noise", (said, check), _cautions(model)[:1])
