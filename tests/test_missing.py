@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from scipy import linalg, stats
 from simulations.missing import formula, incomplete, permuted
 from simulations.size import NOMINAL
 from simulations.table import rate, repeat
@@ -44,7 +44,8 @@ def test_draws_have_the_conditional_distribution_of_a_gaussian(kind):
     rng = np.random.default_rng(0)
     loadings, own, scale = rng.normal(size=(5, 2)), rng.uniform(0.2, 1, size=5), rng.uniform(0.5, 3, size=5)
     covariance = loadings @ loadings.T + np.diag(own)
-    model = Exact(scale, np.linalg.inv(covariance)) if kind == "exact" else Factors(scale, loadings, own)
+    exact = Exact(scale, np.linalg.inv(covariance), linalg.sqrtm(covariance), np.zeros((5, 0)))
+    model = exact if kind == "exact" else Factors(scale, loadings, own)
     row = rng.normal(size=5) * scale
     row[[1, 4]] = np.nan
     other = rng.normal(size=5) * scale
@@ -252,3 +253,97 @@ def test_what_cannot_be_filled_is_refused():
     with pytest.raises(InputError, match=r"1 features hold no value at all.*4"):
         read(rows, missing="auto")
     assert standout.read(correlated(0, 50), missing="auto").n_rows == 50
+
+
+def null_pair(seed, n_features=4):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(200, n_features)), rng.normal(size=(300, n_features))
+
+
+def fitted(target, background, **how):
+    return DPCA(1, **how).fit(read(target, missing="auto"), background=read(background, missing="auto"))
+
+
+@pytest.mark.parametrize("share", [(0.02, 0.0), (0.1, 0.1), (0.0, 0.1)])
+def test_a_feature_that_is_the_sum_of_others_is_filled_by_that_sum(share):
+    for seed in range(3):
+        sides = null_pair(seed)
+        for rows in sides:
+            rows[:, 3] = 10 * (rows[:, 0] + rows[:, 1]) + 7
+        lacking = [gaps(rows, part, seed + k) for k, (rows, part) in enumerate(zip(sides, share, strict=True))]
+        found, whole = fitted(*lacking), fitted(*sides)
+        assert log_ratios(found) == pytest.approx(log_ratios(whole), abs=0.1)
+        assert found.p_value_ > 1e-3
+        found, whole = (fitted(*rows, shrinkage=None) for rows in (lacking, sides))
+        assert log_ratios(found) == pytest.approx(log_ratios(whole), abs=0.1)
+        filled = drawn_rows(lacking[0])
+        np.testing.assert_allclose(filled[:, 3], 10 * (filled[:, 0] + filled[:, 1]) + 7, atol=1e-10)
+
+
+@pytest.mark.parametrize(("value", "other"), [(5.0, 5.0), (5.0, 7.0), (0.1, 0.1), (1e-7, 1e7)])
+def test_a_constant_feature_is_filled_with_the_constant(value, other):
+    target, background = null_pair(0)
+    target[:, 1], background[:, 1] = value, other
+    lacking = gaps(target, 0.1, 1), gaps(background, 0.1, 2)
+    np.testing.assert_array_equal(drawn_rows(lacking[0])[:, 1], value)
+    found, without = fitted(*lacking), fitted(*[rows[:, [0, 2, 3]] for rows in lacking])
+    assert found.p_value_ > 1e-3 and found.components_[0, 1] == 0
+    assert log_ratios(found) == pytest.approx(log_ratios(without), abs=0.1)
+
+
+def test_a_feature_constant_in_the_background_alone_is_structural():
+    target, background = null_pair(3)
+    background[:, 1] = 7
+    with pytest.warns(standout.errors.StructuralWarning):
+        found = fitted(gaps(target, 0.1, 1), gaps(background, 0.1, 2))
+    assert found.ratios_[0] == np.inf and abs(found.components_[0, 1]) > 0.99 * np.linalg.norm(found.components_[0])
+
+
+@pytest.mark.parametrize("n_features", [4, 320])
+def test_draws_do_not_depend_on_units_shifts_or_memory_order(n_features):
+    rng = np.random.default_rng(0)
+    rows = gaps(rng.normal(size=(400, n_features)) @ rng.normal(size=(n_features, n_features)), 0.1)
+    expected = drawn_rows(rows)
+    np.testing.assert_allclose(drawn_rows(np.asfortranarray(rows)), expected, rtol=1e-6, atol=1e-6)
+    units, shift = 10.0 ** rng.integers(-6, 7, size=n_features), rng.normal(size=n_features)
+    found = drawn_rows((rows + shift) * units) / units - shift
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_p_value_does_not_depend_on_units():
+    lacking = [gaps(rows, 0.1, seed) for seed, rows in enumerate(null_pair(5))]
+    expected = fitted(*lacking).p_value_
+    for units in (1e-5, [1e-6, 1, 1e3, 1e6]):
+        assert fitted(*(rows * units for rows in lacking)).p_value_ == pytest.approx(expected, rel=1e-5)
+
+
+def test_target_and_background_get_different_draws():
+    rows = gaps(correlated(0, 200), 0.2)
+    found = fitted(rows, rows)
+    assert not np.allclose(found.ratios_, 1, atol=1e-6)
+
+
+def test_rows_of_weight_zero_take_no_part_in_the_fill():
+    target, background = (gaps(rows, 0.1, seed) for seed, rows in enumerate(null_pair(6)))
+    results = []
+    for value in (0.5, 1e6, np.inf):
+        for role in ("sample_weight", "background_sample_weight"):
+            rows = {"sample_weight": target.copy(), "background_sample_weight": background.copy()}
+            rows[role][3, 1] = value
+            rows[role][3, 2] = 0.0
+            weights = {name: (np.arange(len(part)) != 3).astype(float) for name, part in rows.items()}
+            sides = [read(part, missing="auto") for part in rows.values()]
+            results.append(DPCA(1).fit(sides[0], background=sides[1], **weights).ratios_[0])
+    assert results[::2] == pytest.approx([results[0]] * 3, rel=1e-12)
+    assert results[1::2] == pytest.approx([results[1]] * 3, rel=1e-12)
+
+
+def test_weights_count_rows_in_the_model_of_the_fill():
+    x, y = correlated(3, 3000, 2, 0.8).T
+    weights = np.where(y > 0, 3.0, 1.0)
+    lacks = np.random.default_rng(4).random(3000) < 0.3
+    rows = np.column_stack([x, np.where(lacks, np.nan, y)])
+    found = Observed(lambda: iter([rows[:1000], rows[1000:]]), 2, weights=weights)
+    estimate([found])
+    np.testing.assert_allclose(found.mean, np.average(np.column_stack([x, y]), axis=0, weights=weights), atol=0.03)
+    np.testing.assert_allclose(found.covariance, np.cov(x, y, aweights=weights), atol=0.05)

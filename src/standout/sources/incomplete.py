@@ -53,9 +53,16 @@ def own_filling(blocks: Blocks, n_features: int, role: str, names: Sequence[str]
     return found
 
 
-def observed(blocks: Blocks, n_features: int, role: str, names: Sequence[str] | None) -> Observed:
+def observed(
+    blocks: Blocks,
+    n_features: int,
+    role: str,
+    names: Sequence[str] | None,
+    place: int = 0,
+    weights: Array | None = None,
+) -> Observed:
     """Return what is observed in rows with missing values; refuse infinite values and features without any value."""
-    found = Observed(blocks, n_features)
+    found = Observed(blocks, n_features, place, weights)
     if not np.isfinite(found.variance).all():
         bad = count_bad(blocks(), n_features)
         raise explain_bad(replace(bad, nan=np.zeros_like(bad.nan)), names, role)
