@@ -13,6 +13,7 @@ from tests.test_inference_simulations import possible
 
 import standout
 from standout import CPCA, DPCA, KernelDPCA, Moments, read
+from standout.cli.words import in_options
 from standout.errors import InputError, NonFiniteError, StandoutWarning
 from standout.filling import fill_by_training
 from standout.inference import assess, held_out_ratio, permutation_test
@@ -243,15 +244,17 @@ def test_everything_takes_incomplete_rows():
 
 def test_what_cannot_be_filled_is_refused():
     rows = gaps(correlated(0, 50), 0.2)
-    with pytest.raises(NonFiniteError, match="NaN"):
+    with pytest.raises(NonFiniteError, match=r"NaN.*Use standout\.read\(X, missing='auto'\)"):
         DPCA(1).fit(rows, background=correlated(1, 50))
     infinite = rows.copy()
     infinite[3, 1] = np.inf
-    with pytest.raises(NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\)"):
+    with pytest.raises(
+        NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\)\. Correct these"
+    ):
         DPCA(1).fit(read(infinite, missing="auto"), background=correlated(1, 50))
     rows[:, 4] = np.nan
-    with pytest.raises(InputError, match=r"1 features hold no value at all.*4"):
-        read(rows, missing="auto")
+    with pytest.raises(InputError, match=r"^target: 1 feature holds no value at all: 4\. Leave it out.*drop="):
+        DPCA(1).fit(read(rows, missing="auto"), background=correlated(1, 50))
     assert standout.read(correlated(0, 50), missing="auto").n_rows == 50
 
 
@@ -347,3 +350,49 @@ def test_weights_count_rows_in_the_model_of_the_fill():
     estimate([found])
     np.testing.assert_allclose(found.mean, np.average(np.column_stack([x, y]), axis=0, weights=weights), atol=0.03)
     np.testing.assert_allclose(found.covariance, np.cov(x, y, aweights=weights), atol=0.05)
+
+
+def test_frames_with_missing_values_are_to_be_read():
+    frame = pd.DataFrame(gaps(correlated(0, 50), 0.2), columns=list("abcdef"))
+    with pytest.raises(NonFiniteError, match=r"^target: .*Use standout\.read\(X, missing='auto'\)"):
+        DPCA(1).fit(frame, background=frame)
+    assert in_options("Use standout.read(X, missing='auto'), or drop those rows.") == (
+        "Use --missing auto, or drop those rows."
+    )
+
+
+@pytest.mark.parametrize("memory", ["256MB", 0])
+def test_what_cannot_be_filled_names_the_file(memory, tmp_path):
+    rows = gaps(correlated(0, 50), 0.2)
+    rows[:, 4] = np.nan
+    frame = pd.DataFrame(rows, columns=list("abcdef"))
+    frame.to_csv(tmp_path / "empty.csv", index=False)
+    frame.assign(e=1.0, b=np.inf).to_csv(tmp_path / "inf.csv", index=False)
+    background = correlated(1, 50)
+    with pytest.raises(InputError, match=r"^target: .*empty\.csv: 1 feature holds no value at all: 'e'.*drop="):
+        DPCA(1).fit(read(tmp_path / "empty.csv", missing="auto", memory=memory), background=background)
+    with pytest.raises(NonFiniteError, match=r"^target: .*inf\.csv: 0 NaN and 50 inf values in 1 of 6.*Correct these"):
+        DPCA(1).fit(read(tmp_path / "inf.csv", missing="auto", memory=memory), background=background)
+    with pytest.raises(InputError, match=r"^side: .*empty\.csv: 1 feature holds no value at all: 'e'.*drop="):
+        read(tmp_path / "empty.csv", missing="mean", memory=memory, role="side")
+
+
+def test_batches_that_were_to_be_filled_together_are_refused():
+    lacking = read(gaps(correlated(0, 50), 0.2), missing="auto")
+    with pytest.raises(InputError, match=r"^target: missing='auto'.*partial_fit.*Use fit"):
+        DPCA(1).partial_fit(lacking)
+    with pytest.raises(InputError, match=r"^background: missing='auto'.*partial_fit.*Use fit"):
+        DPCA(1).partial_fit(correlated(1, 50), background=lacking)
+    whole = read(correlated(0, 100), missing="auto")
+    assert DPCA(1).partial_fit(whole, background=correlated(1, 100)).n_components_ == 1
+
+
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@pytest.mark.parametrize("estimator", [DPCA(2), CPCA(2), KernelDPCA(2)])
+def test_the_score_of_an_incomplete_row_does_not_depend_on_its_batch(estimator):
+    rows = gaps(correlated(0, 60), 0.2)
+    sides = [read(part, missing="auto") for part in (rows, gaps(correlated(1, 60), 0.1, 1))]
+    model = estimator.fit(sides[0], background=sides[1])
+    together = model.transform(sides[0])
+    alone = np.concatenate([model.transform(read(row[None], missing="auto")) for row in rows[:8]])
+    np.testing.assert_allclose(alone, together[:8], rtol=1e-9, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Filling the missing values of target and backgrounds together, so that the fill does not tell them apart."""
+"""Filling the missing values of target and backgrounds together, by one model."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from standout.dataset import Dataset
 from standout.sources import Source, has_rows
 from standout.sources.gaussian import Complete, Fill, Observed, estimate
 from standout.sources.incomplete import AtMean, FilledRows, filled_by, is_incomplete, observed, raw_blocks, raw_rows
+from standout.sources.locate import at_file
 from standout.sources.source import block_rows_of
 from standout.sources.weighted import check_weights
 from standout.spectrum import largest_root_p_value
@@ -73,7 +74,8 @@ def _observed(data: Dataset, every: bool, place: int) -> Observed | Complete:
             moments = data.moments
             return Complete(moments.covariance(), moments.variance(), moments.n_effective)
         return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features, place, _weights(data))
-    return observed(lambda: raw_blocks(source), data.n_features, data.role, data.names, place, _weights(data))
+    role = at_file(source, data.role)
+    return observed(lambda: raw_blocks(source), data.n_features, role, data.names, place, _weights(data))
 
 
 def _weights(data: Dataset) -> Array | None:

@@ -324,7 +324,7 @@ class Observed:
             squared += float((weight**2).sum())
         self._key = zlib.crc32(str((rows, n_features)).encode(), self._key)
         self.empty = np.flatnonzero(seen == 0)
-        constant = low == high
+        constant = (low == high) & np.isfinite(low)
         self.mean = np.where(constant, low, self.mean)
         self.variance: Array = np.where(constant, 0.0, square / np.where(seen > 0, seen, 1.0))
         total = self.weight or 1.0
