@@ -248,9 +248,7 @@ def test_what_cannot_be_filled_is_refused():
         DPCA(1).fit(rows, background=correlated(1, 50))
     infinite = rows.copy()
     infinite[3, 1] = np.inf
-    with pytest.raises(
-        NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\)\. Correct these"
-    ):
+    with pytest.raises(NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\)\. Correct"):
         DPCA(1).fit(read(infinite, missing="auto"), background=correlated(1, 50))
     rows[:, 4] = np.nan
     with pytest.raises(InputError, match=r"^target: 1 feature holds no value at all: 4\. Leave it out.*drop="):
@@ -354,7 +352,7 @@ def test_weights_count_rows_in_the_model_of_the_fill():
 
 def test_frames_with_missing_values_are_to_be_read():
     frame = pd.DataFrame(gaps(correlated(0, 50), 0.2), columns=list("abcdef"))
-    with pytest.raises(NonFiniteError, match=r"^target: .*Use standout\.read\(X, missing='auto'\)"):
+    with pytest.raises(NonFiniteError, match=r"^background: .*Use standout\.read\(X, missing='auto'\)"):
         DPCA(1).fit(frame, background=frame)
     assert in_options("Use standout.read(X, missing='auto'), or drop those rows.") == (
         "Use --missing auto, or drop those rows."

@@ -75,8 +75,8 @@ def check_seen(empty: NDArray[np.intp], names: Sequence[str] | None, role: str) 
     if len(empty):
         holds, them = ("feature holds", "it") if len(empty) == 1 else ("features hold", "them")
         raise InputError(
-            f"{role}: {len(empty)} {holds} no value at all: {listed(named_features(names, empty))}. Leave {them} out of "
-            "all datasets, with drop= of standout.read."
+            f"{role}: {len(empty)} {holds} no value at all: {listed(named_features(names, empty))}. Leave {them} out "
+            "of all datasets, with drop= of standout.read."
         )
 
 

@@ -45,10 +45,10 @@ def _in_memory(source: TableInMemory, how: str, role: str) -> TableInMemory:
     account = replace(account, values_filled=int(count.sum()))
     if how == "auto":
         return IncompleteTable(source.layout, numbers, about, replace(account, filled_by="draws"))
-    _warn_of_means(account, role)
     filled = np.array(numbers, dtype=np.float64)
     total = np.where(gone, 0.0, numbers).sum(axis=0, dtype=np.float64)
     means = _means(total, source.n_rows - count, source, role)
+    _warn_of_means(account, role)
     filled[gone] = np.broadcast_to(means, filled.shape)[gone]
     return TableInMemory(source.layout, filled, about, account)
 
