@@ -354,9 +354,9 @@ def test_frames_with_missing_values_are_to_be_read():
     frame = pd.DataFrame(gaps(correlated(0, 50), 0.2), columns=list("abcdef"))
     with pytest.raises(NonFiniteError, match=r"^background: .*Use standout\.read\(X, missing='auto'\)"):
         DPCA(1).fit(frame, background=frame)
-    assert in_options("Use standout.read(X, missing='auto'), or drop those rows.") == (
-        "Use --missing auto, or drop those rows."
-    )
+    assert in_options(
+        "Use standout.read(X, missing='auto') for arrays, data frames and files, or drop those rows."
+    ) == ("Use --missing auto, or drop those rows.")
 
 
 @pytest.mark.parametrize("memory", ["256MB", 0])

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.errors import InputError, NonFiniteError, listed, named_features
-from standout.sources.memory import ArraySource, FrameSource
 from standout.sources.source import Source, block_rows, has_rows
 
-_FILL_IN = "Drop those rows or features, or fill the values in by one rule for target and background."
-_READ = "Use standout.read(X, missing='auto'), or drop those rows or features."
+_FILL_IN = "Use standout.read(X, missing='auto') for arrays, data frames and files, or drop those rows or features."
 _CORRECT = "Correct these values, mark them as missing (NaN), or drop those rows or features."
 
 
@@ -26,7 +24,7 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
     path = _path(source)
     again = has_rows(source) or path is not None
     blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
-    remedy = _READ if _in_memory(source) else _FILL_IN
+    remedy = _FILL_IN
     if path is not None:
         role = at_file(source, role)
         remedy = "Use missing='auto', 'drop_rows' or 'drop_features' of standout.read (--missing on the command line)."
@@ -44,13 +42,6 @@ def _path(source: Any) -> Any:
     while source is not None and not hasattr(source, "path"):
         source = getattr(source, "source", None)
     return getattr(source, "path", None)
-
-
-def _in_memory(source: Any) -> bool:
-    """Return whether a source is, or is a view of, an array or a data frame."""
-    while source is not None and not isinstance(source, ArraySource | FrameSource):
-        source = getattr(source, "source", None)
-    return source is not None
 
 
 def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, role: str) -> InputError:
