@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from scipy import linalg, stats
 from simulations.missing import formula, incomplete, permuted
 from simulations.size import NOMINAL
 from simulations.table import rate, repeat
@@ -13,6 +13,7 @@ from tests.test_inference_simulations import possible
 
 import standout
 from standout import CPCA, DPCA, KernelDPCA, Moments, read
+from standout.cli.words import in_options
 from standout.errors import InputError, NonFiniteError, StandoutWarning
 from standout.filling import fill_by_training
 from standout.inference import assess, held_out_ratio, permutation_test
@@ -44,7 +45,8 @@ def test_draws_have_the_conditional_distribution_of_a_gaussian(kind):
     rng = np.random.default_rng(0)
     loadings, own, scale = rng.normal(size=(5, 2)), rng.uniform(0.2, 1, size=5), rng.uniform(0.5, 3, size=5)
     covariance = loadings @ loadings.T + np.diag(own)
-    model = Exact(scale, np.linalg.inv(covariance)) if kind == "exact" else Factors(scale, loadings, own)
+    exact = Exact(scale, np.linalg.inv(covariance), linalg.sqrtm(covariance), np.zeros((5, 0)))
+    model = exact if kind == "exact" else Factors(scale, loadings, own)
     row = rng.normal(size=5) * scale
     row[[1, 4]] = np.nan
     other = rng.normal(size=5) * scale
@@ -242,13 +244,153 @@ def test_everything_takes_incomplete_rows():
 
 def test_what_cannot_be_filled_is_refused():
     rows = gaps(correlated(0, 50), 0.2)
-    with pytest.raises(NonFiniteError, match="NaN"):
+    with pytest.raises(NonFiniteError, match=r"NaN.*Use standout\.read\(X, missing='auto'\)"):
         DPCA(1).fit(rows, background=correlated(1, 50))
     infinite = rows.copy()
     infinite[3, 1] = np.inf
-    with pytest.raises(NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\)"):
+    with pytest.raises(NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\)\. Correct"):
         DPCA(1).fit(read(infinite, missing="auto"), background=correlated(1, 50))
     rows[:, 4] = np.nan
-    with pytest.raises(InputError, match=r"1 features hold no value at all.*4"):
-        read(rows, missing="auto")
+    with pytest.raises(InputError, match=r"^target: 1 feature holds no value at all: 4\. Leave it out.*drop="):
+        DPCA(1).fit(read(rows, missing="auto"), background=correlated(1, 50))
     assert standout.read(correlated(0, 50), missing="auto").n_rows == 50
+
+
+def null_pair(seed, n_features=4):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(200, n_features)), rng.normal(size=(300, n_features))
+
+
+def fitted(target, background, **how):
+    return DPCA(1, **how).fit(read(target, missing="auto"), background=read(background, missing="auto"))
+
+
+@pytest.mark.parametrize("share", [(0.02, 0.0), (0.1, 0.1), (0.0, 0.1)])
+def test_a_feature_that_is_the_sum_of_others_is_filled_by_that_sum(share):
+    for seed in range(3):
+        sides = null_pair(seed)
+        for rows in sides:
+            rows[:, 3] = 10 * (rows[:, 0] + rows[:, 1]) + 7
+        lacking = [gaps(rows, part, seed + k) for k, (rows, part) in enumerate(zip(sides, share, strict=True))]
+        found, whole = fitted(*lacking), fitted(*sides)
+        assert log_ratios(found) == pytest.approx(log_ratios(whole), abs=0.1)
+        assert found.p_value_ > 1e-3
+        found, whole = (fitted(*rows, shrinkage=None) for rows in (lacking, sides))
+        assert log_ratios(found) == pytest.approx(log_ratios(whole), abs=0.1)
+        filled = drawn_rows(lacking[0])
+        np.testing.assert_allclose(filled[:, 3], 10 * (filled[:, 0] + filled[:, 1]) + 7, atol=1e-10)
+
+
+@pytest.mark.parametrize(("value", "other"), [(5.0, 5.0), (5.0, 7.0), (0.1, 0.1), (1e-7, 1e7)])
+def test_a_constant_feature_is_filled_with_the_constant(value, other):
+    target, background = null_pair(0)
+    target[:, 1], background[:, 1] = value, other
+    lacking = gaps(target, 0.1, 1), gaps(background, 0.1, 2)
+    np.testing.assert_array_equal(drawn_rows(lacking[0])[:, 1], value)
+    found, without = fitted(*lacking), fitted(*[rows[:, [0, 2, 3]] for rows in lacking])
+    assert found.p_value_ > 1e-3 and found.components_[0, 1] == 0
+    assert log_ratios(found) == pytest.approx(log_ratios(without), abs=0.1)
+
+
+def test_a_feature_constant_in_the_background_alone_is_structural():
+    target, background = null_pair(3)
+    background[:, 1] = 7
+    with pytest.warns(standout.errors.StructuralWarning):
+        found = fitted(gaps(target, 0.1, 1), gaps(background, 0.1, 2))
+    assert found.ratios_[0] == np.inf and abs(found.components_[0, 1]) > 0.99 * np.linalg.norm(found.components_[0])
+
+
+@pytest.mark.parametrize("n_features", [4, 320])
+def test_draws_do_not_depend_on_units_shifts_or_memory_order(n_features):
+    rng = np.random.default_rng(0)
+    rows = gaps(rng.normal(size=(400, n_features)) @ rng.normal(size=(n_features, n_features)), 0.1)
+    expected = drawn_rows(rows)
+    np.testing.assert_allclose(drawn_rows(np.asfortranarray(rows)), expected, rtol=1e-6, atol=1e-6)
+    units, shift = 10.0 ** rng.integers(-6, 7, size=n_features), rng.normal(size=n_features)
+    found = drawn_rows((rows + shift) * units) / units - shift
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_p_value_does_not_depend_on_units():
+    lacking = [gaps(rows, 0.1, seed) for seed, rows in enumerate(null_pair(5))]
+    expected = fitted(*lacking).p_value_
+    for units in (1e-5, [1e-6, 1, 1e3, 1e6]):
+        assert fitted(*(rows * units for rows in lacking)).p_value_ == pytest.approx(expected, rel=1e-5)
+
+
+def test_target_and_background_get_different_draws():
+    rows = gaps(correlated(0, 200), 0.2)
+    found = fitted(rows, rows)
+    assert not np.allclose(found.ratios_, 1, atol=1e-6)
+
+
+def test_rows_of_weight_zero_take_no_part_in_the_fill():
+    target, background = (gaps(rows, 0.1, seed) for seed, rows in enumerate(null_pair(6)))
+    results = []
+    for value in (0.5, 1e6, np.inf):
+        for role in ("sample_weight", "background_sample_weight"):
+            rows = {"sample_weight": target.copy(), "background_sample_weight": background.copy()}
+            rows[role][3, 1] = value
+            rows[role][3, 2] = 0.0
+            weights = {name: (np.arange(len(part)) != 3).astype(float) for name, part in rows.items()}
+            sides = [read(part, missing="auto") for part in rows.values()]
+            results.append(DPCA(1).fit(sides[0], background=sides[1], **weights).ratios_[0])
+    assert results[::2] == pytest.approx([results[0]] * 3, rel=1e-12)
+    assert results[1::2] == pytest.approx([results[1]] * 3, rel=1e-12)
+
+
+def test_weights_count_rows_in_the_model_of_the_fill():
+    x, y = correlated(3, 3000, 2, 0.8).T
+    weights = np.where(y > 0, 3.0, 1.0)
+    lacks = np.random.default_rng(4).random(3000) < 0.3
+    rows = np.column_stack([x, np.where(lacks, np.nan, y)])
+    found = Observed(lambda: iter([rows[:1000], rows[1000:]]), 2, weights=weights)
+    estimate([found])
+    np.testing.assert_allclose(found.mean, np.average(np.column_stack([x, y]), axis=0, weights=weights), atol=0.03)
+    np.testing.assert_allclose(found.covariance, np.cov(x, y, aweights=weights), atol=0.05)
+
+
+def test_frames_with_missing_values_are_to_be_read():
+    frame = pd.DataFrame(gaps(correlated(0, 50), 0.2), columns=list("abcdef"))
+    with pytest.raises(NonFiniteError, match=r"^background: .*Use standout\.read\(X, missing='auto'\)"):
+        DPCA(1).fit(frame, background=frame)
+    assert in_options(
+        "Use standout.read(X, missing='auto') for arrays, data frames and files, or drop those rows."
+    ) == ("Use --missing auto, or drop those rows.")
+
+
+@pytest.mark.parametrize("memory", ["256MB", 0])
+def test_what_cannot_be_filled_names_the_file(memory, tmp_path):
+    rows = gaps(correlated(0, 50), 0.2)
+    rows[:, 4] = np.nan
+    frame = pd.DataFrame(rows, columns=list("abcdef"))
+    frame.to_csv(tmp_path / "empty.csv", index=False)
+    frame.assign(e=1.0, b=np.inf).to_csv(tmp_path / "inf.csv", index=False)
+    background = correlated(1, 50)
+    with pytest.raises(InputError, match=r"^target: .*empty\.csv: 1 feature holds no value at all: 'e'.*drop="):
+        DPCA(1).fit(read(tmp_path / "empty.csv", missing="auto", memory=memory), background=background)
+    with pytest.raises(NonFiniteError, match=r"^target: .*inf\.csv: 0 NaN and 50 inf values in 1 of 6.*Correct these"):
+        DPCA(1).fit(read(tmp_path / "inf.csv", missing="auto", memory=memory), background=background)
+    with pytest.raises(InputError, match=r"^side: .*empty\.csv: 1 feature holds no value at all: 'e'.*drop="):
+        read(tmp_path / "empty.csv", missing="mean", memory=memory, role="side")
+
+
+def test_batches_that_were_to_be_filled_together_are_refused():
+    lacking = read(gaps(correlated(0, 50), 0.2), missing="auto")
+    with pytest.raises(InputError, match=r"^target: missing='auto'.*partial_fit.*Use fit"):
+        DPCA(1).partial_fit(lacking)
+    with pytest.raises(InputError, match=r"^background: missing='auto'.*partial_fit.*Use fit"):
+        DPCA(1).partial_fit(correlated(1, 50), background=lacking)
+    whole = read(correlated(0, 100), missing="auto")
+    assert DPCA(1).partial_fit(whole, background=correlated(1, 100)).n_components_ == 1
+
+
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@pytest.mark.parametrize("estimator", [DPCA(2), CPCA(2), KernelDPCA(2)])
+def test_the_score_of_an_incomplete_row_does_not_depend_on_its_batch(estimator):
+    rows = gaps(correlated(0, 60), 0.2)
+    sides = [read(part, missing="auto") for part in (rows, gaps(correlated(1, 60), 0.1, 1))]
+    model = estimator.fit(sides[0], background=sides[1])
+    together = model.transform(sides[0])
+    alone = np.concatenate([model.transform(read(row[None], missing="auto")) for row in rows[:8]])
+    np.testing.assert_allclose(alone, together[:8], rtol=1e-9, atol=1e-12)

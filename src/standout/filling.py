@@ -1,4 +1,4 @@
-"""Filling the missing values of target and backgrounds together, so that the fill does not tell them apart."""
+"""Filling the missing values of target and backgrounds together, by one model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from standout.dataset import Dataset
 from standout.sources import Source, has_rows
 from standout.sources.gaussian import Complete, Fill, Observed, estimate
 from standout.sources.incomplete import AtMean, FilledRows, filled_by, is_incomplete, observed, raw_blocks, raw_rows
+from standout.sources.locate import at_file
 from standout.sources.source import block_rows_of
+from standout.sources.weighted import check_weights
 from standout.spectrum import largest_root_p_value
 
 # Target and background are filled by variances of their own along directions whose ratio noise reaches this rarely.
@@ -59,19 +61,26 @@ def _fills(given: Sequence[Dataset], compared: bool, every: bool = False) -> lis
     at_hand = all(has_rows(data.source) for data in given)
     n_rows = sum(data.source.n_rows or 0 for data in given if data.source is not None)
     every = every or (at_hand and given[0].n_features > n_rows)  # the model is made of the rows then, not of sums
-    sets = [_observed(data, every) for data in given]
+    sets = [_observed(data, every, place) for place, data in enumerate(given)]
     compare = _comparison(given, [one.n_rows for one in sets]) if compared else None
     streamed = any(is_incomplete(data.source) and not has_rows(data.source) for data in given)
     return estimate(sets, compare, **(_PASSES if streamed else {}))
 
 
-def _observed(data: Dataset, every: bool) -> Observed | Complete:
+def _observed(data: Dataset, every: bool, place: int) -> Observed | Complete:
     source: Any = data.source
     if not is_incomplete(source):
         if not (every and has_rows(source)):
-            return Complete(data.moments.covariance(), data.moments.weight)
-        return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features)
-    return observed(lambda: raw_blocks(source), data.n_features, data.role, data.names)
+            moments = data.moments
+            return Complete(moments.covariance(), moments.variance(), moments.n_effective)
+        return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features, place, _weights(data))
+    role = at_file(source, data.role)
+    return observed(lambda: raw_blocks(source), data.n_features, role, data.names, place, _weights(data))
+
+
+def _weights(data: Dataset) -> Array | None:
+    n_rows = None if data.source is None else data.source.n_rows
+    return None if data.weights is None else check_weights(data.weights, n_rows, data.role)
 
 
 def _comparison(
@@ -93,10 +102,12 @@ def _comparison(
     def compare(covariances: Sequence[Array]) -> list[Array] | None:
         others = sum(rows * part for rows, part in zip(n_rows[1:], covariances[1:], strict=True)) / sum(n_rows[1:])
         pooled = own * covariances[0] + (1 - own) * others
-        try:
-            target, vectors = linalg.eigh(covariances[0], pooled)
-        except linalg.LinAlgError:  # features that depend on each other
-            return None
+        scale = np.sqrt(np.where(np.diagonal(pooled) > 0, np.diagonal(pooled), 1.0))
+        values, whitening = linalg.eigh(pooled / np.outer(scale, scale))
+        varies = values > 1e-10  # features may depend on each other
+        whitening = whitening[:, varies] / np.sqrt(values[varies]) / scale[:, None]
+        target, vectors = linalg.eigh(whitening.T @ covariances[0] @ whitening)
+        vectors = whitening @ vectors
         background = np.maximum((1 - own * target) / (1 - own), 1e-12)
         ratios = target / background
         clear = np.array([largest_root_p_value(ratio, n_features, m, n) < _CLEARLY for ratio in ratios])

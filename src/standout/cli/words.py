@@ -15,6 +15,7 @@ _OPTIONS = {
 _ARGUMENT = re.compile(rf"(?<![\w.])({'|'.join(_OPTIONS)})=('[^']*'|[-+.\w]+)?")
 _WHOLE = {
     "features='common'": "--common",
+    "standout.read(X, missing='auto') for arrays, data frames and files": "--missing auto",
     " of standout.read (--missing on the command line)": "",
     " of standout.read": "",
     "None (all) or 'auto'": "all or auto",

@@ -35,6 +35,7 @@ from standout.model import Model, TopFeature, mean_log_ratio
 from standout.moments import Moments
 from standout.parameters import check_count
 from standout.sources import Source, is_lazy, is_source, opened, read, select_columns
+from standout.sources.incomplete import is_incomplete
 from standout.spectrum import mean_log_variance
 from standout.summary import Summary, summarize
 
@@ -129,7 +130,8 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Add a batch of target rows, background rows or both; any size from one row on.
 
         Only moments are added; the components are found when a fitted attribute is first read. The
-        result does not depend on how the rows were split into batches.
+        result does not depend on how the rows were split into batches. Rows with missing values that
+        were read with ``missing="auto"`` are refused: these are filled for all datasets together.
 
         Parameters
         ----------
@@ -158,6 +160,12 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         inputs = sort_out(given, self.background_label)
         if inputs.target is None and not inputs.backgrounds:
             raise InputError("partial_fit got neither X nor background. Give rows of at least one of them.")
+        for data in (inputs.target, *inputs.backgrounds.values()):
+            if data is not None and is_incomplete(data.source):
+                raise InputError(
+                    f"{data.role}: missing='auto' fills target and background together, and partial_fit gets them in "
+                    "batches. Use fit with all rows, or read the batches with missing='drop_rows'."
+                )
         first = self._sums is None
         with self._nothing_lost():
             if X is not None:
@@ -176,7 +184,8 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Parameters
         ----------
         X : array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-            Any rows: target, background or new ones.
+            Any rows: target, background or new ones. Values missing in rows read with ``missing="auto"`` are
+            replaced by means of the model (KernelDPCA: of its landmarks).
 
         Returns
         -------
@@ -356,8 +365,11 @@ class Contrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._note_features(X, data, reset=False)
         source = align(data, self._names(), self.n_features_in_, "all").source
         assert source is not None
-        # A kernel model has no means of the features: there, values stay as drawn from the other rows.
-        return source if isinstance(model, KernelModel) else at_means(source, model.mean)
+        mean = model.mean
+        if isinstance(model, KernelModel):  # its mean is that of kernel columns
+            mean = np.zeros(self.n_features_in_)
+            mean[slice(None) if model.used is None else model.used] = model.landmark_rows.mean(axis=0)
+        return at_means(source, mean)
 
     def _ordered(self, sums: Sums) -> Sums:
         """Put backgrounds that came in batches in the order of their labels or numbers, whichever came first."""

@@ -24,13 +24,16 @@ from scipy.special import ndtri
 from standout.blas import Array
 
 Blocks = Callable[[], Iterator[NDArray[Any]]]
+Mask = NDArray[np.bool_]
 
 # Iterations of EM: the first ones forget the start, the estimates of the others are averaged.
 _FORGET, _AVERAGE = 12, 8
 # With more features than this, the covariance is that of so many factors and an own variance of each feature.
 _MANY, _FACTORS = 300, 100
-# Smallest variance, of one, of a feature given all others.
+# Added to the unit variances before they are inverted; it changes regressions by as little, and adds no noise to draws.
 _FLOOR = 1e-8
+# Variance, of one, that is rounding: features depend on each other along such directions.
+_ROUNDING = 1e-10
 # Below this many rows for each feature the covariance is shrunk toward its diagonal.
 _ROWS_PER_FEATURE = 10
 # Numbers in the stacked matrices that are worked on at a time.
@@ -39,7 +42,12 @@ _AT_A_TIME = 4_000_000
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A covariance, as what conditional draws need; features are in units of ``scale``."""
+    """A covariance, as what conditional draws need; features are in units of ``scale``.
+
+    A whole row z is drawn, and what the differences of the observed values from it predict is added to its other
+    values: z_m + Σ_mo Σ_oo⁻¹ (x_o − z_o) has the conditional distribution. Where features depend on each other, z has
+    the same relations, and no noise is added.
+    """
 
     scale: Array  # (n_features,)
 
@@ -63,7 +71,7 @@ class Gaussian:
             places = np.argsort(~gone[here], axis=1, kind="stable")[:, :most]
             lacks = np.take_along_axis(gone[here], places, axis=1)
             observed = np.where(gone[here], 0.0, rows[here] / self.scale)
-            drawn = self._drawn(observed, places, lacks, normal[here])
+            drawn = self._drawn(observed, gone[here], places, lacks, normal[here])
             values = np.take_along_axis(observed, places, axis=1)
             np.put_along_axis(observed, places, np.where(lacks, drawn, values), axis=1)
             filled[here] = np.where(gone[here], observed * self.scale, rows[here])
@@ -74,16 +82,18 @@ class Gaussian:
         """Return how many numbers are worked on for a row."""
         raise NotImplementedError
 
-    def _drawn(self, observed: Array, places: NDArray[np.intp], lacks: NDArray[np.bool_], normal: Array) -> Array:
+    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
         """Return draws for the features at ``places`` of each row; only those that it lacks count."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Exact(Gaussian):
-    """The covariance by its inverse Ω: missing given observed values have the precision Ω_mm and mean −Ω_mm⁻¹Ω_mo x."""
+    """A covariance R with its inverse Ω: Σ_mo Σ_oo⁻¹ = −Ω_mm⁻¹Ω_mo."""
 
-    precision: Array  # (n_features, n_features)
+    precision: Array  # (n_features, n_features): Ω
+    root: Array  # (n_features, n_features): symmetric root of R, which is unique
+    related: Array  # (n_features, n_relations): N, where features depend on each other by Nᵀx = 0
 
     @property
     def n_normal(self) -> int:
@@ -93,11 +103,21 @@ class Exact(Gaussian):
     def _work(self, n_missing: int) -> int:
         return n_missing**2 + len(self.scale)
 
-    def _drawn(self, observed: Array, places: NDArray[np.intp], lacks: NDArray[np.bool_], normal: Array) -> Array:
+    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
         both = lacks[:, :, None] & lacks[:, None, :]
         inside = np.where(both, self.precision[places[:, :, None], places[:, None, :]], np.eye(places.shape[1]))
-        given = np.where(lacks, -np.take_along_axis(observed @ self.precision, places, axis=1), 0.0)
-        return _solution(inside, given, normal[:, : places.shape[1]])
+        rows = normal @ self.root
+        apart = np.where(gone, 0.0, observed - rows)
+        given = np.where(lacks, -np.take_along_axis(apart @ self.precision, places, axis=1), 0.0)
+        drawn = np.where(lacks, np.take_along_axis(rows, places, axis=1) + _solved(inside, given), 0.0)
+        if self.related.shape[1] == 0:
+            return np.asarray(drawn)
+        # Ω is known to about the root of the rounding error: bring the relations to full precision.
+        here = np.where(lacks[:, :, None], self.related[places], 0.0)
+        off = (np.where(gone, 0.0, observed) @ self.related)[:, :, None] + here.transpose(0, 2, 1) @ drawn[:, :, None]
+        values, vectors = np.linalg.eigh(here.transpose(0, 2, 1) @ here)
+        inverse = np.where(values > 1e-6, 1 / np.maximum(values, 1e-6), 0.0)[:, None, :]  # relations that lack a value
+        return np.asarray(drawn - (here @ (vectors * inverse) @ vectors.transpose(0, 2, 1) @ off)[:, :, 0])
 
 
 @dataclass(frozen=True)
@@ -116,22 +136,21 @@ class Factors(Gaussian):
         n_features, n_factors = self.loadings.shape
         return int(n_factors * (n_missing + n_factors) + n_features)
 
-    def _drawn(self, observed: Array, places: NDArray[np.intp], lacks: NDArray[np.bool_], normal: Array) -> Array:
+    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
         """Draw the factors given the observed features, then the features given the factors."""
         n_factors = self.loadings.shape[1]
         here = np.where(lacks[:, :, None], self.loadings[places], 0.0)
         whole = (self.loadings / self.own[:, None]).T @ self.loadings + np.eye(n_factors)
         inside = whole - (here / self.own[places][:, :, None]).transpose(0, 2, 1) @ here
-        factors = _solution(inside, (observed / self.own) @ self.loadings, normal[:, :n_factors])
-        alone = np.sqrt(self.own)[places] * normal[:, n_factors : n_factors + places.shape[1]]
-        return np.asarray((here @ factors[:, :, None])[:, :, 0] + alone)
+        factors = normal[:, :n_factors]
+        alone = np.sqrt(np.where(self.own > _FLOOR, self.own, 0.0)) * normal[:, n_factors:]
+        apart = np.where(gone, 0.0, observed - factors @ self.loadings.T - alone)
+        factors = factors + _solved(inside, (apart / self.own) @ self.loadings)
+        return np.asarray((here @ factors[:, :, None])[:, :, 0] + np.take_along_axis(alone, places, axis=1))
 
 
-def _solution(precision: Array, given: Array, normal: Array) -> Array:
-    """Draw from the Gaussians with these precisions P and means P⁻¹·given: P⁻¹(given + L·normal), where P = LLᵀ."""
-    lower = np.linalg.cholesky(precision)
-    right = given[:, :, None] + lower @ normal[:, :, None]
-    return np.asarray(np.linalg.solve(precision, right)[:, :, 0])
+def _solved(matrices: Array, given: Array) -> Array:
+    return np.asarray(np.linalg.solve(matrices, given[:, :, None])[:, :, 0])
 
 
 def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
@@ -140,12 +159,22 @@ def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
     count = len(scale)
     correlation = covariance / np.outer(scale, scale)
     rho = _shrinkage(float(np.einsum("ij,ij->", correlation, correlation)), count, n_rows)
-    correlation *= 1 - rho
     if count > _MANY:
+        correlation *= 1 - rho
         values, vectors = linalg.eigh(correlation, subset_by_index=[count - _FACTORS, count - 1])
         return _of_factors(scale, vectors * np.sqrt(np.maximum(values, 0.0)))
-    np.einsum("ii->i", correlation)[...] = 1 + _FLOOR
-    return Exact(scale, linalg.inv(correlation))
+    values, vectors = linalg.eigh(correlation)
+    # With more rows than features, directions without variance are relations between features: these are kept.
+    related = (values <= _ROUNDING) & (n_rows > count + 10)
+    inside = vectors[:, related] @ vectors[:, related].T
+    correlation *= 1 - rho
+    correlation += rho * (np.eye(count) - inside)
+    if not related.any():
+        np.einsum("ii->i", correlation)[...] = 1
+    values, vectors = linalg.eigh(correlation)
+    kept = np.where(values > _ROUNDING, values, 0.0)
+    root = (vectors * np.sqrt(kept)) @ vectors.T
+    return Exact(scale, (vectors / (kept + _FLOOR)) @ vectors.T, root, vectors[:, kept == 0])
 
 
 def _of_rows(rows: Array, n_rows: float) -> Gaussian:
@@ -162,6 +191,9 @@ def _of_rows(rows: Array, n_rows: float) -> Gaussian:
 
 
 def _of_factors(scale: Array, loadings: Array) -> Gaussian:
+    # Draws depend on the signs, which eigenvectors leave open.
+    top = np.take_along_axis(loadings, np.abs(loadings).argmax(axis=0, keepdims=True), axis=0)
+    loadings = loadings * np.where(top < 0, -1.0, 1.0)
     own = np.maximum(1 - np.einsum("ij,ij->i", loadings, loadings), _FLOOR)
     return Factors(scale, loadings, own)
 
@@ -185,11 +217,13 @@ class Fill:
 
     mean: Array
     model: Gaussian
+    fixed: Mask  # (n_features,): constant features, filled with that constant
     seed: tuple[int, int]
 
     def rows(self, numbers: NDArray[Any], start: int = 0) -> Array:
         """Return rows with their missing values filled in; ``start`` is the number of rows before them."""
         rows = np.array(numbers, dtype=np.float64)
+        rows = np.where(np.isnan(rows) & self.fixed, self.mean, rows)
         if not np.isnan(rows).any():
             return rows
         filled = self.model.fill(rows - self.mean, self._normal(start, len(rows))) + self.mean
@@ -205,8 +239,28 @@ class Fill:
 
     def digest(self) -> str:
         """Return a text that differs where the draws do."""
-        parts = (self.mean, *vars(self.model).values())
+        parts = (self.mean, self.fixed, np.array(self.seed), *vars(self.model).values())
         return "-".join(f"{zlib.crc32(np.ascontiguousarray(part).tobytes()):08x}" for part in parts)
+
+
+class Whole:
+    """Weight, mean and scatter of the rows without missing values: EM starts there."""
+
+    def __init__(self, n_features: int):
+        self.rows = self.weight = 0.0
+        self.mean, self.scatter = np.zeros(n_features), np.zeros((n_features,) * 2 if n_features <= _MANY else (0, 0))
+
+    def add(self, rows: Array, weight: Array) -> None:
+        """Add rows with their weights, (n, 1)."""
+        total = float(weight.sum())
+        if total == 0:
+            return
+        mean = (rows * weight).sum(axis=0) / total
+        apart, both = mean - self.mean, self.weight + total
+        centred = rows - mean
+        self.scatter += centred.T @ (centred * weight) + np.outer(apart, apart) * (self.weight * total / both)
+        self.rows += len(rows)
+        self.mean, self.weight = self.mean + apart * (total / both), both
 
 
 class Complete:
@@ -214,67 +268,105 @@ class Complete:
 
     share = observed = 1.0
 
-    def __init__(self, covariance: Array, n_rows: float):
-        self.covariance, self.n_rows = covariance, n_rows
-        self.variance: Array = np.diagonal(covariance)
+    def __init__(self, covariance: Array, variance: Array, n_rows: float):
+        self.covariance, self.variance, self.n_rows = covariance, variance, n_rows
+        self.whole = Whole(len(variance))
+        self.whole.scatter, self.whole.weight, self.whole.rows = covariance * n_rows, n_rows, n_rows
 
     def update(self, model: Gaussian, step: int, gain: float) -> None:
         """Nothing to fill in: the sums stay as they are."""
 
 
 class Observed:
-    """A dataset with missing values: ``blocks()`` returns its rows, with NaN, once more."""
+    """A dataset with missing values.
 
-    def __init__(self, blocks: Blocks, n_features: int):
-        self.blocks = blocks
-        self.n_rows, share = 0, 0.0
+    Parameters
+    ----------
+    blocks : function
+        Returns the rows, with NaN, once more.
+    n_features : int
+        Number of features.
+    place : int, default=0
+        Position among the datasets. It is part of the seed, with the shape and with what is missing where; nothing
+        computed in floating point is, so that draws do not depend on units or on the order in memory.
+    weights : ndarray of shape (n_rows,), optional
+        Weights of the rows. Rows of weight zero take no part.
+    """
+
+    def __init__(self, blocks: Blocks, n_features: int, place: int = 0, weights: Array | None = None):
+        self.blocks, self.weights = blocks, weights
+        rows, share, self.weight, squared, self._key = 0, 0.0, 0.0, 0.0, zlib.crc32(bytes([place % 256]))
         seen, self.mean, square = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
-        for block in blocks():
+        low, high = np.full(n_features, np.inf), np.full(n_features, -np.inf)
+        self.whole = Whole(n_features)
+        for every in blocks():
+            self._key = zlib.crc32(np.packbits(np.isnan(every), axis=1).tobytes(), self._key)
+            weight, kept = self._weights(rows, len(every))
+            block, weight = every[kept], weight[kept][:, None]
+            rows += len(every)
             here = ~np.isnan(block)
-            count = here.sum(axis=0)
-            both = np.maximum(seen + count, 1)
+            count = (here * weight).sum(axis=0)
+            both = np.where(seen + count > 0, seen + count, 1.0)
             with np.errstate(all="ignore"):  # infinite values show in the variance
-                fresh = np.where(here, block, 0.0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+                values = np.where(here, block, 0.0).astype(np.float64)
+                fresh = (values * weight).sum(axis=0) / np.where(count > 0, count, 1.0)
                 apart = np.where(count > 0, fresh - self.mean, 0.0)
-                square += (np.where(here, block - fresh, 0.0) ** 2).sum(axis=0) + apart**2 * (seen * count / both)
+                spread = np.where(here, values - fresh, 0.0)
+                square += (weight * spread**2).sum(axis=0) + apart**2 * (seen * count / both)
                 self.mean = self.mean + apart * (count / both)
+                if n_features <= _MANY:
+                    self.whole.add(values[here.all(axis=1)], weight[here.all(axis=1)])
+            low = np.fmin(low, np.where(here, block, np.inf).min(axis=0, initial=np.inf))
+            high = np.fmax(high, np.where(here, block, -np.inf).max(axis=0, initial=-np.inf))
             seen += count
-            share += float((here.mean(axis=1) ** 2).sum())
-            self.n_rows += len(block)
+            share += float((here.mean(axis=1) ** 2 * weight[:, 0]).sum())
+            self.weight += float(weight.sum())
+            squared += float((weight**2).sum())
+        self._key = zlib.crc32(str((rows, n_features)).encode(), self._key)
         self.empty = np.flatnonzero(seen == 0)
-        self.variance: Array = square / np.maximum(seen, 1)
-        n_rows = max(self.n_rows, 1)
-        self.share = share / n_rows  # of the pairs of features, those that are observed
-        self.observed = float(seen.sum()) / (n_features * n_rows)
+        constant = (low == high) & np.isfinite(low)
+        self.mean = np.where(constant, low, self.mean)
+        self.variance: Array = np.where(constant, 0.0, square / np.where(seen > 0, seen, 1.0))
+        total = self.weight or 1.0
+        self.n_rows = total**2 / (squared or 1.0)  # effective (Kish)
+        # A feature with the same value wherever it is observed, in most rows, has this value everywhere.
+        self.fixed = constant & (seen >= total / 2) & (seen > total / max(rows, 1))
+        self.share = share / total  # of the pairs of features, those that are observed
+        self.observed = float(seen.sum()) / (n_features * total)
         self.covariance: Array = np.empty(0)  # known after the first update
-        self._key = zlib.crc32(self.mean.tobytes())
+
+    def _weights(self, start: int, count: int) -> tuple[Array, Mask]:
+        """Return the weights of some rows, and which are positive."""
+        weights = np.ones(count) if self.weights is None else self.weights[start : start + count]
+        return weights, weights > 0
 
     def fill(self, model: Gaussian, step: int = -1) -> Fill:
         """Return how values are drawn in one step of the estimate, or for good."""
-        return Fill(self.mean, model, (self._key, step % 2**32))
+        return Fill(self.mean, model, self.fixed, (self._key, step % 2**32))
 
-    def _filled(self, model: Gaussian, step: int) -> Iterator[Array]:
-        """Yield all rows, filled, minus the mean."""
+    def _filled(self, model: Gaussian, step: int) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows that count, filled, minus the mean; and their weights, which sum to one."""
         fill, start = self.fill(model, step), 0
         for block in self.blocks():
-            yield fill.rows(block, start) - self.mean
+            weights, kept = self._weights(start, len(block))
+            yield fill.rows(block, start)[kept] - self.mean, weights[kept] / self.weight
             start += len(block)
 
     def centred(self, model: Gaussian, step: int) -> Array:
-        """Return all rows, filled, about their mean; this mean becomes that of the dataset."""
-        rows = np.concatenate(list(self._filled(model, step)))
-        moved = rows.mean(axis=0)
+        """Return all rows, filled, about their mean, times the root of their weight; move the mean there."""
+        blocks, weights = zip(*self._filled(model, step), strict=True)
+        rows, weight = np.concatenate(blocks), np.concatenate(weights)
+        moved = weight @ rows
         self.mean = self.mean + moved
-        return np.asarray(rows - moved)
+        return np.asarray((rows - moved) * np.sqrt(weight)[:, None])
 
     def update(self, model: Gaussian, step: int, gain: float) -> None:
         """Fill once more, and move mean and covariance toward those of the filled rows."""
-        total, square = np.zeros(len(self.mean)), np.zeros((len(self.mean),) * 2)
-        for rows in self._filled(model, step):
-            total += rows.sum(axis=0)
-            square += rows.T @ rows
-        moved = total / self.n_rows
-        fresh = square / self.n_rows - np.outer(moved, moved)
+        moved, square = np.zeros(len(self.mean)), np.zeros((len(self.mean),) * 2)
+        for rows, weight in self._filled(model, step):
+            moved += weight @ rows
+            square += rows.T @ (rows * weight[:, None])
+        fresh = square - np.outer(moved, moved)
         self.mean = self.mean + gain * moved
         self.covariance = fresh if gain == 1 else self.covariance + gain * (fresh - self.covariance)
 
@@ -313,14 +405,13 @@ def estimate(
     shares /= shares.sum()
     effective = sum(one.n_rows * one.observed for one in sets)
     pooled = _mixed([one.variance for one in sets], shares)
-    model: Gaussian = _of_factors(_scale(pooled), np.zeros((n_features, 0)))
     lacking = [one for one in sets if isinstance(one, Observed)]
+    for part in lacking:
+        part.fixed = part.fixed | (pooled == 0)
+    model = _start(sets, lacking, pooled)
     if n_features > counts.sum() and len(lacking) == len(sets):
         for step in range(forget):
-            rows = [
-                one.centred(model, step) * math.sqrt(share / one.n_rows)
-                for one, share in zip(lacking, shares, strict=True)
-            ]
+            rows = [one.centred(model, step) * math.sqrt(share) for one, share in zip(lacking, shares, strict=True)]
             model = _of_rows(np.concatenate(rows), effective)
         return [one.fill(model) for one in lacking]
     gains = [1.0] * forget + [1 / (step + 2) for step in range(average)]
@@ -337,6 +428,26 @@ def estimate(
         for one, own in zip(sets, models, strict=True):
             one.update(own, step, gains[step])
     return [one.fill(own) if isinstance(one, Observed) else None for one, own in zip(sets, models, strict=True)]
+
+
+def _start(sets: Sequence[Observed | Complete], lacking: Sequence[Observed], pooled: Array) -> Gaussian:
+    """Return the model to begin with: that of the rows without missing values, or of features that are independent.
+
+    EM comes to a relation between features only in the limit. Complete rows have it: the covariance has it then from
+    the start, and the means, which were of the observed values of each feature, are moved to it.
+    """
+    count, n_rows = len(pooled), sum(one.whole.rows for one in sets)
+    if count > _MANY or n_rows <= count + 10:
+        return _of_factors(_scale(pooled), np.zeros((count, 0)))
+    covariance = sum(one.whole.scatter for one in sets) / sum(one.whole.weight for one in sets)
+    scale = _scale(np.diagonal(covariance))
+    values, vectors = linalg.eigh(covariance / np.outer(scale, scale))
+    related = vectors[:, values <= _ROUNDING]
+    for one in lacking:
+        if one.whole.weight > 0:
+            off = related.T @ ((one.whole.mean - one.mean) / scale)
+            one.mean = np.where(one.fixed, one.mean, one.mean + scale * (related @ off))
+    return _of_covariance(np.asarray(covariance), n_rows)
 
 
 def _mixed(parts: Sequence[Array], shares: Array) -> Array:

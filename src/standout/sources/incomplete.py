@@ -53,18 +53,31 @@ def own_filling(blocks: Blocks, n_features: int, role: str, names: Sequence[str]
     return found
 
 
-def observed(blocks: Blocks, n_features: int, role: str, names: Sequence[str] | None) -> Observed:
+def observed(
+    blocks: Blocks,
+    n_features: int,
+    role: str,
+    names: Sequence[str] | None,
+    place: int = 0,
+    weights: Array | None = None,
+) -> Observed:
     """Return what is observed in rows with missing values; refuse infinite values and features without any value."""
-    found = Observed(blocks, n_features)
+    found = Observed(blocks, n_features, place, weights)
     if not np.isfinite(found.variance).all():
         bad = count_bad(blocks(), n_features)
         raise explain_bad(replace(bad, nan=np.zeros_like(bad.nan)), names, role)
-    if len(found.empty):
-        raise InputError(
-            f"{role}: {len(found.empty)} features hold no value at all: "
-            f"{listed(named_features(names, found.empty))}. Leave these columns out."
-        )
+    check_seen(found.empty, names, role)
     return found
+
+
+def check_seen(empty: NDArray[np.intp], names: Sequence[str] | None, role: str) -> None:
+    """Refuse features without any value."""
+    if len(empty):
+        holds, them = ("feature holds", "it") if len(empty) == 1 else ("features hold", "them")
+        raise InputError(
+            f"{role}: {len(empty)} {holds} no value at all: {listed(named_features(names, empty))}. Leave {them} out "
+            "of all datasets, with drop= of standout.read."
+        )
 
 
 class Incomplete:
@@ -84,7 +97,7 @@ class FilledRows(ArraySource):
 
 
 class RefillableRows(Incomplete, FilledRows):
-    """The same with what was observed, for those who fill some of the rows by a model of their own."""
+    """The same with what was observed, to fill some of the rows by another model."""
 
     def __init__(self, raw: NDArray[Any], filled: Array, like: Source):
         super().__init__(filled, like)

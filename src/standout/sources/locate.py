@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from standout.errors import InputError, NonFiniteError, listed, named_features
 from standout.sources.source import Source, block_rows, has_rows
 
-_FILL_IN = (
-    "Drop those rows or features, or fill the values in (for instance with sklearn.impute.SimpleImputer, "
-    "fitted on each dataset by itself)."
-)
+_FILL_IN = "Use standout.read(X, missing='auto') for arrays, data frames and files, or drop those rows or features."
+_CORRECT = "Correct these values, mark them as missing (NaN), or drop those rows or features."
 
 
 def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Sequence[str] | None = None) -> InputError:
@@ -23,19 +21,24 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
 
     ``seen`` is the block in which it showed; a source that can be read again is counted as a whole.
     """
-    path = _file_of(source)
+    path = _path(source)
     again = has_rows(source) or path is not None
     blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
     remedy = _FILL_IN
     if path is not None:
-        role = f"{role}: {path}"
+        role = at_file(source, role)
         remedy = "Use missing='auto', 'drop_rows' or 'drop_features' of standout.read (--missing on the command line)."
     where = "" if again else " (in the block where it first showed)"
     return explain_bad(count_bad(blocks, source.n_features), names or source.names, role, remedy, where)
 
 
-def _file_of(source: Any) -> Any:
-    """Return the path of the file that a source, or what it is a view of, was read from."""
+def at_file(source: Any, role: str) -> str:
+    """Return the role with the path of the file that a source, or what it is a view of, was read from."""
+    path = _path(source)
+    return role if path is None or str(path) in (role, "data") else f"{role}: {path}"
+
+
+def _path(source: Any) -> Any:
     while source is not None and not hasattr(source, "path"):
         source = getattr(source, "source", None)
     return getattr(source, "path", None)
@@ -90,6 +93,7 @@ def explain_bad(
     order = bad[np.argsort(-(nan + infinite)[bad], kind="stable")]
     named = [f"{name} ({nan[i] + infinite[i]})" for name, i in zip(named_features(names, order), order, strict=True)]
     more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+    remedy = remedy if nan.any() else _CORRECT
     return NonFiniteError(
         f"{role}: {nan.sum()} NaN and {infinite.sum()} inf values in {len(bad)} of {len(nan)} "
         f"features{where}: {', '.join(named[:5])}{more}. {remedy}"

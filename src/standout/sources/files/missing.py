@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from standout.blas import Array
 from standout.errors import InputError, StandoutWarning, warn_user
 from standout.sources.files.source import About, Account, Block, Layout, Stream, TableInMemory
-from standout.sources.incomplete import Filling, Incomplete, own_filling
+from standout.sources.incomplete import Filling, Incomplete, check_seen, own_filling
+from standout.sources.locate import at_file
 from standout.sources.source import Source, block_rows_of
 
 
@@ -43,12 +44,11 @@ def _in_memory(source: TableInMemory, how: str, role: str) -> TableInMemory:
         return TableInMemory(_narrowed(source, index), numbers[:, index], about, _without(account, count, source))
     account = replace(account, values_filled=int(count.sum()))
     if how == "auto":
-        _check_seen(source.n_rows - count, source, role)
         return IncompleteTable(source.layout, numbers, about, replace(account, filled_by="draws"))
-    _warn_of_means(account, role)
     filled = np.array(numbers, dtype=np.float64)
     total = np.where(gone, 0.0, numbers).sum(axis=0, dtype=np.float64)
     means = _means(total, source.n_rows - count, source, role)
+    _warn_of_means(account, role)
     filled[gone] = np.broadcast_to(means, filled.shape)[gone]
     return TableInMemory(source.layout, filled, about, account)
 
@@ -159,7 +159,6 @@ def _streamed(source: Any, how: str, role: str) -> Any:
         return _Handled(source, layout, lambda block: replace(block, numbers=block.numbers[:, index]), account)
     account = replace(account, values_filled=int(found.count.sum()))
     if how == "auto":
-        _check_seen(found.n_rows - found.count, source, role)
         return IncompleteStream(source, layout, lambda block: block, replace(account, filled_by="draws"))
     means = _means(found.total, found.n_rows - found.count, source, role)
     _warn_of_means(account, role)
@@ -217,17 +216,8 @@ def _without(account: Account, count: NDArray[np.int64], source: Any) -> Account
 
 
 def _means(total: Array, seen: NDArray[np.int64], source: Any, role: str) -> Array:
-    _check_seen(seen, source, role)
+    check_seen(np.flatnonzero(seen == 0), source.names, at_file(source, role))
     return np.asarray(total / seen)
-
-
-def _check_seen(seen: NDArray[np.int64], source: Any, role: str) -> None:
-    empty = np.flatnonzero(seen == 0)
-    if len(empty):
-        raise InputError(
-            f"{role}: {len(empty)} features hold no value at all, so they have no mean: "
-            f"{', '.join(_name(source, int(i)) for i in empty[:5])}. Leave these columns out."
-        )
 
 
 def _warn_of_means(account: Account, role: str) -> None:
