@@ -248,7 +248,9 @@ def test_what_cannot_be_filled_is_refused():
         DPCA(1).fit(rows, background=correlated(1, 50))
     infinite = rows.copy()
     infinite[3, 1] = np.inf
-    with pytest.raises(NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\).*correct the values"):
+    with pytest.raises(
+        NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\).*correct the values"
+    ):
         DPCA(1).fit(read(infinite, missing="auto"), background=correlated(1, 50))
     rows[:, 4] = np.nan
     with pytest.raises(InputError, match=r"^target: 1 feature holds no value at all: 4\. Leave it out.*drop="):
