@@ -248,7 +248,9 @@ def test_what_cannot_be_filled_is_refused():
         DPCA(1).fit(rows, background=correlated(1, 50))
     infinite = rows.copy()
     infinite[3, 1] = np.inf
-    with pytest.raises(NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\)\. Correct"):
+    with pytest.raises(
+        NonFiniteError, match=r"target: 0 NaN and 1 inf values in 1 of 6 features.*1 \(1\).*correct the values"
+    ):
         DPCA(1).fit(read(infinite, missing="auto"), background=correlated(1, 50))
     rows[:, 4] = np.nan
     with pytest.raises(InputError, match=r"^target: 1 feature holds no value at all: 4\. Leave it out.*drop="):
@@ -369,7 +371,7 @@ def test_what_cannot_be_filled_names_the_file(memory, tmp_path):
     background = correlated(1, 50)
     with pytest.raises(InputError, match=r"^target: .*empty\.csv: 1 feature holds no value at all: 'e'.*drop="):
         DPCA(1).fit(read(tmp_path / "empty.csv", missing="auto", memory=memory), background=background)
-    with pytest.raises(NonFiniteError, match=r"^target: .*inf\.csv: 0 NaN and 50 inf values in 1 of 6.*Correct these"):
+    with pytest.raises(NonFiniteError, match=r"^target: .*inf\.csv: 0 NaN and 50 inf values in 1 of 6.*correct the"):
         DPCA(1).fit(read(tmp_path / "inf.csv", missing="auto", memory=memory), background=background)
     with pytest.raises(InputError, match=r"^side: .*empty\.csv: 1 feature holds no value at all: 'e'.*drop="):
         read(tmp_path / "empty.csv", missing="mean", memory=memory, role="side")

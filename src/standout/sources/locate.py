@@ -13,7 +13,7 @@ from standout.errors import InputError, NonFiniteError, listed, named_features
 from standout.sources.source import Source, block_rows, has_rows
 
 _FILL_IN = "Use standout.read(X, missing='auto') for arrays, data frames and files, or drop those rows or features."
-_CORRECT = "Correct these values, mark them as missing (NaN), or drop those rows or features."
+_CORRECT = "Drop those rows or features, correct the values, or mark them as missing (NaN)."
 
 
 def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Sequence[str] | None = None) -> InputError:
