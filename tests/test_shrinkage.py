@@ -326,3 +326,11 @@ def test_the_summary_says_how_the_background_was_estimated():
     assert plain.shrinkage_ > 0.9 and "nearly PCA in background-sd units" in str(plain.summary())
     exact = str(DPCA(shrinkage=None).fit(target[:, :5], background=background[:, :5]).summary())
     assert "problem     exact" in exact
+
+
+def test_one_feature_has_no_correlations_to_shrink():
+    rng = np.random.default_rng(11)
+    target, background = 2 * rng.normal(size=(60, 1)), rng.normal(size=(12, 1))
+    model = DPCA(1).fit(target, background=background)
+    assert (model.regime_, model.shrinkage_) == ("exact", 0.0)
+    assert model.ratios_[0] == pytest.approx(target.var() / background.var())

@@ -8,11 +8,10 @@ ratio divides by those. The estimate is, in background-sd units (B is a correlat
 a factor model plus a share of the sample covariance. W holds the *shared factors*: among axes of large
 target variance, those along which the background varies far more than its average residual variance.
 The axes are chosen without looking at the background, so its sample variance along them is unbiased,
-and it is kept along W. Ψ is
-diagonal: what the factors leave of each feature's variance, or the mean of that where there are more
-features than rows. Correlations that no factor explains are shrunk by ρ, which the oracle
-approximating formula (OAS) gives from traces of the residual. Without factors S is B shrunk toward its
-diagonal by OAS. The result does not depend on the features' units.
+and it is kept along W. Ψ is diagonal: what the factors leave of each feature's variance, or the mean of
+that where there are more features than rows. Correlations that no factor explains are shrunk by ρ, which
+the oracle approximating formula (OAS) gives from traces of the residual. Without factors S is B shrunk
+toward its diagonal by OAS. The result does not depend on the features' units.
 """
 
 from __future__ import annotations
@@ -216,15 +215,15 @@ def fade(evidence: Evidence) -> float:
 
 
 def few_rows(evidence: Evidence) -> bool:
-    """Tell whether the background has so few rows that the user should know."""
+    """Return whether the background has so few rows that the user should know."""
     return evidence.rows_per_dimension < ROWS_PER_DIMENSION
 
 
 def shrinks(shrinkage: str | float | None, evidence: Evidence) -> bool:
-    """Tell whether the OAS formula is used, which needs tr S²."""
+    """Return whether the OAS formula is used, which needs tr S²."""
     if shrinkage == "diagonal":
         return few_rows(evidence)
-    return shrinkage == "oas" or (shrinkage == "auto" and fade(evidence) > 0)
+    return shrinkage == "oas" or (shrinkage == "auto" and fade(evidence) > 0 and evidence.rank > 1)
 
 
 def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:

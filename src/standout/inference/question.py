@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from standout.blas import Array
 from standout.mixture import Mix, Mixture
 from standout.moments import Counts
-from standout.shrinkage import Evidence, fade, few_rows, intensity
+from standout.shrinkage import Evidence, few_rows, intensity, shrinks
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Question:
         settled = replace(self, rank=rank)
         evidence = settled.evidence(self.mixture(sizes), rank, float(rank))
         if self.shrinkage == "auto":
-            exact = fade(evidence) == 0 or (structural and not few_rows(evidence))
+            exact = not shrinks("auto", evidence) or (structural and not few_rows(evidence))
             return replace(settled, shrinkage=None if exact else "auto")
         if self.shrinkage in (None, 0.0):
             intensity(self.shrinkage, evidence)  # refuses a problem that has no answer
