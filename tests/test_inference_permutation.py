@@ -627,3 +627,16 @@ def test_one_degree_of_freedom_is_singular():
     found = permutation_test(target, background, n_permutations=50, n_components=1)
     assert "leave 1 degree of freedom for 3 dimensions" in " ".join(found.notes)
     assert "leave 1 degree of freedom for 3 dimensions" in DPCA(1).fit(target, background=background).summary()
+
+
+@pytest.mark.parametrize(("rows", "others", "features"), [(60, 40, 20), (25, 20, 60)])
+def test_noise_is_not_found_after_two_real_components_were_removed(rows, others, features):
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        target, background = rng.normal(size=(rows, features)), rng.normal(size=(others, features))
+        target[:, :6] += 6 * rng.normal(size=(rows, 1))
+        target[:, 6:12] += 4 * rng.normal(size=(rows, 1))
+        found.append(permutation_test(target, background, n_components=3, n_permutations=39, random_state=0).p_values)
+    assert sum(p[1] <= 0.05 for p in found) == 10
+    assert sum(p[2] <= 0.05 for p in found) <= 3

@@ -10,7 +10,7 @@ from scipy.linalg import blas, lapack
 
 from standout.blas import Array, add_outer, mirror
 from standout.inference.coordinates import CONSTANT
-from standout.inference.question import Question
+from standout.inference.question import Earlier, Question
 from standout.inference.shuffle import Labels
 from standout.mixture import Mixture
 from standout.shrinkage import factor_shrinkage, intensity
@@ -23,8 +23,8 @@ _INFINITE = 1e12
 class AmongFeatures:
     """The covariances of a labelling, and a dense eigenproblem."""
 
-    def __init__(self, rows: Array, question: Question, original: Array | None):
-        self.rows, self.question, self.original = rows, question, original
+    def __init__(self, rows: Array, question: Question, earlier: Earlier | None):
+        self.rows, self.question, self.earlier = rows, question, earlier
         self.total = np.tril(rows.T @ rows).copy(order="F")
         self.sum = rows.sum(axis=0)
 
@@ -84,8 +84,10 @@ class AmongFeatures:
     def _shrink(self, target: Array, background: Array, mixture: Mixture, labels: Labels) -> float:
         """Replace the background (lower triangle) by its estimate; also return the intensity."""
         diagonal, spread = np.diagonal(background), np.diagonal(target)
-        whole = diagonal if self.original is None else self.question.background_variance(self.original, labels)
+        whole = diagonal if self.earlier is None else diagonal + self.earlier.removed
         varies = whole > CONSTANT  # features have an overall variance of about one
+        if self.earlier is not None:
+            varies &= ~self.earlier.constant(self.question, labels)
         whole = np.where(varies, whole, spread)
         # One triangle: what is off the diagonal stands once and counts twice, and the diagonal of S is one.
         weight = varies / np.where(whole > 0, whole, 1.0)

@@ -9,7 +9,7 @@ import numpy as np
 from standout.blas import Array, add_gram, mirror, top_eigen
 from standout.inference.among_features import largest_ratio
 from standout.inference.coordinates import CONSTANT, panels
-from standout.inference.question import Question
+from standout.inference.question import Earlier, Question
 from standout.inference.shuffle import Labels
 from standout.shrinkage import Evidence, GramShrinkage, intensity, start_features
 from standout.solve.span import GramProblem, gram_shrinkage
@@ -33,8 +33,8 @@ class _AmongRows:
 class Wide(_AmongRows):
     """More features than rows: the Gram matrix of the rows in background-sd units, anew for every labelling."""
 
-    def __init__(self, rows: Array, question: Question, original: Array | None):
-        self.rows, self.question, self.original = rows, question, original
+    def __init__(self, rows: Array, question: Question, earlier: Earlier | None):
+        self.rows, self.question, self.earlier = rows, question, earlier
 
     def _reduced(self, labels: Labels) -> _Reduced:
         order = np.argsort(labels, kind="stable")
@@ -44,7 +44,7 @@ class Wide(_AmongRows):
         gram = np.zeros((len(order), len(order)), order="F")
         varying, diagonal_squared, units = 0, 0.0, np.empty(self.rows.shape[1])
         sizes_in_target = np.empty(self.rows.shape[1])
-        whole = None if self.original is None else self.question.background_variance(self.original, labels)
+        constant = None if self.earlier is None else self.earlier.constant(self.question, labels)
         for here in panels(*self.rows.shape):
             panel = self.rows[order, here]
             spread = []
@@ -52,8 +52,10 @@ class Wide(_AmongRows):
                 part -= part.mean(axis=0)
                 spread.append(share * np.einsum("ij,ij->j", part, part))
             own = np.sum(spread[1:], axis=0)
-            goal = own if whole is None else whole[here]
+            goal = own if self.earlier is None else own + self.earlier.removed[here]
             varies = goal > CONSTANT  # features have an overall variance of about one
+            if constant is not None:
+                varies &= ~constant[here]
             goal = np.where(varies, goal, spread[0])
             goal[goal == 0] = 1.0
             units[here] = goal
@@ -87,8 +89,8 @@ class Huge(_AmongRows):
     variance, in units of the overall sd.
     """
 
-    def __init__(self, rows: Array, question: Question, original: Array | None):
-        self.gram, self.question, self.original = rows @ rows.T, question, original
+    def __init__(self, rows: Array, question: Question, earlier: Earlier | None):
+        self.gram, self.question, self.earlier = rows @ rows.T, question, earlier
 
     def _reduced(self, labels: Labels) -> _Reduced:
         order = np.argsort(labels, kind="stable")
@@ -103,8 +105,8 @@ class Huge(_AmongRows):
         gram *= np.outer(roots, roots)
         n_target, n_features = int(sizes[0]), self.question.spanned
         total = float(np.trace(gram[n_target:, n_target:]))
-        if self.original is not None:
-            total = float(self.question.background_variance(self.original, labels).sum())
+        if self.earlier is not None:
+            total += float(self.earlier.removed.sum())
         gram /= total / n_features
         # Without features, the search for the target's axes starts from its largest rows.
         start = np.eye(n_target)[:, start_features(np.diagonal(gram)[:n_target])]

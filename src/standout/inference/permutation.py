@@ -19,7 +19,7 @@ from standout.errors import InputError
 from standout.estimators.dpca import DPCA
 from standout.inference.coordinates import deflated
 from standout.inference.even import evened
-from standout.inference.question import Question
+from standout.inference.question import Earlier, Question
 from standout.inference.resample import Chunk, Samples, gather, in_chunks
 from standout.inference.shuffle import Labels, Shuffle, shuffle_of
 from standout.inference.statistic import Statistic, prepared, statistic_of
@@ -232,12 +232,16 @@ def _tested(samples: Samples, shuffle: Shuffle, question: Question, plan: _Plan)
         with chosen.explaining():
             rows, question, rank = prepared(_centred(samples, shuffle), question, shuffle)
             _check_components(plan.n_components, min(rank, samples.target.n_rows - 1))
-        original, inflated = rows, shuffle.inflated(rows)
+        original, own = rows, question.background_variance(rows, labels)
         steps, rho = [], 0.0
         for number in range(plan.n_components):
-            here = statistic_of(rows, question, original if number else None)
+            earlier = None
+            if number:
+                removed = np.maximum(own - question.background_variance(rows, labels), 0.0)
+                earlier = Earlier(original, removed)
+            here = statistic_of(rows, question, earlier)
             rho = here.shrinkage(labels) if number == 0 else rho
-            there = statistic_of(shuffle.inflated(rows), question, inflated if number else None)
+            there = statistic_of(shuffle.inflated(rows), question, earlier)
             steps.append((here.ratio(labels), _reshuffled(there, shuffle, labellings, plan, number)))
             if number + 1 < plan.n_components:
                 rows = deflated(rows, here.scores(labels), samples.target.n_rows)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.blas import Array
+from standout.inference.coordinates import CONSTANT
 from standout.mixture import Mix, Mixture
 from standout.moments import Counts
 from standout.shrinkage import Evidence, few_rows, intensity, shrinks
@@ -60,3 +61,19 @@ class Question:
     def evidence(self, mixture: Mixture, n_varying: int, trace_squared: float) -> Evidence:
         """Return what the shrinkage rule looks at, for a background correlation matrix with this tr S²."""
         return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, trace_squared)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What is known of the rows before earlier components were removed.
+
+    A small remainder must not be mistaken for the whole feature, nor the trace of a removed component for the
+    variance of a feature that is constant in the background.
+    """
+
+    rows: Array  # as they were
+    removed: Array  # background variance of each feature that went with the components, under the true labels
+
+    def constant(self, question: Question, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which features were constant in the backgrounds of a labelling."""
+        return question.background_variance(self.rows, labels) <= CONSTANT

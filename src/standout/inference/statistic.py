@@ -16,7 +16,7 @@ from standout.blas import Array
 from standout.inference.among_features import AmongFeatures
 from standout.inference.among_rows import Huge, Wide
 from standout.inference.coordinates import along_target, equilibrated, in_their_span, whitened
-from standout.inference.question import Question
+from standout.inference.question import Earlier, Question
 from standout.inference.shuffle import Labels, Shuffle
 
 # Multiply-adds beyond which a Gram matrix is not built anew for every labelling: a fifth of a second each.
@@ -75,16 +75,11 @@ def _structural(white: Array, shuffle: Shuffle) -> bool:
     return bool(sizes[-1] <= _SINGULAR * sizes[0])
 
 
-def statistic_of(rows: Array, question: Question, original: Array | None) -> Statistic:
-    """Return the statistic for prepared rows and a settled question.
-
-    ``original`` are the rows before earlier components were removed. Their background variance is what each feature is
-    shrunk toward: a small remainder must not be mistaken for the whole feature, nor the trace of a removed component
-    for the variance of a feature that is constant in the background.
-    """
+def statistic_of(rows: Array, question: Question, earlier: Earlier | None) -> Statistic:
+    """Return the statistic for prepared rows and a settled question, after earlier components were removed."""
     if question.shrinkage is None:
         return AmongFeatures(whitened(rows), question, None)
     if question.spanned:
-        return Huge(rows, question, original)
+        return Huge(rows, question, earlier)
     kind = Wide if rows.shape[1] > len(rows) else AmongFeatures
-    return kind(rows, question, original)
+    return kind(rows, question, earlier)
