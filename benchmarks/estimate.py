@@ -62,9 +62,11 @@ def programme() -> list[Result]:
 
 
 def _with_factors(rows: int, features: int, seed: int) -> np.ndarray:
+    """Return rows with three shared factors; those of seed 0, the target, have two signals as well."""
     rng = np.random.default_rng(seed)
-    loadings = np.random.default_rng(features).normal(size=(3, features)) * np.sqrt(180 / features)
-    return rng.normal(size=(rows, features)) + rng.normal(size=(rows, 3)) @ loadings
+    loadings = np.random.default_rng(features).normal(size=(5, features)) * np.sqrt(180 / features)
+    count = 5 if seed == 0 else 3
+    return rng.normal(size=(rows, features)) + rng.normal(size=(rows, count)) @ loadings[:count]
 
 
 def _cost(what: str, target: object, background: object, repeats: int = 1, **parameters: object) -> Result:

@@ -258,7 +258,8 @@ class KernelSource:
                 # exp(−∞) is a good number: what is not finite must be seen before the kernel hides it.
                 if not math.isfinite(np.einsum("ij,ij->", values, values)):
                     raise explain_non_finite(self.source, block, self.role)
-                columns = self.onto.columns(values)
+                with threads_for(float(len(values)) * self.n_features * (values.shape[1] + self.n_features)):
+                    columns = self.onto.columns(values)
             check_finite(columns, self.role)
             yield columns
 
