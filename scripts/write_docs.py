@@ -78,10 +78,9 @@ def mice_table(path: Path) -> str:
 
 
 def real_data(name: str) -> Path | None:
-    """Return the path of a real dataset, where there is one."""
-    places = [os.environ.get("STANDOUT_DATA"), ROOT / ".." / "shared" / "data"]
-    found = [Path(place) / name for place in places if place and (Path(place) / name).is_file()]
-    return found[0] if found else None
+    """Return the path of a file in STANDOUT_DATA, or None."""
+    folder = os.environ.get("STANDOUT_DATA")
+    return Path(folder) / name if folder and (Path(folder) / name).is_file() else None
 
 
 def pure_noise(repeats: int = 20, p: int = 50, m: int = 200) -> str:

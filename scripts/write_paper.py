@@ -1,4 +1,4 @@
-"""Write docs/paper.md from what ``standout reproduce all --out FOLDER`` wrote.
+"""Write docs/paper.md from what ``python -m experiments all --out FOLDER`` wrote.
 
     python scripts/write_paper.py FOLDER    take over the numbers and pictures of a run, and write the page
     python scripts/write_paper.py           write the page again from the numbers taken over before
@@ -19,10 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from standout.experiments import EXPERIMENTS
-from standout.experiments.table import as_markdown, table_from
-
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # the experiments are not installed
+
+from experiments import EXPERIMENTS  # noqa: E402
+from experiments.record import as_markdown, table_from  # noqa: E402
+
 PAGE = ROOT / "docs" / "paper.md"
 KEPT = ROOT / "docs" / "paper"
 TEMPLATE = KEPT / "page.md.in"
@@ -106,7 +108,7 @@ def read(folder: Path) -> Facts:
     """Return the facts of a run."""
     missing = [name for name in EXPERIMENTS if not (folder / f"{name}.json").is_file()]
     if missing:
-        raise SystemExit(f"{folder}: no {missing[0]}.json. Run: standout reproduce all --out {folder}")
+        raise SystemExit(f"{folder}: no {missing[0]}.json. Run: python -m experiments all --out {folder}")
     facts = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in EXPERIMENTS}
     for name, found in facts.items():
         less = [what for what in ("reduced", "embedded") if found["settings"].get(what)]

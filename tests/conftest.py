@@ -168,14 +168,12 @@ def refused(remedy):
 
 @pytest.fixture(scope="session")
 def real_data():
-    """Return a function that gives the path of a file of the real datasets, or skips the test."""
-    places = [os.environ.get("STANDOUT_DATA"), Path(__file__).parents[1] / ".." / "shared" / "data"]
+    """Return a function that gives the path of a file in STANDOUT_DATA, or skips the test."""
+    folder = os.environ.get("STANDOUT_DATA")
 
     def find(name):
-        for place in filter(None, places):
-            path = Path(place) / name
-            if path.is_file():
-                return path
+        if folder and (Path(folder) / name).is_file():
+            return Path(folder) / name
         return pytest.skip(f"{name} was not found: set STANDOUT_DATA to the directory that holds it")
 
     return find
@@ -193,11 +191,17 @@ class Result:
 
 
 @pytest.fixture
-def cli(capsys):
+def command():
+    """Return the entry point that the fixtures below run: arguments to exit code."""
+    return main
+
+
+@pytest.fixture
+def cli(capsys, command):
     """Run a command in this process."""
 
     def run(*arguments):
-        code = main([str(argument) for argument in arguments])
+        code = command([str(argument) for argument in arguments])
         shown = capsys.readouterr()
         return Result(code, shown.out, shown.err)
 

@@ -60,7 +60,7 @@ def test_completion_completes():
     assert "plain,fit" in told.stdout
 
 
-COMMANDS = ["fit", "test", "embed", "denoise", "info", "compare", "report", "demo", "reproduce", "completion"]
+COMMANDS = ["fit", "test", "embed", "denoise", "info", "compare", "report", "demo", "completion"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -11,7 +11,8 @@ import pytest
 from sklearn.utils import Bunch
 
 import published
-from standout.datasets import cifar10, load_cifar10, load_mice, load_mnist, mnist, places
+from experiments.data import load_cifar10, load_mnist
+from standout.datasets import fetch, load_mice
 from standout.errors import DataMissingError, OutputError, StandoutError
 from standout.sources.progress import watching
 
@@ -58,13 +59,13 @@ def offline(through_proxy):
 )
 def test_offline_one_is_told_which_files_to_put_where(home, tmp_path, refused, load, files):
     words = ("not found in", str(tmp_path), str(home), "OpenML", NAMES[load], "refused", "Give a directory", *files)
-    refused(lambda: load(tmp_path), *words, "data_dir (--data-dir", "STANDOUT_DATA", kind=DataMissingError)
+    refused(lambda: load(tmp_path), *words, "as data_dir", "STANDOUT_DATA", kind=DataMissingError)
     with pytest.raises(FileNotFoundError):
         load()
 
 
 def test_a_server_that_is_silent_is_given_up(home, monkeypatch, through_proxy, refused):
-    monkeypatch.setattr(places, "_SILENCE", 0.1)
+    monkeypatch.setattr(fetch, "_SILENCE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         through_proxy(silent.getsockname()[1])
         refused(load_mice, "miceprotein, version 4", "timed out", kind=DataMissingError)
@@ -73,7 +74,7 @@ def test_a_server_that_is_silent_is_given_up(home, monkeypatch, through_proxy, r
 
 @pytest.mark.usefixtures("home", "offline")
 def test_a_download_shows_signs_of_life(monkeypatch):
-    monkeypatch.setattr(places, "_PULSE", 0.05)
+    monkeypatch.setattr(fetch, "_PULSE", 0.05)
     seen, told = [], []
     with watching(seen.append), contextlib.suppress(DataMissingError):
         load_mice()
@@ -109,7 +110,7 @@ def test_a_cache_that_is_a_file_is_named(home, refused, load):
     ],
 )
 def test_an_answer_of_openml_that_is_not_understood_is_refused(home, monkeypatch, refused, load, answer):
-    monkeypatch.setattr(places, "_fetch", lambda _: Bunch(**answer))
+    monkeypatch.setattr(fetch, "_fetch", lambda _: Bunch(**answer))
     words = (NAMES[load].replace(",", " of OpenML,"), "not understood", "Give a directory")
     refused(load, *words, kind=DataMissingError)
     assert not list((home / "standout").iterdir())
@@ -139,7 +140,7 @@ def mice_on_openml(path, home, leave_out=()):
 def test_the_mice_of_openml_are_those_of_the_csv_and_are_kept(real_data, home, monkeypatch, tmp_path, with_pandas):
     if not with_pandas:
         monkeypatch.setattr(
-            places, "find_spec", lambda name: None if name == "pandas" else importlib.util.find_spec(name)
+            fetch, "find_spec", lambda name: None if name == "pandas" else importlib.util.find_spec(name)
         )
     path = real_data("Data_Cortex_Nuclear.csv")
     mice_on_openml(path, home)
@@ -160,34 +161,3 @@ def test_a_download_that_is_not_what_it_should_be_is_refused_and_not_kept(real_d
     arff = home / "openml" / "openml.org" / "data" / "v1" / "download" / "1" / "it.arff.gz"
     arff.write_bytes(arff.read_bytes()[:-1000])
     refused(load_mice, "could not be downloaded from OpenML", kind=DataMissingError)
-
-
-def test_the_digits_of_openml_are_the_images_in_the_order_of_the_idx_files(tmp_path, monkeypatch, refused):
-    images, labels = published.mnist()
-    bunch = Bunch(data=images.reshape(70000, 784), target=labels.astype(str).astype(object))
-    mnist._MNIST.keep(bunch, tmp_path)
-    found = load_mnist(tmp_path)
-    np.testing.assert_array_equal(found.images, images)
-    np.testing.assert_array_equal(found.labels, labels)
-    assert found.is_test.tolist() == [False] * 60000 + [True] * 10000
-    (tmp_path / "mnist_openml.npz").unlink()
-    refused(lambda: mnist._MNIST.keep(Bunch(data=bunch.data, target=bunch.target[::-1]), tmp_path), "of label 0")
-    refused(lambda: mnist._MNIST.keep(Bunch(data=bunch.data[:, 1:], target=bunch.target), tmp_path), "783 features")
-    column = Bunch(data=bunch.data, target=bunch.target[:, None])
-    refused(lambda: mnist._MNIST.keep(column, tmp_path), "mnist_784 of OpenML: labels of shape (70000, 1)")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_photographs_of_openml_are_turned_gray_and_kept_for_every_class(tmp_path, refused):
-    labels = np.concatenate([np.arange(50000), np.arange(10000)]) % 10
-    planes = np.zeros((60000, 3072), np.uint8)
-    planes[:, 1023], planes[:, 2047] = labels * 25, 100  # the last pixel: red, green
-    cifar10._CIFAR10.keep(Bunch(data=planes, target=labels.astype(str).astype(object)), tmp_path)
-    for number in (6, 9):
-        found = load_cifar10(tmp_path, photographs=cifar10.CLASSES[number])
-        assert found.images.shape == (6000, 32, 32) and found.is_test.sum() == 1000
-        assert set(found.images[:, -1, -1]) == {round(0.299 * 25 * number + 58.7)} and not found.images[:, :-1].any()
-    (tmp_path / "cifar10_gray_openml.npz").unlink()
-    refused(lambda: cifar10._CIFAR10.keep(Bunch(data=planes[1:], target=labels[1:]), tmp_path), "label 0", "5000 and")
-    refused(lambda: cifar10._CIFAR10.keep(Bunch(data=planes[:, 1:], target=labels), tmp_path), "(60000, 3071)")
-    assert not list(tmp_path.iterdir())

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from standout.experiments import digits_words, optimality_words
-from standout.experiments.digits_views import METHODS
-from standout.experiments.optimality_errata import errata
-from standout.experiments.record import Spread
+from experiments import digits_results, optimality_results
+from experiments.digits_methods import METHODS
+from experiments.optimality_errata import errata
+from experiments.record import Spread
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "paper.md"
@@ -80,7 +80,7 @@ def test_every_row_names_code_and_a_test_or_an_experiment_that_exist(rows):
                 assert name in defined_in(path), f"{target}::{name}"
         shown_by = re.findall(r"\[([^\]]+)\]\((?:\.\./tests/|#)", cells[3])
         assert shown_by, cells
-        assert re.search(r"\(\.\./src/", cells[2]) or cells[2].strip().startswith("–"), cells
+        assert re.search(r"\(\.\./(src|experiments)/", cells[2]) or cells[2].strip().startswith("–"), cells
 
 
 def test_links_within_the_page_lead_to_a_heading(text):
@@ -99,7 +99,7 @@ def test_numbers_that_do_not_depend_on_size_are_those_of_a_fresh_run(facts):
     assert kept.keys() == fresh.keys()
     for place, numbers in fresh.items():
         # Where a number is rounding around zero, only its smallness repeats.
-        assert kept[place] == pytest.approx(numbers, rel=1e-9, abs=1e-12), f"{place}: run standout reproduce all"
+        assert kept[place] == pytest.approx(numbers, rel=1e-9, abs=1e-12), f"{place}: run make paper"
 
 
 def test_the_verdicts_on_the_factor_model_follow_from_the_numbers(facts):
@@ -154,7 +154,7 @@ def test_a_name_becomes_a_number_a_mean_or_a_range(writer, little):
 def test_a_name_that_leads_nowhere_and_a_run_that_is_not_whole_are_refused(writer, little, tmp_path):
     with pytest.raises(SystemExit, match=r"runtime/sin: there is no 'sin' in runtime\.json"):
         writer.render("{runtime/sin:.2f}", little)
-    with pytest.raises(SystemExit, match=r"no digits\.json.*standout reproduce all"):
+    with pytest.raises(SystemExit, match=r"no digits\.json.*python -m experiments all"):
         writer.read(tmp_path)
 
 
@@ -168,8 +168,8 @@ def test_the_kept_numbers_are_of_the_papers_data_at_full_size(facts):
 def test_the_kept_findings_are_those_of_the_code(facts):
     found = {name: spreads(facts[name]["numbers"]) for name in ("digits", "optimality")}
     spectrum = found["digits"].pop("spectrum")
-    assert list(digits_words.findings(found["digits"], spectrum)) == facts["digits"]["findings"]
-    assert list(optimality_words.findings(found["optimality"])) == facts["optimality"]["findings"]
+    assert list(digits_results.findings(found["digits"], spectrum)) == facts["digits"]["findings"]
+    assert list(optimality_results.findings(found["optimality"])) == facts["optimality"]["findings"]
     rows = [row[0] for row in facts["digits"]["tables"]["digits_ari"]["rows"]]
     assert rows == [method.name for method in METHODS]
 

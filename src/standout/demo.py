@@ -6,18 +6,77 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from standout.blas import Array
 from standout.datasets import DigitsOverTiles, digits_over_tiles
 from standout.estimators.dpca import DPCA
-from standout.experiments.judge import ari, silhouette
 from standout.output import replacing
 from standout.show.plot import pyplot
 from standout.show.plot import scores as draw_scores
 from standout.show.report import report as write_report
 from standout.sources import read
 from standout.write import writing
+
+
+def ari(scores: Array, labels: ArrayLike, seed: int = 0) -> float:
+    """Return the adjusted Rand index of k-means clusters of the scores, one cluster per label.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_components)
+        Scores; they are not scaled.
+    labels : array-like of shape (n_rows,)
+        Label of each row.
+    seed : int
+        Seed of the k-means initializations.
+
+    Returns
+    -------
+    float
+        1 is perfect agreement, 0 is chance.
+
+    Examples
+    --------
+    >>> ari(np.array([[0.0], [0.1], [5.0], [5.1]]), [6, 6, 9, 9])
+    1.0
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import adjusted_rand_score
+    from threadpoolctl import threadpool_limits
+
+    if scores.shape[1] == 0:
+        return 0.0
+    # The summation order of threaded k-means varies; one thread is bit-for-bit reproducible.
+    with threadpool_limits(1):
+        found = KMeans(len(np.unique(labels)), n_init=10, random_state=seed).fit_predict(scores)
+    return float(adjusted_rand_score(labels, found))
+
+
+def silhouette(scores: Array, labels: ArrayLike) -> float:
+    """Return the mean silhouette of the labels in the scores, from -1 to 1.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_components)
+        Scores; they are not scaled.
+    labels : array-like of shape (n_rows,)
+        Label of each row.
+
+    Returns
+    -------
+    float
+        0 if there are no components.
+
+    Examples
+    --------
+    >>> round(silhouette(np.array([[0.0], [0.1], [5.0], [5.1]]), [6, 6, 9, 9]), 2)
+    0.98
+    """
+    from sklearn.metrics import silhouette_score
+
+    return float(silhouette_score(scores, labels)) if scores.shape[1] else 0.0
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import adjusted_rand_score
 
+from experiments.judge import accuracy, accuracy_on, ari, right_on, silhouette
+from experiments.literal import literal_components
 from helpers import covariance, ratio, sample_pair
 from standout import DPCA, Moments
-from standout.experiments.judge import accuracy, accuracy_on, ari, right_on, silhouette
-from standout.experiments.literal import literal_components
 
 
 @pytest.fixture

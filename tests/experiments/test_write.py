@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from experiments import EXPERIMENTS, run
+from experiments.record import Picture, Plan, Record, Spread, Table, as_markdown, as_rows, as_text, table_from
+from experiments.run import Outcome, attempt, chosen, reproduce, write_index
+from experiments.write import write
 from standout.errors import OutputError
-from standout.experiments import EXPERIMENTS, run
-from standout.experiments.record import Picture, Plan, Record, Spread, Table
-from standout.experiments.run import Outcome, attempt, chosen, reproduce, write_index
-from standout.experiments.table import as_markdown, as_rows, as_text, table_from
-from standout.experiments.write import write
 from standout.show.plot import pyplot
 
 TABLE = Table(
@@ -159,7 +158,7 @@ def test_what_is_missing_is_told_before_any_work(tmp_path, monkeypatch):
         raise MissingExtraError("plots need matplotlib. Install it with: pip install 'standout[plot]'")
 
     monkeypatch.setattr(run, "pyplot", missing)
-    monkeypatch.setattr("standout.experiments.digits.digits", lambda _: pytest.fail("it was run"))
+    monkeypatch.setattr("experiments.digits.digits", lambda _: pytest.fail("it was run"))
     [outcome] = reproduce("digits", Plan(embedded=True), tmp_path)
     assert isinstance(outcome.error, MissingExtraError)
 

@@ -11,7 +11,6 @@ from standout.cli.demo import demo
 from standout.cli.embed import denoise, embed
 from standout.cli.fit import fit, report
 from standout.cli.info import info
-from standout.cli.reproduce import reproduce
 from standout.cli.test import test
 
 
@@ -40,5 +39,5 @@ def app() -> None:
     """
 
 
-for command in (fit, test, embed, denoise, info, compare, report, demo, reproduce, completion):
+for command in (fit, test, embed, denoise, info, compare, report, demo, completion):
     app.add_command(command)

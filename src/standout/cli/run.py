@@ -17,12 +17,12 @@ from standout.errors import StandoutError
 OK, FAULT, BAD_INPUT, INTERRUPTED, ENDED = 0, 1, 2, 130, 143
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], command: click.Command = app, name: str = "standout") -> int:
     """Run a command and return its exit code."""
     debug = "--debug" in arguments
     before = signal.signal(signal.SIGTERM, _ended)
     try:
-        app.main(arguments, prog_name="standout", standalone_mode=False, obj=arguments)
+        command.main(arguments, prog_name=name, standalone_mode=False, obj=arguments)
         if sys.stdout is not None:  # None where whoever started us has closed it
             sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):

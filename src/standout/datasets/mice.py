@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.blas import Array
-from standout.datasets.places import Public, obtain
-from standout.datasets.prepared import digest, first_file, identified
+from standout.datasets.fetch import Public, digest, first_file, identified, obtain
 from standout.errors import InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.output import replacing
 from standout.sources.progress import Progress
@@ -75,7 +74,8 @@ def load_mice(
     data_dir : path, optional
         A directory with ``Data_Cortex_Nuclear.csv`` of the UCI repository.
     progress : callable, optional
-        Told that a download goes on; by default whoever is :func:`~standout.sources.progress.watching`.
+        Called while a download is in progress; by default the callback set by
+        :func:`~standout.sources.progress.watching`.
 
     Returns
     -------

@@ -1,0 +1,189 @@
+"""Write the files of an experiment: numbers as JSON, figures as PNG and SVG, and a self-contained HTML page."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from experiments.record import Picture, Record, Spread, as_rows, table_facts
+from standout import __version__
+from standout.facts import plain
+from standout.output import replacing
+from standout.show.plot import pyplot
+from standout.show.report.page import templates as report_templates
+
+_DPI = 140
+
+
+def write(record: Record, folder: Path) -> dict[str, Path]:
+    """Write what an experiment left; each file takes its place when all of them are whole.
+
+    Parameters
+    ----------
+    record : Record
+        What was found.
+    folder : Path
+        A directory that is there.
+
+    Returns
+    -------
+    dict of str to Path
+        NAME.json as "numbers", NAME-PICTURE.png and .svg as "PICTURE.png" and "PICTURE.svg", NAME.html as "page".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> record = Record("coin", "A coin", "It is fair.", ("It is.",), {"seed": 0}, {"heads": Spread((0.5, 0.4))})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = write(record, Path(folder))
+    ...     json.loads(files["numbers"].read_text())["numbers"]
+    {'heads': {'high': 0.5, 'low': 0.4, 'mean': 0.45, 'values': [0.5, 0.4]}}
+    """
+    files = {"numbers": folder / f"{record.name}.json"}
+    for picture in record.pictures:
+        files |= {f"{picture.name}.{kind}": folder / f"{record.name}-{picture.name}.{kind}" for kind in ("png", "svg")}
+    files["page"] = folder / f"{record.name}.html"
+    facts = record_facts(record)
+    with ExitStack() as stack:
+        drafts = {name: stack.enter_context(replacing(path)) for name, path in files.items()}
+        for picture in record.pictures:
+            _draw(picture, record.name, drafts)
+        figures = [Figure(picture, drafts[f"{picture.name}.png"].read_bytes()) for picture in record.pictures]
+        drafts["numbers"].write_text(as_json(facts), encoding="utf-8", newline="\n")
+        drafts["page"].write_text(page(record, figures, facts), encoding="utf-8", newline="\n")
+    return files
+
+
+def record_facts(record: Record) -> dict[str, Any]:
+    """Return a record for JSON.
+
+    The same seeds give the same ``settings`` and ``numbers`` to the last bit; ``times`` differ, and with them the
+    findings and tables of an experiment about run time.
+    """
+    facts = {
+        "experiment": record.name,
+        "title": record.title,
+        "claim": record.claim,
+        "findings": list(record.findings),
+        "settings": record.settings,
+        "numbers": record.numbers,
+        "times": record.times,
+        "tables": {table.name: table_facts(table) for table in record.tables},
+        "versions": versions(),
+    }
+    return {name: plain(_unfolded(value)) for name, value in facts.items()}
+
+
+def as_json(facts: Mapping[str, Any]) -> str:
+    """Return facts as JSON that is the same whenever they are: sorted, numbers to their last digit, NaN as null."""
+    return json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def versions() -> dict[str, Any]:
+    """Return what was used to compute, as far as it can move the last digit of a number."""
+    from threadpoolctl import threadpool_info
+
+    blas = [
+        f"{found['internal_api']} {found['version']} ({found.get('architecture', '?')}), {found['num_threads']} threads"
+        for found in threadpool_info()
+        if found["user_api"] == "blas"
+    ]
+    packages = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    return {
+        "standout": __version__,
+        "python": platform.python_version(),
+        **packages,
+        "BLAS": "; ".join(sorted(set(blas))),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def _unfolded(value: Any) -> Any:
+    """Return a value with every spread as mean, range and values."""
+    if isinstance(value, Spread):
+        return value.facts()
+    if isinstance(value, Mapping):
+        return {name: _unfolded(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_unfolded(item) for item in value]
+    return value
+
+
+def _draw(picture: Picture, experiment: str, drafts: Mapping[str, Path]) -> None:
+    """Draw a picture in both formats; the same picture gives the same bytes."""
+    plt = pyplot()
+    with plt.rc_context({"svg.hashsalt": f"{experiment}-{picture.name}"}):
+        figure = picture.draw()
+        try:
+            figure.savefig(drafts[f"{picture.name}.png"], format="png", dpi=_DPI, metadata={"Software": None})
+            figure.savefig(drafts[f"{picture.name}.svg"], format="svg", dpi=_DPI, metadata={"Date": None})
+        finally:
+            plt.close(figure)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture as it was drawn."""
+
+    picture: Picture
+    png: bytes
+
+    @property
+    def address(self) -> str:
+        """The image itself in the place of an address."""
+        return f"data:image/png;base64,{b64encode(self.png).decode()}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the page that leads to the others."""
+
+    title: str
+    findings: Sequence[str]
+    address: str | None  # the page; None where the experiment failed
+    trouble: str = ""
+
+
+def page(record: Record, figures: Sequence[Figure], facts: Mapping[str, Any]) -> str:
+    """Return the page of an experiment: claim, findings, figures, tables, and how it was made."""
+    tables = [(table, as_rows(table)) for table in record.tables]
+    made = {name: _told(value) for name, value in facts["settings"].items()}
+    return _render(
+        "experiment.html.jinja", record=record, figures=figures, tables=tables, settings=made,
+        versions=facts["versions"],
+    )  # fmt: skip
+
+
+def index(entries: Sequence[Entry]) -> str:
+    """Return the page that leads to those of several experiments."""
+    return _render("index.html.jinja", entries=entries)
+
+
+def templates() -> Any:
+    """Return the templates, or say how to get what fills them in."""
+    return report_templates("experiments", "pages")
+
+
+def _render(template: str, **values: Any) -> str:
+    style = files("standout.show.report").joinpath("templates/report.css").read_text(encoding="utf-8")
+    return str(templates().get_template(template).render(style=style, **values))
+
+
+def _told(value: Any) -> str:
+    """Return a setting as a reader would write it."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_told(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_told, value))
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
