@@ -191,17 +191,17 @@ class Result:
 
 
 @pytest.fixture
-def command():
+def entry_point():
     """Return the entry point that the fixtures below run: arguments to exit code."""
     return main
 
 
 @pytest.fixture
-def cli(capsys, command):
+def cli(capsys, entry_point):
     """Run a command in this process."""
 
     def run(*arguments):
-        code = command([str(argument) for argument in arguments])
+        code = entry_point([str(argument) for argument in arguments])
         shown = capsys.readouterr()
         return Result(code, shown.out, shown.err)
 
