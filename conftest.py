@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("dask") else ["src/standout/sources/dask*.py"]
+collect_ignore_glob = [] if find_spec("dask") else ["src/standout/distributed/dask.py"]

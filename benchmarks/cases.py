@@ -9,9 +9,9 @@ import scipy.linalg
 from threadpoolctl import threadpool_limits
 
 from benchmarks.measure import Result, at_least, at_most, extra_megabytes, interleaved
-from standout import DPCA
-from standout.blas import cholesky
-from standout.solve import lanczos
+from standout._blas import cholesky
+from standout._dpca import DPCA
+from standout.solvers import dense
 
 
 def _normal(rows: int, columns: int, seed: int, dtype: type = np.float64, offset: float = 1.0) -> np.ndarray:
@@ -94,7 +94,7 @@ def solve() -> list[Result]:
 
         def ours(first: np.ndarray = first, second: np.ndarray = second) -> None:
             factor = cholesky(second)
-            assert factor is not None and lanczos.top_pairs(first, factor[0], 2) is not None
+            assert factor is not None and dense.lanczos_pairs(first, factor[0], 2) is not None
 
         def bare(first: np.ndarray = first, second: np.ndarray = second) -> None:
             scipy.linalg.eigh(first, second, subset_by_index=[size - 2, size - 1])

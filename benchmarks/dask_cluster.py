@@ -13,7 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.measure import Result, _status, at_least, at_most, interleaved, seconds
-from standout import DPCA
+from standout._dpca import DPCA
 
 _ROWS, _COLUMNS, _CHUNKS = 400_000, 400, 16
 # What the client may hold for each dataset: a few matrices of features × features, and dask's own bookkeeping.

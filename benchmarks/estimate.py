@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from benchmarks.measure import Result, at_most, interleaved
-from standout import DPCA
+from standout._dpca import DPCA
 
 
 def cells(seed: int, genes: int = 18_000, target: int = 300, background: int = 300) -> tuple[np.ndarray, ...]:

@@ -108,7 +108,7 @@ import numpy as np
 from scipy.linalg import blas
 import sklearn.decomposition
 import standout
-from standout.sources import block_rows
+from standout.io.source import block_rows
 """
 _OURS = """
 start = time.perf_counter()

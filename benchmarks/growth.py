@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.cases import _normal, _spiked
 from benchmarks.dask_cluster import seconds_by_workers
 from benchmarks.measure import Result
-from standout import DPCA
+from standout._dpca import DPCA
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Ten gigabits a second: what a plain cluster has. The only constant that is not measured.
@@ -204,8 +204,7 @@ def _duration(seconds: float) -> str:
 
 def draw(kept: dict, path: Path) -> None:
     """Draw time against size, in logarithms, with the expected slope beside it."""
-    from standout.show.plot.canvas import pyplot
-    from standout.show.styles import GREYS, style
+    from standout.plot._style import GREYS, pyplot, style
 
     every = curves(kept)
     figure, axes = pyplot().subplots(1, len(every), figsize=(12, 3.4), sharey=True, layout="constrained")

@@ -10,7 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.cases import _fit, _normal, _spiked
 from benchmarks.measure import Result, at_most, interleaved
-from standout.inference import permutation_test, stability
+from standout.inference.permutation import permutation_test
+from standout.inference.stability import stability
 
 
 def _mice() -> tuple[np.ndarray, np.ndarray]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.measure import Result, at_most, extra_megabytes, interleaved
-from standout import DPCA
-from standout.estimators.kernel import KernelDPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
 
 _ROWS, _FEATURES, _LANDMARKS = 25_000, 50, 500
 

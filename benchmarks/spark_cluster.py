@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 import standout
 from benchmarks.measure import Result, interleaved, seconds
-from standout import DPCA
+from standout._dpca import DPCA
 
 _ROWS, _COLUMNS, _FILES = 400_000, 200, 8
 

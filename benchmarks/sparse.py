@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from benchmarks.measure import Result, at_most, extra_megabytes, interleaved, seconds
-from standout import DPCA
+from standout._dpca import DPCA
 
 _ROWS, _FEATURES, _DENSITY = 100_000, 20_000, 0.03
 _COMPONENTS = 10

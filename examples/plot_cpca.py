@@ -9,8 +9,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from standout import CPCA
-from standout.show import plot
+from standout import plot
+from standout._cpca import CPCA
 
 rng = np.random.default_rng(0)
 background = np.hstack([rng.normal(0, sd, (400, 10)) for sd in (10, 3, 1)])

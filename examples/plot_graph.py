@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.feature_extraction.image import grid_to_graph
 
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.errors import StandoutWarning
 
 path = Path(sys.argv[1] if len(sys.argv) > 1 else "out/graph.png")

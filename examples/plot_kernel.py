@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from standout import DPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
 from standout.errors import OverfitWarning
-from standout.estimators.kernel import KernelDPCA
-from standout.show.plot import pyplot, scores
+from standout.plot._scores import scores
+from standout.plot._style import pyplot
 
 
 def rings(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from standout import DPCA
+from standout._dpca import DPCA
 
 path = Path(sys.argv[1] if len(sys.argv) > 1 else "out/minimax.png")
 rng = np.random.default_rng(0)

@@ -9,8 +9,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import standout
-from standout.datasets import digits_over_tiles
-from standout.show import plot
+from standout import plot
+from standout.datasets.tiles import digits_over_tiles
 
 example = digits_over_tiles()
 centred = example.target - example.target.mean(axis=0)

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from standout import DPCA
-from standout.datasets import FactorModel
-from standout.robust import robust_moments
-from standout.show.plot import pyplot, scores
+from standout._dpca import DPCA
+from standout._robust import robust_moments
+from standout.datasets.factor import FactorModel
+from standout.plot._scores import scores
+from standout.plot._style import pyplot
 
 
 def spoiled(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from standout import DPCA
-from standout.datasets import digits_over_tiles
-from standout.show import scores
+from standout._dpca import DPCA
+from standout.datasets.tiles import digits_over_tiles
+from standout.plot._scores import scores
 
 path = Path(sys.argv[1] if len(sys.argv) > 1 else "out/signal.png")
 example = digits_over_tiles(weight=0.35)

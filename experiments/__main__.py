@@ -12,11 +12,10 @@ from experiments import ALL, EXPERIMENTS
 from experiments.record import Plan, as_text
 from experiments.run import Outcome, attempt, check_places, chosen, write_index
 from experiments.write import record_facts
-from standout.cli.help import Page, option
-from standout.cli.run import run
-from standout.cli.session import Session, telling_options
+from standout.cli.app import run
+from standout.cli.options import Page, Session, option, telling_options
 from standout.errors import DataMissingError, StandoutError
-from standout.output import make_directory
+from standout.io.output import make_directory
 
 _BAD_INPUT = 2
 _EXAMPLES = """

@@ -15,8 +15,8 @@ from experiments.data import digits_over_photographs
 from experiments.digits_methods import LANDMARKS, METHODS, Sample, Seen, see
 from experiments.digits_results import findings, pictures
 from experiments.record import Plan, Record, Spread, Table, written
-from standout.datasets import digits_over_tiles
-from standout.sources.progress import report
+from standout.datasets.tiles import digits_over_tiles
+from standout.io.source import report
 
 _CLAIM = (
     "PCA is unable to discover the two digits, and two clusters emerge in the plot of dPCA (Fig. 1: 2,000 digits 6 and "

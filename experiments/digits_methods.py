@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from experiments import Array, judge
 from experiments.literal import Literal
-from standout import CPCA, DPCA, KernelDPCA, Moments
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._moments import Moments
 
 # Half of them target rows. Four times as many take ten times as long, and still do not show the digits as clusters.
 LANDMARKS = 500

@@ -14,8 +14,9 @@ import numpy as np
 from experiments import Array
 from experiments.digits_methods import METHODS, Sample, View
 from experiments.record import Picture, Spread, written
-from standout.show import styles
-from standout.show.plot import pyplot, scores
+from standout.plot import _style
+from standout.plot._scores import scores
+from standout.plot._style import pyplot
 
 _MEASURES = {"ari": "ARI of two clusters with the digits", "new_accuracy": "logistic accuracy on new digits"}
 # The two by ratio, the two by signal and the two by cPCA go together.
@@ -240,13 +241,13 @@ def _draw_image(ax: Any, pixels: Array) -> None:
 
 
 def _draw_line(ax: Any, spreads: Mapping[str, Spread], key: str, name: str, place: int) -> None:
-    look = styles.style(_COLORS[key])
+    look = _style.style(_COLORS[key])
     shift = 0.02 * (place - len(METHODS) / 2)  # side by side, so that no bar hides another
     mean = np.array([spread.mean for spread in spreads.values()])
     ends = np.array([[spread.low, spread.high] for spread in spreads.values()]).T
     ax.errorbar(
         np.arange(len(mean)) + shift, mean, yerr=np.abs(ends - mean), label=name, color=look.color,
-        marker=(*styles.MARKERS, "<")[place], linestyle=_LINES.get(key, "-"), markersize=5, linewidth=1.4,
+        marker=(*_style.MARKERS, "<")[place], linestyle=_LINES.get(key, "-"), markersize=5, linewidth=1.4,
         elinewidth=1, capsize=2,
     )  # fmt: skip
 

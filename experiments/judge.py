@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from experiments import Array
-from standout.demo import ari, silhouette
+from standout._demo import ari, silhouette
 
 __all__ = ["FOLDS", "accuracy", "accuracy_on", "ari", "right_on", "silhouette"]
 

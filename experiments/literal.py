@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from experiments import Array
-from standout import Moments
+from standout._moments import Moments
 from standout.errors import InputError
 
 

@@ -22,7 +22,7 @@ from experiments.data.mice import (
 from experiments.mice_measures import Found, Singular, Worth
 from experiments.mice_results import draw_accuracies, draw_ratios, draw_scores, findings, tables
 from experiments.record import Picture, Plan, Record
-from standout.datasets import load_mice
+from standout.datasets.mice import load_mice
 from standout.errors import StandoutWarning
 
 _CLAIM = (

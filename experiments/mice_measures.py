@@ -15,10 +15,15 @@ from experiments.data.mice import TWIN, Reading
 from experiments.judge import FOLDS, accuracy, right_on, silhouette
 from experiments.literal import literal_components
 from experiments.record import Spread
-from standout import CPCA, DPCA, Moments, Path, held_out_ratio, path, permutation_test
+from standout import Path
+from standout._base import BaseContrast
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout._path import path
 from standout.errors import InputError
-from standout.estimators.base import Contrast
-from standout.inference import HeldOut
+from standout.inference.held_out import HeldOut, held_out_ratio
+from standout.inference.permutation import permutation_test
 
 # The two alphas that the paper found (3.5938 and 27.8256), and the grid that it says it searched.
 PAPER_ALPHAS = (10 ** (5 / 9), 10 ** (13 / 9))
@@ -89,7 +94,7 @@ def _methods() -> dict[str, Axes]:
     }
 
 
-def _fitted(estimator: Contrast) -> Axes:
+def _fitted(estimator: BaseContrast) -> Axes:
     return lambda target, background, _: estimator.fit(target, background=background).components_
 
 

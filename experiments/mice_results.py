@@ -24,8 +24,8 @@ from experiments.mice_measures import (
     paired_p,
 )
 from experiments.record import Cell, Spread, Table, written
-from standout.show import styles
-from standout.show.plot.canvas import plain, pyplot
+from standout.plot import _style
+from standout.plot._style import plain, pyplot
 
 _LETTERS = "c: control, t: trisomic, as in Down syndrome; CS: stimulated to learn, SC: not; m: memantine, s: saline. "
 _IMPUTED = "Imputed: missing values stand at the mean of all rows of their set, held-out mice included. "
@@ -297,7 +297,7 @@ def _draw_method(axes: Any, reading: Reading, found: Separation) -> None:
     if scores.shape[1] == 1:  # the signal may have a single axis
         scores = np.column_stack([scores, np.zeros(len(scores))])
     for number, kind in enumerate(np.unique(reading.kinds)):
-        look = styles.style(number)
+        look = _style.style(number)
         inside = reading.kinds == kind
         centres = np.stack([scores[reading.mice == mouse].mean(axis=0) for mouse in reading.mice[inside]])
         # One line for all rows, lifted from the paper after each: many lines would take long to draw.
@@ -323,16 +323,16 @@ def draw_ratios(found: Sequence[Worth]) -> Any:
         ("rows of other mice", [_ends(one.held_out_by_mouse) for one in found]),
     )
     for number, (name, values) in enumerate(kinds):
-        look = styles.style(number)
+        look = _style.style(number)
         low, mean, high = np.array(values).T
         spread = [mean - low, high - mean]
         axes.errorbar(
             mean, places, xerr=spread, fmt=look.marker, color=look.color, label=name, markersize=7, linewidth=1.2,
             capsize=2,
         )  # fmt: skip
-    axes.axvline(1, color=styles.GREYS[1], linewidth=1)
+    axes.axvline(1, color=_style.GREYS[1], linewidth=1)
     axes.annotate("no more than background", (1, 0), (3, 4), xycoords=("data", "axes fraction"),
-                  textcoords="offset points", fontsize=8, color=styles.GREYS[1])  # fmt: skip
+                  textcoords="offset points", fontsize=8, color=_style.GREYS[1])  # fmt: skip
     axes.set_yticks(places, [plain(f"{one.reading}\n{one.problem}") for one in found])
     axes.set(xscale="log", xlabel="largest ratio of target to background variance, measured on …")
     axes.set_ylim(-0.9, len(found) - 0.4)
@@ -354,13 +354,13 @@ def draw_accuracies(readings: Sequence[str], found: Sequence[Sequence[Separation
         places = np.arange(len(methods))[::-1]
         for number, kind in enumerate(("seen", "unseen")):
             low, mean, high = np.array([_ends(getattr(one, kind)) for one in methods]).T
-            look = styles.style(number)
+            look = _style.style(number)
             label = "axes saw all mice" if kind == "seen" else "axes saw no held-out mouse"
             axes.errorbar(
                 mean, places + 0.14 - 0.28 * number, xerr=[mean - low, high - mean], fmt=look.marker, color=look.color,
                 label=label, markersize=6, linewidth=1.2, capsize=2,
             )  # fmt: skip
-        axes.axvline(0.5, color=styles.GREYS[1], linewidth=1, linestyle=":")
+        axes.axvline(0.5, color=_style.GREYS[1], linewidth=1, linestyle=":")
         axes.set_yticks(places, [one.method for one in methods])
         axes.set(title=plain(name), xlabel="accuracy (dotted: a guess)", xlim=(0, 1.03))
         axes.grid(axis="x", alpha=0.3)

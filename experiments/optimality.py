@@ -30,7 +30,7 @@ from experiments.optimality_sweeps import (
     threshold,
 )
 from experiments.record import Picture, Plan, Record
-from standout.datasets import FactorModel
+from standout.datasets.factor import FactorModel
 
 _UNIT_METHODS = ("dpca", "cpca", "cpca_auto")
 

@@ -14,8 +14,10 @@ from scipy import linalg
 from experiments import Array
 from experiments.literal import literal_components
 from experiments.optimality_sweeps import as_moments, cosine, population_of
-from standout import CPCA, DPCA, Moments
-from standout.datasets import FactorModel
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout.datasets.factor import FactorModel
 from standout.errors import StandoutWarning
 
 _PAIRS = {2: 1000, 20: 300, 77: 100}  # how many random pairs of covariances, by number of features

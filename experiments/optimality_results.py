@@ -12,16 +12,16 @@ import numpy as np
 
 from experiments.optimality_sweeps import ALPHA, COMPARED_ROWS, METRICS, NAMES, Errors, Grown, Oblique, predicted
 from experiments.record import Cell, Spread, Table
-from standout.datasets import FactorModel
-from standout.show import styles
-from standout.show.plot import pyplot
+from standout.datasets.factor import FactorModel
+from standout.plot import _style
+from standout.plot._style import pyplot
 
 _LOOKS = {
-    "dpca": (styles.COLORS[0], "o"),
-    "cpca": (styles.COLORS[1], "D"),
-    "cpca_auto": (styles.COLORS[4], "^"),
-    "pca": (styles.GREYS[1], "s"),
-    "literal": (styles.COLORS[3], "v"),
+    "dpca": (_style.COLORS[0], "o"),
+    "cpca": (_style.COLORS[1], "D"),
+    "cpca_auto": (_style.COLORS[4], "^"),
+    "pca": (_style.GREYS[1], "s"),
+    "literal": (_style.COLORS[3], "v"),
 }
 _TITLES = {"plain": "angle in the features", "background": "angle in units of background sd"}
 Numbers = Mapping[str, Any]
@@ -310,7 +310,7 @@ def draw_alphas(alphas: tuple[float, ...], errors: list[Errors], size: int, dpca
         values = [one.overall(metric) for one in errors]
         axes.plot(alphas, values, color=color, marker=marker, linestyle="none", label="cPCA")
         axes.axhline(dpca.overall(metric), color=_LOOKS["dpca"][0], linewidth=1.2, label="dPCA")
-        axes.axvline(model.top_ratio, color=styles.MISSING, linestyle=":", label="alpha = λ₁")
+        axes.axvline(model.top_ratio, color=_style.MISSING, linestyle=":", label="alpha = λ₁")
         axes.set(xscale="log", yscale="log", xlabel="alpha", title=_TITLES[metric], ylim=(0.04, 1.3))
         _plain_ticks(axes.xaxis, (0.5, 1, 2, 5, 10, 20))
         axes.legend(frameon=False, fontsize="small", loc="upper center")
@@ -329,14 +329,14 @@ def draw_threshold(found: list[Grown], own_ratio: float) -> Any:
             ("first_shared", "first component with the shared direction"),
         )
     ):
-        _band(axes, ratios, [getattr(one, name) for one in found], label, styles.COLORS[place], styles.MARKERS[place])
+        _band(axes, ratios, [getattr(one, name) for one in found], label, _style.COLORS[place], _style.MARKERS[place])
     # Almost the same numbers as those of the shared direction: open markers leave both to be seen.
     means = [one.second_own.mean for one in found]
-    axes.plot(ratios, means, linestyle="none", marker="s", markersize=9, color=styles.COLORS[2], markerfacecolor="none",
+    axes.plot(ratios, means, linestyle="none", marker="s", markersize=9, color=_style.COLORS[2], markerfacecolor="none",
               label="second component with the target's own direction")  # fmt: skip
-    axes.axvline(own_ratio, color=styles.MISSING, linestyle=":")
+    axes.axvline(own_ratio, color=_style.MISSING, linestyle=":")
     axes.annotate(f"own ratio {own_ratio:g}", (own_ratio, 1.01), (4, 0), textcoords="offset points", fontsize="small",
-                  xycoords=axes.get_xaxis_transform(), color=styles.MISSING)  # fmt: skip
+                  xycoords=axes.get_xaxis_transform(), color=_style.MISSING)  # fmt: skip
     axes.set(xlabel="ratio of the shared direction, target over background", ylabel="|cos|", ylim=(-0.03, 1.03))
     figure.legend(frameon=False, fontsize="small", loc="outside lower center")
     return figure
@@ -347,7 +347,7 @@ def draw_oblique(found: list[Oblique]) -> Any:
     figure, axes = pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")
     angles = [one.angle for one in found]
     for place, name in enumerate(("pattern", "filter")):
-        color, marker = styles.COLORS[place], styles.MARKERS[place]
+        color, marker = _style.COLORS[place], _style.MARKERS[place]
         axes.plot(angles, [getattr(one, name) for one in found], color=color, linestyle="--", linewidth=1,
                   label=f"{name}, population")  # fmt: skip
         _band(axes, angles, [getattr(one, f"{name}_sample") for one in found], f"{name}, samples", color, marker)

@@ -15,8 +15,10 @@ import numpy as np
 from experiments import Array
 from experiments.literal import literal_components
 from experiments.record import Spread
-from standout import CPCA, DPCA, Moments
-from standout.datasets import FactorModel
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout.datasets.factor import FactorModel
 from standout.errors import StandoutWarning
 
 Method = Callable[[Moments, Moments], Array]  # moments of target and background → the first component

@@ -11,10 +11,10 @@ from pathlib import Path
 from experiments import ALL, EXPERIMENTS
 from experiments.record import Plan, Record
 from experiments.write import Entry, index, templates, write
-from standout.blas import threads_for
+from standout._blas import threads_for
 from standout.errors import InputError, StandoutError, StandoutWarning, did_you_mean, listed
-from standout.output import check_writable, replacing
-from standout.show.plot import pyplot
+from standout.io.output import check_writable, replacing
+from standout.plot._style import pyplot
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,14 @@ from threadpoolctl import threadpool_limits
 
 from experiments import Array
 from experiments.record import Cell, Picture, Plan, Record, Spread, Table
-from standout import CPCA, DPCA, Moments, path
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout._path import path
 from standout.errors import StandoutWarning
-from standout.show import styles
-from standout.show.plot import pyplot
-from standout.solve.contrast import subspace_similarity
+from standout.plot import _style
+from standout.plot._style import pyplot
+from standout.solvers.contrastive import subspace_similarity
 
 ALPHAS = np.logspace(-3, 3, 15)
 _KEPT = 4  # alphas that stand for the others
@@ -350,7 +353,7 @@ def _draw_times(by_features: Sequence[Timed], by_rows: Sequence[Timed]) -> Any:
             _line(above, sizes, [one.seconds[part] for one in found], number, part + of)
         for number, ratio in enumerate(("eigenproblems alone", "with covariances", "with selection")):
             _line(below, sizes, [one.ratios()[ratio] for one in found], number, ratio)
-        below.axhline(len(ALPHAS), color=styles.GREYS[1], linestyle="--", linewidth=1)
+        below.axhline(len(ALPHAS), color=_style.GREYS[1], linestyle="--", linewidth=1)
         above.set(xscale="log", yscale="log")
         below.set(yscale="log", xlabel=name)
         below.set_xticks(sizes, [f"{size:,}" for size in sizes])
@@ -369,7 +372,7 @@ def _draw_times(by_features: Sequence[Timed], by_rows: Sequence[Timed]) -> Any:
 
 
 def _line(axes: Any, sizes: Sequence[int], values: Sequence[float], number: int, name: str) -> None:
-    look = styles.style(number)
+    look = _style.style(number)
     axes.plot(sizes, values, color=look.color, marker=look.marker, label=name)
 
 
@@ -382,7 +385,7 @@ def _draw_parts(by_features: Sequence[Timed], by_rows: Sequence[Timed]) -> Any:
     start = np.zeros(len(found))
     for number, part in enumerate(_PARTS, 1):
         share = np.array([one.seconds[part] for one in found]) / total
-        axes.barh(places, share, left=start, height=0.68, color=styles.style(number).color, label=part)
+        axes.barh(places, share, left=start, height=0.68, color=_style.style(number).color, label=part)
         start = start + share
     dpca = np.array([one.seconds["covariances"] + one.seconds["one eigenproblem"] for one in found]) / total
     axes.scatter(dpca, places, marker="|", s=260, color="black", linewidths=2.2, label="one dPCA", zorder=3)

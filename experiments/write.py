@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.record import Picture, Record, Spread, as_rows, table_facts
-from standout import __version__
-from standout.facts import plain
-from standout.output import replacing
-from standout.show.plot import pyplot
-from standout.show.report.page import templates as report_templates
+from standout._model import plain
+from standout._report.page import templates as report_templates
+from standout._version import __version__
+from standout.io.output import replacing
+from standout.plot._style import pyplot
 
 _DPI = 140
 
@@ -174,7 +174,7 @@ def templates() -> Any:
 
 
 def _render(template: str, **values: Any) -> str:
-    style = files("standout.show.report").joinpath("templates/report.css").read_text(encoding="utf-8")
+    style = files("standout._report").joinpath("templates/report.css").read_text(encoding="utf-8")
     return str(templates().get_template(template).render(style=style, **values))
 
 

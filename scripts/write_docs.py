@@ -15,10 +15,10 @@ import click
 import numpy as np
 
 import standout
-from standout import DPCA
+from standout._demo import picture, table, views
+from standout._dpca import DPCA
 from standout.cli.app import app
-from standout.datasets import digits_over_tiles
-from standout.demo import picture, table, views
+from standout.datasets.tiles import digits_over_tiles
 
 ROOT = Path(__file__).parent.parent
 

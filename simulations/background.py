@@ -13,7 +13,8 @@ from sklearn.datasets import load_sample_image
 
 from simulations.noise import Rng
 from simulations.table import repeat
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 
 N_FEATURES = 196
 ROWS_PER_FEATURE = (0.02, 0.05, 0.15, 0.5, 1, 3, 10, 50)

@@ -9,9 +9,9 @@ import numpy as np
 
 from simulations.noise import Noise, Rng
 from simulations.table import Rate, rate, repeat
-from standout import DPCA
-from standout.datasets import FactorModel
-from standout.inference import permutation_test
+from standout._dpca import DPCA
+from standout.datasets.factor import FactorModel
+from standout.inference.permutation import permutation_test
 
 _LEVEL = 0.05
 

@@ -9,8 +9,9 @@ from scipy import stats
 
 from simulations.noise import Noise, Rng
 from simulations.table import Mean, Rate, mean, rate, repeat
-from standout import DPCA
-from standout.inference import held_out_ratio, stability
+from standout._dpca import DPCA
+from standout.inference.held_out import held_out_ratio
+from standout.inference.stability import stability
 
 _NOMINAL = (0.93, 0.97)
 _UNBIASED = (-0.05, 0.05)

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulations.noise import Rng
 from simulations.table import Rate, rate, repeat
-from standout import KernelDPCA
+from standout._kernel_dpca import KernelDPCA
 
 Pair = tuple[np.ndarray, np.ndarray]
 _ROWS = 300  # of target and background each, to fit and to measure

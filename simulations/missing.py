@@ -9,7 +9,8 @@ import numpy as np
 from simulations.noise import Rng
 from simulations.size import NOMINAL, rejects
 from simulations.table import Rate, rate, repeat
-from standout import DPCA, read
+from standout._dpca import DPCA
+from standout.io.read import read
 
 _LEVEL = 0.05
 _ROWS = (120, 100)  # of target and background

@@ -10,8 +10,9 @@ import numpy as np
 
 from simulations.noise import Noise, Rng, replicated
 from simulations.table import Rate, rate, repeat
-from standout import DPCA
-from standout.inference import find_replicates, permutation_test
+from standout._dpca import DPCA
+from standout.inference.assess import find_replicates
+from standout.inference.permutation import permutation_test
 
 # With 99 permutations p = 0.05 can be reached exactly: the test at 5 % is exact.
 _PERMUTATIONS = 99

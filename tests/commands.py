@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from conftest import NAMES
-from standout import DPCA
+from standout._dpca import DPCA
 
 quiet = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

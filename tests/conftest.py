@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 
 import standout
-from standout import Moments
+from standout._moments import Moments
 from standout.cli import main
 from standout.errors import InputError, StandoutError
 

@@ -5,7 +5,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import digamma
 
-from standout import Moments
+from standout._moments import Moments
 
 EPS = float(np.finfo(float).eps)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from standout import DPCA
-from standout.show import report
-from standout.sources.files.source import Account
+from standout._dpca import DPCA
+from standout._report.report import report
+from standout.io.stream import ReadSummary
 
 HOSTILE = (
     "</script><script>document.title='run'</script>",
@@ -102,5 +102,5 @@ def hostile(write, data):
     return write(
         {HOSTILE[5]: model, HOSTILE[1]: DPCA(1).fit(target)}, target, parts, labels=labels, ids=labels,
         title=HOSTILE[1] + HOSTILE[0], command=HOSTILE[0], code=HOSTILE[2], notes=HOSTILE,
-        accounts=[Account(HOSTILE[0], 1, 1, aside=HOSTILE)],
+        accounts=[ReadSummary(HOSTILE[0], 1, 1, aside=HOSTILE)],
     )  # fmt: skip

@@ -8,7 +8,8 @@ import pytest
 from scipy import linalg, sparse
 
 from helpers import EPS, covariance, exact_ratios, mixing, same_up_to_sign, sample_pair
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import ConditionWarning, NotEnoughRowsError, ShrinkageWarning, StructuralWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")

@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from helpers import covariance, mixing, same_up_to_sign, sample_pair
-from standout import DPCA
+from standout._dpca import DPCA
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import standout
-from standout import Moments
-from standout.sources.ahead import ahead
+from standout._moments import Moments
+from standout.io.source import ahead
 
 
 def readers():

@@ -15,10 +15,10 @@ from sklearn.metrics import roc_auc_score
 
 import standout
 from conftest import NAMES
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.anndata import dpca
 from standout.errors import FeatureError, FeatureWarning, InputError, NonFiniteError
-from standout.sources.files.matrix import OnDisk
+from standout.io.matrix import OnDisk
 
 noise = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -6,7 +6,8 @@ import pytest
 
 from conftest import NAMES
 from helpers import null_log_ratio
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError, StandoutError
 
 PARAMETERS = [

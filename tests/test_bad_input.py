@@ -10,14 +10,9 @@ from scipy import sparse
 
 from conftest import NAMES
 from helpers import null_log_ratio
-from standout import DPCA, Moments
-from standout.errors import (
-    FeatureError,
-    FeatureWarning,
-    InputError,
-    NonFiniteError,
-    NotEnoughRowsError,
-)
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout.errors import FeatureError, FeatureWarning, InputError, NonFiniteError, NotEnoughRowsError
 
 
 def fit(data, target=None, background=None, *, given=None, **named):

@@ -29,8 +29,8 @@ from standout.errors import (
     StandoutError,
     StandoutWarning,
 )
-from standout.sources.files.csv_rows import chunks
-from standout.sources.files.open import has_names
+from standout.io.csv import chunks
+from standout.io.read import has_names
 
 quiet = pytest.mark.filterwarnings("ignore::standout.errors.FeatureWarning")
 ROWS = np.arange(60.0).reshape(12, 5)

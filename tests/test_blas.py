@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg
 
-from standout.blas import n_above, rank_tolerance
+from standout._blas import n_above, rank_tolerance
 
 
 def symmetric(values, seed):

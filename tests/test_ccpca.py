@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import subspace_angles
 
-from standout import CPCA
+from standout._cpca import CPCA
 
 peer = pytest.importorskip("cpca", reason="the package ccpca is in the extra 'peers'")
 

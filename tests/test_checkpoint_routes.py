@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import standout
-from standout import DPCA, Moments, checkpoint
-from standout.accumulate import Accumulator
+from standout import _checkpoint
+from standout._accumulate import Accumulator
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import StandoutWarning
-from standout.sources.files.resume import Resumption
+from standout.io.checkpoint import CheckpointFile
 
 
 @pytest.fixture
@@ -25,9 +27,9 @@ def files(tmp_path):
 
 @pytest.fixture
 def saved_often(monkeypatch):
-    monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
-    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
-    monkeypatch.setattr(checkpoint, "block_rows_of", lambda _: 64)
+    monkeypatch.setattr(_checkpoint, "_EVERY", 0.0)
+    monkeypatch.setattr(_checkpoint, "_SHARE", 1e9)
+    monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 64)
 
 
 def source(folder, name, kept=None, **how):
@@ -37,16 +39,16 @@ def source(folder, name, kept=None, **how):
 @pytest.mark.usefixtures("saved_often")
 def test_a_checkpoint_replaced_while_it_is_read_gives_no_mixture_of_two(files, monkeypatch):
     expected = Moments.of(np.load(files / "t.npy"))
-    versions, save = [], Resumption.save
+    versions, save = [], CheckpointFile.save
 
     def noting(self, *given):
         save(self, *given)
         versions.append(self.path.read_bytes())
 
-    monkeypatch.setattr(Resumption, "save", noting)
+    monkeypatch.setattr(CheckpointFile, "save", noting)
     Moments.of(source(files, "t"))
     early, late = versions[2], versions[6]
-    header = Resumption._header
+    header = CheckpointFile._header
 
     def and_then_another(self, *given):  # another process saves just after the header was read
         found = header(self, *given)
@@ -54,7 +56,7 @@ def test_a_checkpoint_replaced_while_it_is_read_gives_no_mixture_of_two(files, m
         (files / "draft").replace(files / "t")
         return found
 
-    monkeypatch.setattr(Resumption, "_header", and_then_another)
+    monkeypatch.setattr(CheckpointFile, "_header", and_then_another)
     read = source(files, "t")
     (files / "t").write_bytes(early)
     found = Moments.of(read)
@@ -95,13 +97,13 @@ def test_processes_that_share_a_checkpoint_all_get_the_right_bits(files):
 def test_drafts_of_killed_passes_are_swept_by_their_own_name_only(files):
     for name in (".t[0].12345678.part", ".t0.12345678.part"):
         (files / name).write_bytes(b"half")
-    Resumption(files / "t[0]", (), None).sweep(before=2**40)
+    CheckpointFile(files / "t[0]", (), None).sweep(before=2**40)
     assert sorted(path.name for path in files.glob(".*")) == [".t0.12345678.part"]
 
 
 def test_a_draft_that_is_gone_before_it_is_looked_at_stops_nothing(files, monkeypatch):
     monkeypatch.setattr("pathlib.Path.glob", lambda *_: [files / "gone"])
-    Resumption(files / "t", (), None).sweep(before=2**40)
+    CheckpointFile(files / "t", (), None).sweep(before=2**40)
 
 
 def test_one_checkpoint_for_two_datasets_is_refused_before_anything_is_read(files, refused, monkeypatch):

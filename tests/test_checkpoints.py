@@ -12,8 +12,10 @@ import pytest
 import zarr
 
 import standout
-from standout import DPCA, Moments, checkpoint
-from standout.accumulate import Accumulator
+from standout import _checkpoint
+from standout._accumulate import Accumulator
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import OutputError
 
 NAMES = [f"f{i}" for i in range(6)]
@@ -75,13 +77,13 @@ def path(request, tmp_path):
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Cut small files into many blocks, read in many pieces, and save after each block."""
-    monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
-    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
-    monkeypatch.setattr(checkpoint, "block_rows_of", lambda _: 64)
-    monkeypatch.setattr("standout.sources.weighted.block_rows_of", lambda _: 64)
-    monkeypatch.setattr("standout.sources.files.arrow.block_rows", lambda _: 50)
-    monkeypatch.setattr("standout.sources.files.csv_head.Head.size", 4000)
-    monkeypatch.setattr("standout.sources.files.csv_rows._UNPACKED", 1000)
+    monkeypatch.setattr(_checkpoint, "_EVERY", 0.0)
+    monkeypatch.setattr(_checkpoint, "_SHARE", 1e9)
+    monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 64)
+    monkeypatch.setattr("standout.io.memory.block_rows_of", lambda _: 64)
+    monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 50)
+    monkeypatch.setattr("standout.io.csv.Head.size", 4000)
+    monkeypatch.setattr("standout.io.csv._UNPACKED", 1000)
 
 
 class Killed(BaseException):
@@ -194,10 +196,10 @@ def test_blocks_are_cut_as_they_were_when_the_memory_given_is_another(path, tmp_
     with pytest.raises(Killed):
         Moments.of(standout.read(path, memory=0, checkpoint=tmp_path / "c"))
     added.dies_at = None
-    monkeypatch.setattr(checkpoint, "block_rows_of", lambda _: 100)
-    monkeypatch.setattr("standout.sources.files.matrix.BLOCK_BYTES", 600)
-    monkeypatch.setattr("standout.sources.files.csv_head.Head.size", 3000)
-    monkeypatch.setattr("standout.sources.files.arrow.block_rows", lambda _: 33)
+    monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 100)
+    monkeypatch.setattr("standout.io.matrix.BLOCK_BYTES", 600)
+    monkeypatch.setattr("standout.io.csv.Head.size", 3000)
+    monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 33)
     same_bits(Moments.of(standout.read(path, memory=1, checkpoint=tmp_path / "c")), undisturbed)
 
 
@@ -251,8 +253,8 @@ def test_a_checkpoint_that_cannot_be_written_is_told_before_any_work(tmp_path, r
     np.save(tmp_path / "a.npy", table()[NAMES].to_numpy())
     added.dies_at = 0
 
-    def read(checkpoint, data=tmp_path / "a.npy"):
-        return lambda: standout.read(data, memory=0, checkpoint=checkpoint)
+    def read(_checkpoint, data=tmp_path / "a.npy"):
+        return lambda: standout.read(data, memory=0, checkpoint=_checkpoint)
 
     refused(read(tmp_path), "checkpoint", "is a directory", kind=OutputError)
     refused(read(tmp_path / "no" / "c"), "checkpoint", "no directory", kind=OutputError)
@@ -265,9 +267,9 @@ def test_a_checkpoint_that_cannot_be_written_is_told_before_any_work(tmp_path, r
 def test_saving_takes_at_most_the_share_of_time_it_is_allowed(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", table(6400)[NAMES].to_numpy())
     clock, saves = [0.0], []
-    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(checkpoint, "_EVERY", 30.0)
-    monkeypatch.setattr(checkpoint, "_SHARE", 0.02)
+    monkeypatch.setattr(_checkpoint.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(_checkpoint, "_EVERY", 30.0)
+    monkeypatch.setattr(_checkpoint, "_SHARE", 0.02)
     plain = Accumulator.add
 
     def add(*given):  # every block takes ten seconds
@@ -279,7 +281,7 @@ def test_saving_takes_at_most_the_share_of_time_it_is_allowed(tmp_path, monkeypa
         clock[0] += 1.0
 
     monkeypatch.setattr(Accumulator, "add", add)
-    monkeypatch.setattr(checkpoint.Kept, "_save", save)
+    monkeypatch.setattr(_checkpoint.CheckpointedPass, "_save", save)
     Moments.of(standout.read(tmp_path / "a.npy", memory=0, checkpoint=tmp_path / "c"))
     times = np.array([when for when, _ in saves[:-1]])
     assert times[0] == 30.0 and (np.diff(times) >= 50).all() and len(times) > 10
@@ -309,7 +311,7 @@ from pathlib import Path
 import numpy as np
 import standout
 from standout import DPCA, checkpoint
-from standout.accumulate import Accumulator
+from standout._accumulate import Accumulator
 
 folder, kept = Path(sys.argv[1]), Path(sys.argv[1]) / "kept"
 checkpoint._EVERY, checkpoint._SHARE, checkpoint._STALE = 0.0, 1e9, 0.0

@@ -10,7 +10,9 @@ import pytest
 import standout
 from commands import both, fitted, frame, quiet, same, spoilt
 from conftest import NAMES
-from standout import CPCA, DPCA, KernelDPCA
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
 
 
 def test_fit_writes_the_model_that_the_library_fits(data, files, done):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from commands import both, frame, quiet
-from standout.inference import assess
+from standout.inference.assess import assess
 
 LITTLE = ["--permutations", "99", "--bootstrap", "20"]
 

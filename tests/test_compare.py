@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import standout
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.errors import InputError
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")

@@ -14,9 +14,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conftest import NAMES, OneShot
 from helpers import cosine, covariance, moments_of, null_log_ratio, same_up_to_sign, sample_pair
-from standout import DPCA, Moments
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import OverfitWarning, StandoutError
-from standout.estimators.cpca import CPCA
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from standout import Moments, Source, read
-from standout.blas import add_scatter
-from standout.crew import scatter_adder
+from standout._accumulate import scatter_adder
+from standout._blas import add_scatter
+from standout._moments import Moments
 from standout.errors import InputError
-from standout.sources import select_columns
+from standout.io.read import read
+from standout.io.source import Source, select_columns
 
 
 def blas_threads():

@@ -12,9 +12,10 @@ from sklearn.utils import Bunch
 
 import published
 from experiments.data import load_cifar10, load_mnist
-from standout.datasets import fetch, load_mice
+from standout.datasets import fetch
+from standout.datasets.mice import load_mice
 from standout.errors import DataMissingError, OutputError, StandoutError
-from standout.sources.progress import watching
+from standout.io.source import watching
 
 NAMES = {load_mnist: "mnist_784, version 1", load_cifar10: "CIFAR_10, version 1", load_mice: "miceprotein, version 4"}
 

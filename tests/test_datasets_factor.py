@@ -5,8 +5,8 @@ import pytest
 from scipy import linalg
 
 from helpers import cosine, moments_of
-from standout import DPCA
-from standout.datasets import FactorModel
+from standout._dpca import DPCA
+from standout.datasets.factor import FactorModel
 
 RNG = np.random.default_rng(0)
 OPTIONS = {

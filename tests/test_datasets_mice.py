@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from standout.datasets import load_mice
+from standout.datasets.mice import load_mice
 from standout.errors import StandoutWarning
 
 FILE = "Data_Cortex_Nuclear.csv"

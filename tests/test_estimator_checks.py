@@ -4,7 +4,7 @@ import warnings
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from standout import DPCA
+from standout._dpca import DPCA
 
 
 @parametrize_with_checks(

@@ -9,10 +9,12 @@ import zarr
 from scipy import sparse
 
 import standout
-from standout import DPCA, Moments, checkpoint
+from standout import _checkpoint
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import OutputError, StandoutWarning
-from standout.sources import select_columns
-from standout.sources.files import matrix, resume
+from standout.io import checkpoint, matrix
+from standout.io.source import select_columns
 
 
 @pytest.fixture
@@ -98,14 +100,14 @@ def test_a_thread_that_reads_other_columns_takes_none_away(tmp_path, monkeypatch
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["every block", "at the end"])
 def test_a_checkpoint_that_can_no_longer_be_written_costs_no_fit(rows, tmp_path, every, monkeypatch, remedy):
     np.save(tmp_path / "rows.npy", rows)
-    monkeypatch.setattr(checkpoint, "_EVERY", every)
-    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
+    monkeypatch.setattr(_checkpoint, "_EVERY", every)
+    monkeypatch.setattr(_checkpoint, "_SHARE", 1e9)
     source = standout.read(tmp_path / "rows.npy", memory=0, checkpoint=tmp_path / "kept")
 
     def full(*_):
         raise OutputError("checkpoint: it could not be written: the disk is full. Make room, or choose another place.")
 
-    monkeypatch.setattr(resume.Resumption, "save", full)
+    monkeypatch.setattr(checkpoint.CheckpointFile, "save", full)
     with pytest.warns(StandoutWarning, match="goes on without saving .* disk is full") as told:
         found = Moments.of(source)
     assert len(told) == 1

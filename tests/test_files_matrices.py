@@ -18,14 +18,12 @@ from scipy import sparse
 
 import standout
 from conftest import NAMES
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.errors import InputError, NonFiniteError
-from standout.sources.files.matrix import OneWay
-from standout.sources.files.missing import handle_missing
-from standout.sources.files.source import SparseInMemory, TableInMemory
-from standout.sources.progress import watching
-from standout.sources.source import has_rows
-from standout.sources.views import select_columns
+from standout.io.matrix import OneWay
+from standout.io.missing import handle_missing
+from standout.io.source import has_rows, select_columns, watching
+from standout.io.stream import SparseInMemory, TableInMemory
 
 noise = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -188,9 +186,9 @@ def test_any_rows_and_columns_can_be_read_from_disk(data, kind, on_disk):
 
 
 def test_what_is_read_is_the_same_when_little_is_read_ahead(data, on_disk, monkeypatch):
-    monkeypatch.setattr("standout.sources.files.matrix._AHEAD", 1000)
-    monkeypatch.setattr("standout.sources.files.npy._NEAR", 16)
-    monkeypatch.setattr("standout.sources.files.h5ad._READ", 100)
+    monkeypatch.setattr("standout.io.matrix._AHEAD", 1000)
+    monkeypatch.setattr("standout.io.npy._NEAR", 16)
+    monkeypatch.setattr("standout.io.h5ad._READ", 100)
     index = np.array([150, 3, 199, 0, 4])
     for kind in ("npy 1", "npy, F order", "h5, chunks", "zarr 3", "h5ad, CSR"):
         source = on_disk(data.target, kind)

@@ -16,11 +16,11 @@ import pytest
 
 import standout
 from conftest import NAMES
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import FeatureWarning, InputError, NonFiniteError, StandoutWarning
-from standout.sources import block_rows
-from standout.sources.files.source import Stream, TableInMemory
-from standout.sources.progress import watching
+from standout.io.source import block_rows, watching
+from standout.io.stream import Stream, TableInMemory
 
 noise = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 quiet = pytest.mark.filterwarnings("ignore::standout.errors.FeatureWarning")

@@ -5,9 +5,9 @@ import pytest
 from scipy import linalg, sparse
 from sklearn.feature_extraction.image import grid_to_graph
 
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.errors import InputError
-from standout.solve.graph import laplacian
+from standout.solvers.problem import laplacian
 
 IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -5,11 +5,14 @@ import pytest
 from scipy import stats
 from scipy.special import digamma
 
-from standout import CPCA, DPCA, KernelDPCA, Moments
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._folds import Spread, fold_notes, mean_over_folds, over_folds
+from standout._kernel_dpca import KernelDPCA
+from standout._moments import Moments
+from standout._spectrum import mean_log_variance
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
-from standout.folds import Spread, fold_notes, mean_over_folds, over_folds
-from standout.inference import held_out_ratio
-from standout.spectrum import mean_log_variance
+from standout.inference.held_out import held_out_ratio
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

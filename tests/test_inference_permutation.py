@@ -9,13 +9,13 @@ import pytest
 from scipy import linalg
 
 from helpers import mixing
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
-from standout.inference import permutation_test, resample, statistic
-from standout.inference.even import even_rows
-from standout.inference.permutation import PermutationTest
-from standout.inference.shuffle import Shuffle
-from standout.sources.progress import watching
+from standout.inference import resampling, statistic
+from standout.inference.exchange import Shuffle, balanced_rows
+from standout.inference.permutation import PermutationTest, permutation_test
+from standout.io.source import watching
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -204,7 +204,7 @@ def test_rows_that_do_not_take_part_are_as_if_left_out():
     groups = np.arange(50) // 10, 100 + np.arange(24) // 3
     found = permutation_test(*sets, n_permutations=9, groups=groups[0], background_groups=groups[1], random_state=3)
     shuffle = Shuffle(np.repeat([0, 1], [5, 8]), np.concatenate([groups[0], groups[1] - 95]), "groups")
-    kept = even_rows(shuffle, 3)
+    kept = balanced_rows(shuffle, 3)
     np.testing.assert_array_equal(np.bincount(shuffle.units[kept]), 3)
     np.testing.assert_array_equal(kept[kept >= 50], np.arange(50, 74))
     mine = kept[kept < 50]
@@ -213,26 +213,26 @@ def test_rows_that_do_not_take_part_are_as_if_left_out():
     )
     np.testing.assert_allclose(found.null, alone.null, rtol=1e-12)
     assert found.ratios[0] == pytest.approx(alone.ratios[0], rel=1e-12)
-    assert even_rows(Shuffle(shuffle.labels, np.repeat(np.arange(13), 4), "groups"), 0) is None
+    assert balanced_rows(Shuffle(shuffle.labels, np.repeat(np.arange(13), 4), "groups"), 0) is None
 
 
 def test_of_each_pair_as_many_rows_take_part_as_its_sparser_side_has():
     sizes = np.array([4, 2, 1, 3, 3, 5])  # the first three units are the target's
     shuffle = Shuffle(np.repeat([0, 1], 3), np.repeat(np.arange(6), sizes), "pairs", np.arange(6).reshape(2, 3).T)
-    kept = even_rows(shuffle, 0)
+    kept = balanced_rows(shuffle, 0)
     np.testing.assert_array_equal(np.bincount(shuffle.units[kept]), [3, 2, 1, 3, 2, 1])
 
 
 def test_groups_are_thinned_to_their_like_by_rank():
     sizes = np.array([8, 2, 30, 4, 1, 2])  # 8, 2, 30 against 4, 1, 2
     shuffle = Shuffle(np.repeat([0, 1], 3), np.repeat(np.arange(6), sizes), "groups")
-    np.testing.assert_array_equal(np.bincount(shuffle.units[even_rows(shuffle, 0)]), [2, 1, 4, 4, 1, 2])
+    np.testing.assert_array_equal(np.bincount(shuffle.units[balanced_rows(shuffle, 0)]), [2, 1, 4, 4, 1, 2])
 
 
 def test_thinned_groups_have_as_many_rows_on_average_however_many_groups_there_are():
     sizes = np.array([1, 1, 1, 1, 30, 30, 1, 1, 30, 30])  # six groups against four
     shuffle = Shuffle(np.repeat([0, 1], [6, 4]), np.repeat(np.arange(10), sizes), "groups")
-    left = np.bincount(shuffle.units[even_rows(shuffle, 0)])
+    left = np.bincount(shuffle.units[balanced_rows(shuffle, 0)])
     np.testing.assert_array_equal(left, [1, 1, 1, 1, 30, 30, 1, 1, 10, 30])
     assert left[:6].mean() == pytest.approx(left[6:].mean(), rel=0.05)
 
@@ -463,7 +463,7 @@ def test_the_order_of_rows_does_not_matter():
 def test_the_number_of_processes_does_not_matter(monkeypatch):
     sets = noise(13, (30, 5), (40, 5))
     one = permutation_test(*sets, n_permutations=45, n_jobs=1, random_state=4)
-    monkeypatch.setattr(resample, "_WORTH_PROCESSES", 0.0)
+    monkeypatch.setattr(resampling, "_WORTH_PROCESSES", 0.0)
     two = permutation_test(*sets, n_permutations=45, n_jobs=2, random_state=4)
     np.testing.assert_array_equal(one.null, two.null)
     other = permutation_test(*sets, n_permutations=45, n_jobs=1, random_state=5)

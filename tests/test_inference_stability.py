@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
-from standout.inference import resample, stability
-from standout.sources.progress import watching
+from standout.inference import resampling
+from standout.inference.stability import stability
+from standout.io.source import watching
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -142,7 +144,7 @@ def test_several_backgrounds_names_and_parameters_go_through():
 def test_the_number_of_processes_does_not_matter(monkeypatch):
     data = pair(7)
     one = stability(*data, n_bootstrap=25, n_jobs=1)
-    monkeypatch.setattr(resample, "_WORTH_PROCESSES", 0.0)
+    monkeypatch.setattr(resampling, "_WORTH_PROCESSES", 0.0)
     two = stability(*data, n_bootstrap=25, n_jobs=2)
     np.testing.assert_array_equal(one.correlations, two.correlations)
     np.testing.assert_array_equal(one.weight_low, two.weight_low)

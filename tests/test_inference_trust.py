@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from standout import CPCA, DPCA
+from standout._cpca import CPCA
+from standout._dpca import DPCA
 from standout.errors import StandoutWarning
-from standout.inference import assess, held_out_ratio, permutation_test
+from standout.inference.assess import assess
+from standout.inference.held_out import held_out_ratio
+from standout.inference.permutation import permutation_test
 
 quiet = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 LITTLE = {"n_permutations": 19, "n_bootstrap": 5}

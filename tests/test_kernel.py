@@ -14,10 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import covariance, same_up_to_sign, sample_pair
-from standout import DPCA, Moments, load, save
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._kernels import Kernel
+from standout._model_file import load, save
+from standout._moments import Moments
 from standout.errors import FeatureError, InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
-from standout.estimators.kernel import KernelDPCA
-from standout.kernels import Kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

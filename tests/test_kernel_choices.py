@@ -11,10 +11,10 @@ from simulations.table import repeat
 from sklearn.base import clone
 
 from helpers import covariance, same_up_to_sign, sample_pair
-from standout import KernelDPCA, load, save
-from standout.dataset import Dataset
+from standout._dataset import Dataset
+from standout._kernel_dpca import KernelDPCA, count_above_one, held_out_logs, split
+from standout._model_file import load, save
 from standout.errors import ConditionWarning, InputError, ModelFileError, NotEnoughRowsError, OverfitWarning
-from standout.estimators.kernel_cv import count_above_one, held_out_logs, split
 from test_kernel import AGREED, ridge, second_order
 from test_store import GOLDEN
 from test_store_hostile import sealed, taken_apart

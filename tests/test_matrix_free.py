@@ -7,9 +7,11 @@ import pytest
 from scipy import linalg, sparse
 
 from helpers import covariance, same_up_to_sign
-from standout import DPCA, Moments, memory
+from standout import _blas
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import ConditionWarning, NonFiniteError, RowsNeededError, ShrinkageWarning
-from standout.solve import davidson, trace
+from standout.solvers import davidson, matrix_free
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -205,25 +207,25 @@ def test_an_answer_that_rounding_spoils_is_told(pair, monkeypatch, remedy):
 def test_the_trace_estimate_is_unbiased_within_its_error_and_the_same_for_the_same_seed(pair):
     correlation = np.corrcoef(pair[1].T)
     exact = float((correlation**2).sum())
-    work = trace.EXACT_WORK  # as if one product were so dear
+    work = matrix_free.EXACT_WORK  # as if one product were so dear
 
     def estimate(seed):
-        return trace.trace_squared(lambda v: correlation @ v, np.ones(150), work, seed, 150.0)
+        return matrix_free.trace_squared(lambda v: correlation @ v, np.ones(150), work, seed, 150.0)
 
     found = [estimate(seed) for seed in range(60)]
     assert estimate(0) == found[0]
     values, errors = (np.array([getattr(one, name) for one in found]) for name in ("value", "error"))
     assert abs(values.mean() - exact) < 4 * values.std() / np.sqrt(60)
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(values.std(ddof=1), rel=0.3)
-    assert trace.trace_squared(lambda v: correlation @ v, np.ones(150), 150.0**2, 0, 150.0).value == pytest.approx(
-        exact
-    )
+    assert matrix_free.trace_squared(
+        lambda v: correlation @ v, np.ones(150), 150.0**2, 0, 150.0
+    ).value == pytest.approx(exact)
 
 
 def test_shrinkage_from_an_estimated_trace_is_near_the_exact_one_and_says_so(pair, monkeypatch):
     target, background = pair
     exact = DPCA(3, solver="matrix_free").fit(target, background=background)
-    monkeypatch.setattr(trace, "EXACT_WORK", 0)
+    monkeypatch.setattr(matrix_free, "EXACT_WORK", 0)
     with pytest.warns(ShrinkageWarning, match=r"\(estimated from random vectors, to .* %\)"):
         model = DPCA(3, solver="matrix_free").fit(sparse.csr_array(target), background=background)
     assert model.shrinkage_ != exact.shrinkage_
@@ -232,8 +234,8 @@ def test_shrinkage_from_an_estimated_trace_is_near_the_exact_one_and_says_so(pai
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr(memory, "_LEAST", 10_000)
-    monkeypatch.setattr(memory, "_MOST", 10_000)
+    monkeypatch.setattr(_blas, "_LEAST", 10_000)
+    monkeypatch.setattr(_blas, "_MOST", 10_000)
 
 
 @pytest.mark.usefixtures("little_memory")

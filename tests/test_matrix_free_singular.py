@@ -7,10 +7,10 @@ import pytest
 from scipy import sparse
 
 from helpers import mixing
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.errors import ConditionWarning, StandoutWarning
-from standout.solve import davidson
-from standout.solve.davidson import SingularError
+from standout.solvers import davidson
+from standout.solvers.davidson import SingularError
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.errors import OverfitWarning
 
 pytestmark = pytest.mark.data

@@ -5,8 +5,9 @@ import pytest
 from scipy import linalg, optimize
 
 from helpers import null_log_ratio
-from standout import DPCA, Moments
-from standout.solve.minimax import minimax_shares
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout.solvers.minimax import minimax_shares
 
 IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -12,12 +12,18 @@ from simulations.table import rate, repeat
 from tests.test_inference_simulations import possible
 
 import standout
-from standout import CPCA, DPCA, KernelDPCA, Moments, read
-from standout.cli.words import in_options
+from standout._cpca import CPCA
+from standout._dataset import fill_by_training
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._moments import Moments
+from standout.cli.options import in_options
 from standout.errors import InputError, NonFiniteError, StandoutWarning
-from standout.filling import fill_by_training
-from standout.inference import assess, held_out_ratio, permutation_test
-from standout.sources.gaussian import Exact, Factors, Observed, estimate
+from standout.inference.assess import assess
+from standout.inference.held_out import held_out_ratio
+from standout.inference.permutation import permutation_test
+from standout.io.gaussian import Exact, Factors, Observed, estimate
+from standout.io.read import read
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from conftest import NAMES, OneShot
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import FeatureError, InputError, NonFiniteError, OverfitWarning
 
 

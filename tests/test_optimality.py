@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from standout import DPCA
-from standout.datasets import FactorModel
-from standout.spectrum import largest_root_p_value
+from standout._dpca import DPCA
+from standout._spectrum import largest_root_p_value
+from standout.datasets.factor import FactorModel
 from test_spectrum import sample_ratios
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import standout
-from standout import demo
-from standout.datasets import digits_over_tiles
+from standout import _demo
+from standout.datasets.tiles import digits_over_tiles
 
 ROOT = Path(standout.__file__).parents[2]
 HEAVY = {
@@ -106,7 +106,7 @@ def test_every_parameter_and_attribute_of_the_estimator_is_documented():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_demo_shows_what_pca_does_not(seed):
-    pca, dpca = demo.views(digits_over_tiles(seed=seed))
+    pca, dpca = _demo.views(digits_over_tiles(seed=seed))
     assert pca.ari < 0.2 and dpca.ari > 0.7
     assert (dpca.model.ratios_ > dpca.model.noise_edge_).all()
 

@@ -6,8 +6,8 @@ from scipy import linalg, optimize
 from sklearn.decomposition import PCA
 
 from helpers import cosine, covariance, moments_of, ratio, rotation, same_up_to_sign, sample_pair
-from standout import DPCA
-from standout.datasets import FactorModel
+from standout._dpca import DPCA
+from standout.datasets.factor import FactorModel
 from standout.errors import StructuralWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")

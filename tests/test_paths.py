@@ -9,11 +9,12 @@ from sklearn.decomposition import PCA
 
 from conftest import NAMES, OneShot
 from helpers import covariance, sample_pair
-from standout import DPCA, Moments
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout._path import path
 from standout.errors import NotEnoughRowsError, ShrinkageWarning, StructuralWarning
-from standout.estimators.cpca import CPCA
-from standout.paths import path
-from standout.solve.contrast import subspace_similarity
+from standout.solvers.contrastive import subspace_similarity
 from test_cpca import few_rows, fit, readme_toy, same_subspace, top_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")

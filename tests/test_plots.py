@@ -11,10 +11,14 @@ import pytest
 from matplotlib.colors import to_hex
 
 import standout
-from standout import CPCA, DPCA, KernelDPCA
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
 from standout.errors import MissingExtraError, OverfitWarning, ShrinkageWarning, StructuralWarning
-from standout.show import gallery, patterns, ratios, scores, styles
-from standout.show.text import number
+from standout.plot import _style
+from standout.plot._ratios import patterns, ratios
+from standout.plot._scores import gallery, scores
+from standout.plot._style import number
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(120, 3))
@@ -109,7 +113,7 @@ def test_a_long_legend_stands_beside_the_picture_and_says_how_many_more(axes):
 def test_a_thousand_labels_are_drawn_and_counted(axes):
     points = RNG.normal(size=(1000, 2))
     scores(points, [f"row {i}" for i in range(1000)], axes=axes)
-    assert sum(map(len, offsets(axes))) == 1000 and len(axes.collections) == styles.DISTINCT + 1
+    assert sum(map(len, offsets(axes))) == 1000 and len(axes.collections) == _style.DISTINCT + 1
     assert legend_of(drawn(axes))[-1] == "and 980 more"
 
 
@@ -212,7 +216,7 @@ def test_where_the_background_is_shrunk_the_unshrunk_ratios_are_drawn_too(axes):
     ratios(model, axes=axes)
     shrunk, plain = offsets(drawn(axes))
     np.testing.assert_array_equal(shrunk[:, 1], model.ratios_)
-    np.testing.assert_array_equal(plain[:, 1], model._solved().plain_ratios)
+    np.testing.assert_array_equal(plain[:, 1], model._solved().unshrunk_ratios)
     assert f"noise edge {number(model.noise_edge_)} (unshrunk)" in legend_of(axes)
 
 
@@ -246,7 +250,7 @@ def test_bars_are_the_weights_of_the_top_features(data, axes):
     top = model.top_features(4)[1]
     assert [bar.get_width() for bar in axes.patches] == [weight for _, weight in top]
     assert [tick.get_text() for tick in drawn(axes).get_yticklabels()] == [feature for feature, _ in top]
-    colors = [to_hex(bar.get_facecolor()) == styles.ABOVE.lower() for bar in axes.patches]
+    colors = [to_hex(bar.get_facecolor()) == _style.ABOVE.lower() for bar in axes.patches]
     assert colors == [weight > 0 for _, weight in top] and 0 < sum(colors) < 4
     assert axes.yaxis_inverted() and "background sd" in axes.get_xlabel()
 
@@ -328,6 +332,6 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch, refused):
 
 
 def test_showing_imports_nothing_optional_before_it_is_used():
-    code = "import sys, standout.show; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, standout.plot; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"matplotlib", "plotly", "jinja2"} & set(done.stdout.split())

@@ -8,8 +8,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from standout import inference
-from standout.show import null, stability, styles
-from standout.show.text import number
+from standout.plot import _style
+from standout.plot._ratios import null, stability
+from standout.plot._style import number
 
 RNG = np.random.default_rng(0)
 BACKGROUND = RNG.normal(size=(90, 6))
@@ -82,7 +83,7 @@ def test_bars_are_the_weights_lines_their_intervals_and_unsure_signs_are_hatched
 def test_a_bar_of_which_the_sign_is_sure_has_its_full_colour(found):
     bar = stability(found, count=1).patches[0]
     assert found.same_sign[0, 2] == 1 and bar.get_hatch() is None
-    assert to_hex(bar.get_facecolor()) == (styles.ABOVE if bar.get_width() > 0 else styles.BELOW).lower()
+    assert to_hex(bar.get_facecolor()) == (_style.ABOVE if bar.get_width() > 0 else _style.BELOW).lower()
 
 
 def test_what_cannot_be_drawn_is_refused(tested, found, refused):

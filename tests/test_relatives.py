@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import linalg, optimize
 
-from standout import CPCA, DPCA
+from standout._cpca import CPCA
+from standout._dpca import DPCA
 
 IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

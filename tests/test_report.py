@@ -12,9 +12,11 @@ from sklearn.decomposition import PCA
 
 import standout
 from reports import close, unpacked, written
-from standout import CPCA, DPCA, KernelDPCA
-from standout.show.text import number
-from standout.sources.files.source import Account
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout.io.stream import ReadSummary
+from standout.plot._style import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -189,7 +191,7 @@ def test_the_verdict_is_honest_in_every_regime(write, data, case):
 
 @pytest.mark.parametrize(("value", "said"), [(3e-9, "p < 0.0001"), (0.02, "p = 0.02")])
 def test_p_values_are_written_no_smaller_than_they_can_be_trusted(value, said):
-    from standout.show.report.words import p_text
+    from standout._report.text import p_text
 
     assert p_text(value).replace("\xa0", " ") == said
 
@@ -208,7 +210,7 @@ def test_of_a_shrunk_problem_the_unshrunk_ratios_are_shown_too(write, data):
     page = write(model, target, background)
     assert [trace["y"] for trace in page.figures["ratios"]["data"]] == [
         model.ratios_.tolist(),
-        model._solved().plain_ratios.tolist(),
+        model._solved().unshrunk_ratios.tolist(),
     ]
     assert page.table("component")[0][2] == "unshrunk ratio"
 
@@ -361,7 +363,7 @@ def test_six_views_of_many_rows_stay_within_what_a_browser_can_hold(write, data,
 
 
 def test_what_was_done_to_the_data_is_told(write, data, fitted):
-    account = Account(
+    account = ReadSummary(
         "mice.csv", rows=200, features=5, rows_left_out=3, features_left_out=("odd",), values_filled=12,
         aside=("class", "id"), missing={"b": 2, "a": 10},
     )  # fmt: skip

@@ -11,9 +11,10 @@ from functools import partial
 import pytest
 
 from reports import HOSTILE, hostile, written
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout._report.report import report
 from standout.errors import MissingExtraError, OutputError, RowsNeededError
-from standout.show import report
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -112,7 +113,7 @@ def test_a_background_of_moments_is_not_drawn_and_the_report_says_so(write, data
 
 @pytest.mark.parametrize(("module", "package"), [("plotly.offline", "plotly"), ("jinja2", "jinja2")])
 def test_without_its_packages_the_error_names_the_extra(monkeypatch, tmp_path, data, fitted, refused, module, package):
-    from standout.show.report import page
+    from standout._report import page
 
     page.templates.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)

@@ -15,8 +15,8 @@ import pytest
 
 from conftest import whole_numbers
 from reports import HOSTILE, close, hostile, written
-from standout import DPCA
-from standout.show.text import number
+from standout._dpca import DPCA
+from standout.plot._style import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

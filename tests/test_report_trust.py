@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 
 from reports import HOSTILE, written
-from standout import DPCA, KernelDPCA
-from standout.inference import ReplicateFinding, Trust, assess, permutation_test
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._report.text import trusted_verdict
+from standout.inference.assess import Assessment, ReplicateFinding, assess
+from standout.inference.permutation import permutation_test
 from standout.inference.stability import stable_words
-from standout.show.report.trust_words import trusted_verdict
-from standout.show.text import number
+from standout.plot._style import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -60,7 +62,7 @@ def test_the_section_follows_the_rows_and_is_missing_without_trust(page, model, 
     without = written(tmp_path / "page.html", model, TARGET, BACKGROUND)
     assert "Is it real?" in page.text and "Is it real?" not in without.text
     assert "null" in page.figures and "null" not in without.figures
-    only = written(tmp_path / "only.html", model, TARGET, BACKGROUND, trust=Trust())
+    only = written(tmp_path / "only.html", model, TARGET, BACKGROUND, trust=Assessment())
     assert "Is it real?" not in only.text
 
 
@@ -130,11 +132,11 @@ def test_with_a_formula_the_verdict_adds_the_test_and_the_rows_held_out(page):
 def test_without_a_formula_the_verdict_is_that_of_the_test(unanswered):
     test = permutation_test(*FEW, n_permutations=39)
     assert test.count() == 0
-    said = trusted_verdict(unanswered, Trust(test))
+    said = trusted_verdict(unanswered, Assessment(test))
     chance = f"(p = {number(float(test.p_values[0]))})".replace(" ", "\N{NO-BREAK SPACE}")
     assert said.kind == "nothing" and chance in said.sentences[0]
     assert said.sentences[0].startswith("The permutation test") and "too often" in said.sentences[0]
-    found = trusted_verdict(unanswered, Trust(replace(test, p_values=np.array([1 / 40]))))
+    found = trusted_verdict(unanswered, Assessment(replace(test, p_values=np.array([1 / 40]))))
     assert found.kind == "found" and "rarely" in found.sentences[0]
     assert trusted_verdict(unanswered, None).kind == "unknown"
 
@@ -143,33 +145,33 @@ def test_few_units_that_allow_no_small_p_are_said_to_be_too_few(unanswered):
     groups, others = np.repeat([0, 1], 4), np.repeat([2, 3, 4], [4, 3, 3])
     test = permutation_test(*FEW, groups=groups, background_groups=others)
     assert test.complete and test.smallest_p == 0.1
-    said = trusted_verdict(unanswered, Trust(test))
+    said = trusted_verdict(unanswered, Assessment(test))
     assert (said.kind, said.headline) == ("unknown", "Too few groups to tell this from noise")
     assert "no p-value below 0.1 is possible, because only 10 different labellings of the groups" in said.sentences[0]
 
 
 def test_a_formula_that_the_test_contradicts_is_no_finding(model, trust):
-    contradicted = Trust(replace(trust.test, p_values=np.array([0.6, 0.6])))
+    contradicted = Assessment(replace(trust.test, p_values=np.array([0.6, 0.6])))
     said = trusted_verdict(model._solved(), contradicted)
     assert (said.kind, said.headline) == ("unknown", "Formula and permutation test disagree")
-    assert trusted_verdict(model._solved(), Trust(trust.test)).kind == "found"
+    assert trusted_verdict(model._solved(), Assessment(trust.test)).kind == "found"
 
 
 def test_a_finding_that_does_not_hold_on_other_rows_is_not_confirmed(model, trust):
     weak = replace(trust.held_out, low=np.array([0.8, 0.8]))
-    said = trusted_verdict(model._solved(), Trust(trust.test, weak))
+    said = trusted_verdict(model._solved(), Assessment(trust.test, weak))
     assert (said.kind, said.headline) == ("unknown", "Signs of a finding, not confirmed")
 
 
 def test_a_p_value_that_other_labellings_could_move_over_the_level_is_said_to_be_close(model, trust):
     near = replace(trust.test, p_values=np.array([0.04, 0.6]))
-    assert any("too close to 5 %" in text for text in trusted_verdict(model._solved(), Trust(near)).sentences)
-    assert not any("too close" in text for text in trusted_verdict(model._solved(), Trust(trust.test)).sentences)
+    assert any("too close to 5 %" in text for text in trusted_verdict(model._solved(), Assessment(near)).sentences)
+    assert not any("too close" in text for text in trusted_verdict(model._solved(), Assessment(trust.test)).sentences)
 
 
 def test_a_linear_test_is_not_taken_for_one_of_the_kernel(trust):
     kernel = KernelDPCA(1).fit(TARGET.to_numpy(), background=BACKGROUND.to_numpy())
-    said = trusted_verdict(kernel._solved(), Trust(trust.test))
+    said = trusted_verdict(kernel._solved(), Assessment(trust.test))
     assert said.headline == trusted_verdict(kernel._solved(), None).headline
     assert "linear dPCA, not of this kernel" in said.sentences[-1]
 

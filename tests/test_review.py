@@ -6,10 +6,10 @@ import pytest
 from scipy import sparse
 from sklearn.decomposition import PCA
 
-from standout import DPCA, Moments
+from standout._dataset import Mixture
+from standout._dpca import DPCA
+from standout._moments import Counts, Moments
 from standout.errors import ConditionWarning, FeatureError, InputError, StructuralWarning
-from standout.mixture import Mixture
-from standout.moments import Counts
 
 IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 RNG = np.random.default_rng(0)
@@ -194,7 +194,7 @@ def test_labels_that_a_source_brings_are_used():
 
 
 def standout_source():
-    from standout import read
+    from standout.io.read import read
 
     source = read(np.vstack([T, A]))
     source.labels = np.repeat(["t", "c"], [200, 150])

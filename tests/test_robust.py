@@ -7,10 +7,11 @@ from scipy import linalg, sparse, stats
 from sklearn.covariance import MinCovDet
 
 from helpers import cosine, covariance, mixing
-from standout import DPCA, Moments
-from standout.datasets import FactorModel
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout._robust import robust_moments
+from standout.datasets.factor import FactorModel
 from standout.errors import InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
-from standout.robust import robust_moments
 
 MODEL = FactorModel(signal_sd=np.sqrt(8.0))  # the population's top ratio is 9
 

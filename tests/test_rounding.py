@@ -9,10 +9,13 @@ import pytest
 from scipy import sparse
 
 from helpers import null_log_ratio
-from standout import CPCA, DPCA, KernelDPCA, Moments
+from standout._cpca import CPCA
+from standout._dataset import Mixture
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._moments import Moments
+from standout._spectrum import largest_root_p_value
 from standout.errors import InputError, OverfitWarning
-from standout.mixture import Mixture
-from standout.spectrum import largest_root_p_value
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

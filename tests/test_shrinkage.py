@@ -7,7 +7,8 @@ import pytest
 from scipy import linalg
 from sklearn.covariance import OAS
 
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import ShrinkageWarning
 
 IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")

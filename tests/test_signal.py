@@ -8,10 +8,12 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
 from helpers import mixing
-from standout import DPCA, Moments
-from standout.datasets import FactorModel, digits_over_tiles
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout._spectrum import debiased, noise_edge
+from standout.datasets.factor import FactorModel
+from standout.datasets.tiles import digits_over_tiles
 from standout.errors import OverfitWarning
-from standout.spectrum import debiased, noise_edge
 
 IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -5,8 +5,9 @@ import pytest
 from scipy import linalg, sparse
 
 from helpers import covariance, same_up_to_sign, sample_pair
-from standout import DPCA, Moments
-from standout.solve import lanczos
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout.solvers import dense
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -178,7 +179,7 @@ def test_a_shift_in_a_feature_constant_in_both_counts_on_wide_data(solver):
 
 def test_lanczos_repeats_to_the_last_bit_even_where_it_must_start_anew():
     # Every vector is an eigenvector of the identity: the Krylov space is exhausted after one step.
-    first, again = (lanczos.top_pairs(np.eye(700), None, 3) for _ in range(2))
+    first, again = (dense.lanczos_pairs(np.eye(700), None, 3) for _ in range(2))
     np.testing.assert_array_equal(first[1], again[1])
     np.testing.assert_allclose(first[1].T @ first[1], np.eye(3), atol=1e-12)
 

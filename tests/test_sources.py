@@ -12,10 +12,11 @@ from scipy import linalg, sparse
 
 import standout
 from conftest import KINDS, NAMES, OnCluster, OneShot, memory_map
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import InputError, NonFiniteError, StandoutError
-from standout.sources import RowView, select_columns
-from standout.sources.memory import ArraySource
+from standout.io.memory import ArraySource
+from standout.io.source import RowView, select_columns
 
 noise = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

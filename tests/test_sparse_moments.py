@@ -5,8 +5,9 @@ import pytest
 from scipy import sparse
 
 from helpers import covariance
-from standout import DPCA, Moments
-from standout.accumulate import Accumulator
+from standout._accumulate import Accumulator
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import NonFiniteError
 
 KINDS = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.errors import NonFiniteError
-from standout.solve import span
+from standout.solvers import gram
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -33,8 +33,8 @@ def counts(rows, seed, features=FEATURES):
 @pytest.fixture
 def dense_panels(monkeypatch):
     """Count the panels of columns that are made dense."""
-    made, panels = [], span.RowSpan._panels
-    monkeypatch.setattr(span.RowSpan, "_panels", lambda rows: made.append(1) or panels(rows))
+    made, panels = [], gram.RowSpan._panels
+    monkeypatch.setattr(gram.RowSpan, "_panels", lambda rows: made.append(1) or panels(rows))
     return made
 
 

@@ -9,8 +9,8 @@ from scipy import integrate, linalg
 from scipy.special import digamma
 from scipy.stats import wishart
 
-from standout import DPCA
-from standout.spectrum import (
+from standout._dpca import DPCA
+from standout._spectrum import (
     count_components,
     debiased,
     largest_root_p_value,

@@ -17,9 +17,12 @@ from sklearn.base import clone
 
 import standout
 from conftest import NAMES, whole_numbers
-from standout import CPCA, DPCA, KernelDPCA, Moments
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._model_file import header, load, save
+from standout._moments import Moments
 from standout.errors import ModelFileError, StandoutError
-from standout.store import header, load, save
 
 GOLDEN = Path(__file__).parent / "data" / "format1"
 DATA = whole_numbers(60, 90)

@@ -16,9 +16,10 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
-from standout import DPCA, KernelDPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._model_file import header, load, save
 from standout.errors import ModelFileError, OutputError
-from standout.store import header, load, save
 from test_store import X, Y, fitted
 
 
@@ -114,7 +115,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from standout import CPCA
 from standout.errors import OutputError
-from standout.store import load, save
+from standout import load, save
 place = Path(sys.argv[1])
 rows = np.random.default_rng(0).normal(size=(99, 9))
 small, large = CPCA(1).fit(rows), CPCA(9).fit(rows * range(1, 10), background=rows)
@@ -190,7 +191,7 @@ def test_a_loaded_model_needs_no_optional_package(model_file):
         "import sys\n"
         "for name in ('pandas', 'polars', 'matplotlib', 'pyarrow', 'h5py', 'zarr', 'anndata', 'click', 'plotly'):\n"
         "    sys.modules[name] = None\n"
-        "from standout.store import header, load\n"
+        "from standout._model_file import header, load\n"
         "print(load(sys.argv[1]).summary(), header(sys.argv[1])['estimator'])"
     )
     found = subprocess.run([sys.executable, "-c", code, model_file], capture_output=True, text=True, timeout=60)

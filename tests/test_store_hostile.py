@@ -12,8 +12,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 import pytest
 
+from standout._model_file import header, load, save
 from standout.errors import ModelFileError, StandoutError
-from standout.store import header, load, save
 from test_store import X, answers, differences, fitted
 
 

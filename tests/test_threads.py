@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from standout import DPCA
-from standout.blas import SMALL_WORK, threads_for
+from standout._blas import SMALL_WORK, threads_for
+from standout._dpca import DPCA
 
 
 def threads():
@@ -62,7 +62,7 @@ import numpy as np
 from concurrent.futures import ThreadPoolExecutor
 from threadpoolctl import threadpool_info
 from standout import Moments
-from standout.blas import threads_for
+from standout._blas import threads_for
 
 def threads():
     return sorted({library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"})

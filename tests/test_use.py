@@ -16,10 +16,12 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_sco
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import standout.estimators.dpca as home
+import standout._dpca as home
 from conftest import NAMES
 from helpers import null_log_ratio
-from standout import CPCA, DPCA, Moments
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.datasets.factor import FactorModel
 from standout.errors import OverfitWarning, ShrinkageWarning, StandoutWarning, StructuralWarning
 

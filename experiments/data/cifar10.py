@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from experiments.data.images import Images, check_collection, one_for_each, read_npz, write_npz
 from standout.datasets.fetch import Public, first_file, identified, obtain
 from standout.errors import InputError, did_you_mean, listed
-from standout.sources.progress import Progress
+from standout.io.source import Progress
 
 FOLDER, ARCHIVE = "cifar-10-batches-py", "cifar-10-python.tar.gz"
 BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout.errors import InputError, listed
-from standout.output import replacing
+from standout.io.output import replacing
 
 
 @dataclass(frozen=True)

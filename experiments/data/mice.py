@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import Array
-from standout.datasets import Mice
+from standout.datasets.mice import Mice
 
 # Two of the paper's proteins are the same column.
 TWIN = "ARC_N"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from experiments.data.images import Images, check_collection, read_npz, write_npz
 from standout.datasets.fetch import Public, first_file, identified, obtain
 from standout.errors import InputError, listed
-from standout.sources.progress import Progress
+from standout.io.source import Progress
 
 IDX_FILES = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte"
 _UNSIGNED_BYTES = 0x08

@@ -14,9 +14,9 @@ from experiments import Array
 from experiments.data.cifar10 import load_cifar10
 from experiments.data.images import Images
 from experiments.data.mnist import check_digits, load_mnist
+from standout._inputs import check_count
 from standout.errors import InputError, NotEnoughRowsError
-from standout.parameters import check_count
-from standout.sources.progress import Progress
+from standout.io.source import Progress
 
 _SIDE = 28
 

@@ -13,25 +13,29 @@ from typing import TYPE_CHECKING, Any
 from standout._version import __version__
 
 if TYPE_CHECKING:
-    from standout.comparison import compare
-    from standout.estimators.cpca import CPCA
-    from standout.estimators.dpca import DPCA
-    from standout.estimators.kernel import KernelDPCA
-    from standout.inference import assess, find_replicates, held_out_ratio, permutation_test, stability
-    from standout.moments import Moments
-    from standout.paths import Path, path
-    from standout.robust import robust_moments
-    from standout.show.report import report
-    from standout.sources import Source, read
-    from standout.store import load, save
+    from standout._compare import compare
+    from standout._cpca import CPCA
+    from standout._dpca import DPCA
+    from standout._kernel_dpca import KernelDPCA
+    from standout._model_file import load, save
+    from standout._moments import Moments
+    from standout._path import SubspacePath, path
+    from standout._report.report import report
+    from standout._robust import robust_moments
+    from standout.inference.assess import assess, find_replicates
+    from standout.inference.held_out import held_out_ratio
+    from standout.inference.permutation import permutation_test
+    from standout.inference.stability import stability
+    from standout.io.read import read
+    from standout.io.source import Source
 
 __all__ = [
     "CPCA",
     "DPCA",
     "KernelDPCA",
     "Moments",
-    "Path",
     "Source",
+    "SubspacePath",
     "__version__",
     "assess",
     "compare",
@@ -48,30 +52,30 @@ __all__ = [
 ]
 
 _HOME = {
-    "CPCA": "standout.estimators.cpca",
-    "DPCA": "standout.estimators.dpca",
-    "KernelDPCA": "standout.estimators.kernel",
-    "Moments": "standout.moments",
-    "Path": "standout.paths",
-    "Source": "standout.sources",
-    "compare": "standout.comparison",
+    "CPCA": "standout._cpca",
+    "DPCA": "standout._dpca",
+    "KernelDPCA": "standout._kernel_dpca",
+    "Moments": "standout._moments",
+    "SubspacePath": "standout._path",
+    "Source": "standout.io.source",
+    "compare": "standout._compare",
     "assess": "standout.inference",
     "find_replicates": "standout.inference",
     "held_out_ratio": "standout.inference",
     "permutation_test": "standout.inference",
     "stability": "standout.inference",
-    "load": "standout.store",
-    "path": "standout.paths",
-    "read": "standout.sources",
-    "report": "standout.show.report",
-    "robust_moments": "standout.robust",
-    "save": "standout.store",
+    "load": "standout._model_file",
+    "path": "standout._path",
+    "read": "standout.io.read",
+    "report": "standout._report",
+    "robust_moments": "standout._robust",
+    "save": "standout._model_file",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "anndata":  # a module, for standout.anndata.dpca
-        return import_module("standout.anndata")
+    if name in ("anndata", "datasets", "plot"):
+        return import_module(f"standout.{name}")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'standout' has no attribute {name!r}")

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.blas import Array
+from standout._blas import Array
+from standout._dpca import DPCA
+from standout._inputs import background_name, check_count, label_list
 from standout.errors import FeatureWarning, InputError, did_you_mean, listed, warn_user
-from standout.estimators.dpca import DPCA
-from standout.inputs import background_name, label_list
-from standout.parameters import check_count
-from standout.sources import RowView, Source, block_rows, read, select_columns
-from standout.sources.checks import is_missing
+from standout.io.memory import is_missing
+from standout.io.read import read
+from standout.io.source import RowView, Source, block_rows, select_columns
 
 __all__ = ["dpca"]
 

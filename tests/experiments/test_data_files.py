@@ -15,7 +15,7 @@ import published
 from experiments.data import Images, load_cifar10, load_mnist
 from experiments.data.cifar10 import _CIFAR10, CLASSES, gray
 from experiments.data.mnist import _MNIST
-from standout.datasets import load_mice
+from standout.datasets.mice import load_mice
 
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")

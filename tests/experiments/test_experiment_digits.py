@@ -14,7 +14,9 @@ from experiments.digits_methods import METHODS, Literal, View, _patterns
 from experiments.digits_results import findings
 from experiments.record import Plan, Spread
 from helpers import covariance
-from standout import CPCA, DPCA, Moments
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -157,7 +159,7 @@ def test_the_findings_tell_of_seeds_that_go_against_the_mean():
 def test_pictures_are_drawn_also_where_a_method_has_no_component(embedded):
     from experiments.digits_methods import see
     from experiments.digits_results import draw_patterns, draw_scores
-    from standout.show.plot import pyplot
+    from standout.plot._style import pyplot
 
     rng = np.random.default_rng(0)
 

@@ -15,7 +15,7 @@ from experiments.data.mice import TWIN, stand_in
 from experiments.mice import mice
 from experiments.mice_measures import PAPER_GRID, chance, grid_check, paired_p, separations, worth
 from experiments.record import Plan, Spread
-from standout import DPCA
+from standout._dpca import DPCA
 
 CONTROLS = ("c-CS-s", "c-SC-s")
 

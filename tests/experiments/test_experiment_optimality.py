@@ -7,7 +7,7 @@ from scipy import linalg
 from experiments.optimality import optimality
 from experiments.optimality_sweeps import METRICS, growth, predicted
 from experiments.record import Plan
-from standout.datasets import FactorModel
+from standout.datasets.factor import FactorModel
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from sklearn.metrics import adjusted_rand_score
 from experiments.judge import accuracy, accuracy_on, ari, right_on, silhouette
 from experiments.literal import literal_components
 from helpers import covariance, ratio, sample_pair
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from experiments.record import Picture, Plan, Record, Spread, Table, as_markdown
 from experiments.run import Outcome, attempt, chosen, reproduce, write_index
 from experiments.write import write
 from standout.errors import OutputError
-from standout.show.plot import pyplot
+from standout.plot._style import pyplot
 
 TABLE = Table(
     "sizes",

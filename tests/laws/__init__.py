@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from helpers import covariance, sample_pair
-from standout import DPCA
+from standout._dpca import DPCA
 
 quickly = settings(deadline=None, max_examples=25)
 

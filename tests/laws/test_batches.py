@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from helpers import covariance
 from laws import Problem, problems, quickly, rounding, same_directions, same_ratios
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from helpers import EPS, covariance, mixing, moments_of, same_up_to_sign
 from laws import Problem, fit, problems, quickly, rounding, same_directions, same_ratios
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import ConditionWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")

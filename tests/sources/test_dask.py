@@ -14,8 +14,11 @@ import pytest
 from scipy import sparse
 
 from conftest import NAMES, whole_numbers
-from standout import CPCA, DPCA, Moments, read
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._moments import Moments
 from standout.errors import FeatureError, FeatureWarning, GraphWarning, InputError, NonFiniteError, RowsNeededError
+from standout.io.read import read
 
 dask = pytest.importorskip("dask", reason="dask is not installed: everything about Dask is left out")
 da = pytest.importorskip("dask.array")

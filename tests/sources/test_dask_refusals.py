@@ -8,9 +8,12 @@ import pytest
 from scipy import sparse
 
 from conftest import NAMES
-from standout import DPCA, Moments, memory, read
+from standout import _blas
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout.distributed.reduce import collect_column
 from standout.errors import InputError
-from standout.sources.here import column_here
+from standout.io.read import read
 
 dask = pytest.importorskip("dask", reason="dask is not installed: everything about Dask is left out")
 da = pytest.importorskip("dask.array")
@@ -89,7 +92,7 @@ def test_a_subject_with_rows_here_and_on_a_cluster_counts_once(described, kind):
     whole = here + Moments.of(there)
     assert whole.units == frame["g"].nunique()
     assert whole.groups == Moments.of(read(frame, groups="g", drop=["w", "kind"])).groups
-    assert column_here(there, "groups", "target groups").tolist() == [str(item) for item in frame["g"][110:]]
+    assert collect_column(there, "groups", "target groups").tolist() == [str(item) for item in frame["g"][110:]]
 
 
 @pytest.mark.parametrize("kind", ["Int64", "Float64", "float64", "string", "object"])
@@ -113,12 +116,14 @@ def test_what_a_column_says_of_rows_is_fetched_when_it_is_asked_for(described, d
         assert chosen.labels.tolist() == plain.labels.tolist()
         assert chosen.row_ids.tolist() == plain.row_ids.tolist()
         assert (
-            chosen.groups.tolist() == plain.groups.tolist() == column_here(chosen, "groups", "target groups").tolist()
+            chosen.groups.tolist()
+            == plain.groups.tolist()
+            == collect_column(chosen, "groups", "target groups").tolist()
         )
     bare = read(frame[list(NAMES)])
-    assert bare.labels is bare.row_ids is bare.groups is column_here(bare, "groups", "target groups") is None
-    assert column_here(plain, "groups", "target groups") is plain.groups
-    assert column_here(read(data.target), "groups", "target groups") is None
+    assert bare.labels is bare.row_ids is bare.groups is collect_column(bare, "groups", "target groups") is None
+    assert collect_column(plain, "groups", "target groups") is plain.groups
+    assert collect_column(read(data.target), "groups", "target groups") is None
 
 
 def test_rows_that_an_array_says_it_has_are_counted(data, refused):
@@ -140,8 +145,8 @@ def test_weights_of_zero_are_counted_too(rows, refused):
 def test_more_features_than_a_worker_should_hold_the_products_of_are_refused(data, refused, monkeypatch):
     made = da.from_delayed(dask.delayed(sparse.csr_array)((10, 60_000)), (10, 60_000), float)
     refused(lambda: Moments.of(made, role="target"), "target", "60,000 features", "28.8 GB", "Choose fewer features")
-    monkeypatch.setattr(memory, "_LEAST", 8 * 5**2 - 1)
-    monkeypatch.setattr(memory, "_MOST", 8 * 5**2 - 1)
+    monkeypatch.setattr(_blas, "_LEAST", 8 * 5**2 - 1)
+    monkeypatch.setattr(_blas, "_MOST", 8 * 5**2 - 1)
     rows = da.from_array(data.target, chunks=(61, -1))
     refused(lambda: DPCA().fit(rows, background=data.background), "5 features", "bring the rows into memory")
     assert Moments.of(rows[:, :4]).n_features == 4

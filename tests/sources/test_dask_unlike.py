@@ -6,8 +6,11 @@ import pytest
 import sklearn
 
 from conftest import NAMES
-from standout import DPCA, KernelDPCA, Moments, read
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._moments import Moments
 from standout.errors import FeatureError, RowsNeededError
+from standout.io.read import read
 
 dask = pytest.importorskip("dask", reason="dask is not installed: everything about Dask is left out")
 da = pytest.importorskip("dask.array")

@@ -19,7 +19,7 @@ from scipy import linalg, sparse
 import standout
 from conftest import NAMES, memory_map, whole_numbers
 from spark_session import spark_session
-from standout import DPCA
+from standout._dpca import DPCA
 from standout.errors import FeatureError, InputError, NonFiniteError
 
 

@@ -9,10 +9,12 @@ import standout
 from conftest import NAMES, whole_numbers
 from reports import Page
 from spark_session import spark_session
-from standout import DPCA, Moments
+from standout._dpca import DPCA
+from standout._moments import Moments
+from standout._report.report import report
+from standout.distributed.reduce import collect_rows
 from standout.errors import InputError, RowsNeededError
-from standout.show import report, scores
-from standout.sources.here import rows_here
+from standout.plot._scores import scores
 
 dask = pytest.importorskip("dask", reason="dask is not installed: everything about Dask is left out")
 da = pytest.importorskip("dask.array")
@@ -273,7 +275,7 @@ def test_rows_that_do_not_fit_this_machine_are_not_fetched(ask, refused):
 
 def test_rows_come_in_their_own_type_and_order_whatever_the_chunks():
     rows = np.arange(35, dtype=np.float32).reshape(7, 5)
-    found = rows_here(standout.read(da.from_array(rows, chunks=(2, 3))), "data")
+    found = collect_rows(standout.read(da.from_array(rows, chunks=(2, 3))), "data")
     assert found.dtype == np.float32 and np.array_equal(found, rows)
 
 

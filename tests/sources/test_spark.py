@@ -13,7 +13,9 @@ import sklearn
 import standout
 from conftest import NAMES, whole_numbers
 from spark_session import spark_session
-from standout import DPCA, KernelDPCA, Moments
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._moments import Moments
 from standout.errors import (
     FeatureError,
     InputError,
@@ -336,7 +338,7 @@ def test_a_result_of_several_pieces_arrives_whole_and_once(frame, collected):
 
 
 def test_what_is_not_installed_is_told(rows, spark, frame, monkeypatch, refused):
-    from standout.sources.spark import _collected
+    from standout.distributed.spark import _collected
 
     def alone(_batches):
         raise ModuleNotFoundError("No module named 'standout'")
@@ -348,9 +350,9 @@ def test_what_is_not_installed_is_told(rows, spark, frame, monkeypatch, refused)
         kind=MissingExtraError,
     )
     made = frame(rows.target)
-    for name in [name for name in sys.modules if name.startswith("standout.sources.spark_parts")]:
+    for name in [name for name in sys.modules if name.startswith("standout.distributed.spark_partitions")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(sys.modules["standout.sources"], "spark_parts", raising=False)
+    monkeypatch.delattr(sys.modules["standout.io.read"], "spark_parts", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=re.escape("pip install 'standout[spark]'")):
         standout.read(made)

@@ -8,10 +8,9 @@ import pytest
 import standout
 from conftest import NAMES, whole_numbers
 from spark_session import spark_session
-from standout import Moments
+from standout._moments import Moments
+from standout.distributed.reduce import add_up, collect_column, merge
 from standout.errors import RowsNeededError
-from standout.sources.here import column_here
-from standout.spread import add_up, merge
 
 # One process holds the cluster, however many run the tests.
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -59,11 +58,11 @@ def test_groups_of_a_frame_without_order_are_not_at_hand(described, spark, refus
     made = spark.createDataFrame(described)
     source = standout.read(made, groups="g", drop="w")
     told = ("target groups", "no order", "Bring rows and groups into memory", "toPandas()", "groups='g'")
-    refused(lambda: column_here(source, "groups", "target groups"), *told, kind=RowsNeededError)
+    refused(lambda: collect_column(source, "groups", "target groups"), *told, kind=RowsNeededError)
     refused(
-        lambda: column_here(source.select(np.array([1, 0])), "groups", "target groups"), *told, kind=RowsNeededError
+        lambda: collect_column(source.select(np.array([1, 0])), "groups", "target groups"), *told, kind=RowsNeededError
     )
-    assert column_here(standout.read(made, drop=["g", "w"]), "groups", "target groups") is None
+    assert collect_column(standout.read(made, drop=["g", "w"]), "groups", "target groups") is None
     described = standout.read(made, label="g", ids="w")
     assert (described.label_column, described.ids_column) == ("g", "w")
 
@@ -97,7 +96,7 @@ def test_text_is_no_weight(described, spark, refused):
 
 def test_a_partition_with_weights_and_groups_is_not_held(described):
     """As Spark's worker does it, without Spark: batches come one by one, and are gone when the next one comes."""
-    from standout.sources.spark_parts import OfPart, Reader
+    from standout.distributed.spark_partitions import OfPart, Reader
 
     batch = pa.RecordBatch.from_pandas(described[[*NAMES, "w", "g"]], preserve_index=False)
     held = []

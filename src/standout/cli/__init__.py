@@ -14,7 +14,7 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     try:
-        from standout.cli.run import run
+        from standout.cli.app import run
     except ImportError as error:
         if error.name not in ("click", "rich"):
             raise

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from standout.cli.help import option, together
+from standout.cli.options import option, together
 from standout.errors import ColumnError, InputError
-from standout.output import make_directory
-from standout.sources import read
-from standout.sources.files.options import MISSING
-from standout.sources.files.source import Account
+from standout.io.options import MISSING
+from standout.io.output import make_directory
+from standout.io.read import read
+from standout.io.stream import ReadSummary
 
 _ROWS, _COLUMNS = "Which rows", "Which columns"
 
@@ -163,9 +163,9 @@ class Side:
         return replace(self._reading(drop=[*self.arguments.get("drop", []), *lost]).opened(), lost=lost)
 
     @property
-    def account(self) -> Account:
+    def account(self) -> ReadSummary:
         """What reading did."""
-        account: Account = self.source.account
+        account: ReadSummary = self.source.account
         if not self.lost:
             return account
         return replace(account, features_left_out=tuple(self.lost), missing={n: c for n, c in self.lost.items() if c})

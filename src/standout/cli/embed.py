@@ -1,8 +1,12 @@
-"""``standout embed`` and ``standout denoise``: a stored model on files."""
+"""Writing something for each row of some files, with the columns that describe the row carried along.
+
+``standout embed`` and ``standout denoise``: a stored model on files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,17 +14,14 @@ from typing import Any
 import click
 import numpy as np
 
-from standout.blas import Array
+from standout._blas import Array
 from standout.cli.data import Reading, Side, distinct, new_rows_options
-from standout.cli.help import Page, option
-from standout.cli.rows import write_rows
-from standout.cli.session import Session, check_apart, telling_options
-from standout.errors import InputError
-from standout.sources import ArraySource, Source
-from standout.sources.files.open import has_names
-from standout.write import check_table_path
-
-Step = Callable[[Source], Array]
+from standout.cli.options import Page, Session, check_apart, option, telling_options
+from standout.errors import InputError, NonFiniteError
+from standout.io.memory import ArraySource
+from standout.io.output import check_table_path, free_name, writing
+from standout.io.read import has_names
+from standout.io.source import Source, block_rows_of
 
 _EMBED_EXAMPLES = """
 standout embed model.standout new_patients.csv -o scores.csv
@@ -32,6 +33,43 @@ standout denoise model.standout patients.csv -o specific.csv
 """
 _OUTPUT = option("-o", "--output", type=click.Path(path_type=Path), required=True, heading="Output",
                  help="Write here (.csv, .tsv, .parquet, .npy).")  # fmt: skip
+
+
+def write_rows(
+    path: Path, sides: dict[str, Side], names: Sequence[str], values: Callable[[Source], Array], what: str
+) -> int:
+    """Write ``values`` of the rows of every dataset, block by block; return how many rows that were."""
+    columns = list(dict.fromkeys(column for side in sides.values() for column in side.source.aside))
+    dataset, number = (free_name(name, [*columns, *names]) for name in ("dataset", "row"))
+    about = [*([dataset] if len(sides) > 1 else []), *columns]
+    # Where rows were left out, their numbers would be those of other rows: nothing is better than that.
+    if not columns and all(side.whole for side in sides.values()):
+        about.append(number)
+    count = 0
+    with writing(path, names, about, what) as table:
+        for name, side in sides.items():
+            seen = 0
+            for block in side.source.table_blocks(block_rows_of(side.source)):
+                size = len(block.numbers)
+                told = {dataset: np.full(size, name, dtype=object), number: np.arange(seen + 1, seen + size + 1)}
+                with _errors_of(side.source):
+                    table.add(values(ArraySource(block.numbers, side.source.names)), {**block.about, **told})
+                seen += size
+            count += seen
+    return count
+
+
+@contextmanager
+def _errors_of(source: Any) -> Iterator[None]:
+    """Put the file's name before an error about its rows."""
+    try:
+        yield
+    except NonFiniteError as error:
+        told = str(error).removeprefix("X: ").split(". ")[0]
+        raise NonFiniteError(f"{source.path}: {told}. Use --missing to say what to do about them.") from error
+
+
+Step = Callable[[Source], Array]
 
 
 @click.command(cls=Page, examples=_EMBED_EXAMPLES, short_help="Scores of new rows, by a stored model.")
@@ -64,7 +102,7 @@ def denoise(model: Path, data: tuple[str, ...], **given: Any) -> None:
 
 
 def _apply(model: Path, data: tuple[str, ...], given: dict[str, Any], what: str) -> None:
-    from standout.store import load
+    from standout._model_file import load
 
     session = Session(given)
     output = check_table_path(given.pop("output"), "--output")

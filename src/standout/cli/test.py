@@ -8,15 +8,22 @@ from typing import Any
 
 import click
 
+from standout._dpca import DPCA
+from standout._model import to_dict
 from standout.cli.data import Data, Reading, load, reading_options, sides_options
-from standout.cli.help import Page, option
-from standout.cli.method import contrast_options, was_given
-from standout.cli.page import reading_in_words, write_page
-from standout.cli.session import Session, accounts, check_apart, telling_options
-from standout.estimators.dpca import DPCA
-from standout.facts import facts_of
-from standout.inference import Trust, assess
-from standout.output import check_writable
+from standout.cli.fit import reading_in_words, write_page
+from standout.cli.options import (
+    Page,
+    Session,
+    accounts,
+    check_apart,
+    contrast_options,
+    option,
+    telling_options,
+    was_given,
+)
+from standout.inference.assess import Assessment, assess
+from standout.io.output import check_writable
 
 _HEADING = "How much work"
 _EXAMPLES = """
@@ -100,7 +107,7 @@ def _paired(given: dict[str, Any]) -> bool:
     return True
 
 
-def _assessed(estimator: DPCA, data: Data, work: dict[str, Any], paired: bool) -> Trust:
+def _assessed(estimator: DPCA, data: Data, work: dict[str, Any], paired: bool) -> Assessment:
     assert isinstance(estimator.n_components, int)
     sources = [side.source for side in data.sides]
     pairs: dict[str, Any] = {}
@@ -120,8 +127,8 @@ def _as_background(data: Data, parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else dict(zip(data.backgrounds, parts, strict=True))
 
 
-def _facts(estimator: DPCA, found: Trust, data: Data) -> dict[str, Any]:
-    facts: dict[str, Any] = {"command": "test", "model": facts_of(estimator), "data": accounts(data)}
+def _facts(estimator: DPCA, found: Assessment, data: Data) -> dict[str, Any]:
+    facts: dict[str, Any] = {"command": "test", "model": to_dict(estimator), "data": accounts(data)}
     if found.test is not None:
         test = {name: value for name, value in asdict(found.test).items() if name != "null"}
         facts["permutation_test"] = {**test, "edge": found.test.edge(), "smallest_p": found.test.smallest_p}

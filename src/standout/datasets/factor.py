@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from standout.blas import Array
+from standout._blas import Array
 from standout.errors import InputError
 
 

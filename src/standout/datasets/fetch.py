@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from standout.errors import DataMissingError, InputError, OutputError, StandoutError
-from standout.sources.progress import Progress, report, watching
+from standout.io.source import Progress, report, watching
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.blas import Array
+from standout._blas import Array
 from standout.datasets.fetch import Public, digest, first_file, identified, obtain
 from standout.errors import InputError, StandoutWarning, did_you_mean, listed, warn_user
-from standout.output import replacing
-from standout.sources.progress import Progress
+from standout.io.output import replacing
+from standout.io.source import Progress
 
 _FILE = "Data_Cortex_Nuclear.csv"
 _KEPT = "miceprotein_openml.csv"
@@ -75,7 +75,7 @@ def load_mice(
         A directory with ``Data_Cortex_Nuclear.csv`` of the UCI repository.
     progress : callable, optional
         Called while a download is in progress; by default the callback set by
-        :func:`~standout.sources.progress.watching`.
+        :func:`~standout.io.source.watching`.
 
     Returns
     -------

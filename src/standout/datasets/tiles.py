@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.blas import Array
+from standout._blas import Array
 from standout.errors import MissingExtraError
 
 _SIDE = 8

@@ -15,12 +15,11 @@ import numpy as np
 from scipy import stats
 from sklearn.base import clone
 
-from standout.blas import Array
-from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
-from standout.estimators.base import Contrast
-from standout.estimators.dpca import DPCA
-from standout.filling import fill_by_training
-from standout.folds import (
+from standout._base import BaseContrast
+from standout._blas import Array
+from standout._dataset import Mixture, fill_by_training
+from standout._dpca import DPCA
+from standout._folds import (
     Fold,
     Index,
     Spread,
@@ -32,12 +31,12 @@ from standout.folds import (
     mean_over_folds,
     over_folds,
 )
-from standout.inference.resample import Samples, gather
-from standout.mixture import Mixture
-from standout.moments import Counts
-from standout.parameters import check_count, seed_from
-from standout.sources import RowView
-from standout.summary import Summary
+from standout._inputs import check_count, seed_from
+from standout._model import Summary
+from standout._moments import Counts
+from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
+from standout.inference.resampling import Samples, collect_samples
+from standout.io.source import RowView
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class HeldOut:
     interval: str
     units: tuple[int, ...]
     by: str
-    estimators: tuple[Contrast, ...]
+    estimators: tuple[BaseContrast, ...]
     notes: tuple[str, ...]
 
     def summary(self) -> Summary:
@@ -186,7 +185,7 @@ def held_out_ratio(
     estimator = _checked(estimator, n_components)
     if not (isinstance(level, Real) and 0 < float(level) < 1):
         raise InputError(f"level={level!r} is not possible. Use a number between 0 and 1, for instance 0.95.")
-    samples = gather(target, background, groups, background_groups, features, "held_out_ratio")
+    samples = collect_samples(target, background, groups, background_groups, features, "held_out_ratio")
     rng = np.random.default_rng(seed_from(random_state))
     sides = _folds(samples, check_count("folds", folds), rng) if split is None else _one_split(samples, split, rng)
     measured = [_measured(estimator, samples, side) for side in sides]
@@ -225,10 +224,10 @@ def _fewer_folds(count: int, wanted: int) -> str:
     )
 
 
-def _checked(estimator: Any, n_components: int) -> Contrast:
+def _checked(estimator: Any, n_components: int) -> BaseContrast:
     if estimator is None:
         return DPCA(check_count("n_components", n_components))
-    if not isinstance(estimator, Contrast):
+    if not isinstance(estimator, BaseContrast):
         raise InputError(
             f"estimator: a {type(estimator).__name__} does not compare target and background. Use DPCA, CPCA or "
             "KernelDPCA."
@@ -302,10 +301,10 @@ class _Measured:
 
     fold: Fold
     freedom: tuple[float, float]  # degrees of freedom of the two variances, in independent units
-    fitted: Contrast
+    fitted: BaseContrast
 
 
-def _measured(estimator: Contrast, samples: Samples, side: _Side) -> _Measured:
+def _measured(estimator: BaseContrast, samples: Samples, side: _Side) -> _Measured:
     """Fit on the rows that are left, and measure on those held out."""
     training, held_out = fill_by_training(*(
         [RowView(sample.source, index) for sample, index in zip(samples.sets, rows, strict=True)]

@@ -14,19 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from standout.blas import Array, threads_for
+from standout._blas import Array, threads_for
+from standout._dpca import DPCA
+from standout._inputs import check_choice, check_count, solve_options
+from standout._model import Summary
 from standout.errors import InputError
-from standout.estimators.dpca import DPCA
-from standout.inference.coordinates import deflated
-from standout.inference.even import evened
-from standout.inference.question import Earlier, Question
-from standout.inference.resample import Chunk, Samples, gather, in_chunks
-from standout.inference.shuffle import Labels, Shuffle, shuffle_of
-from standout.inference.statistic import Statistic, prepared, statistic_of
-from standout.parameters import check_choice, check_count, wanted_from
-from standout.solve.pair import check_varies
-from standout.sources.progress import Progress, watching
-from standout.summary import Summary
+from standout.inference.exchange import Labels, Shuffle, balance_units, shuffle_of
+from standout.inference.resampling import Chunk, Samples, collect_samples, deflated, in_chunks
+from standout.inference.statistic import Earlier, NullProblem, Statistic, prepared, statistic_of
+from standout.io.source import Progress, watching
+from standout.solvers.problem import check_varies
 
 _EPS = float(np.finfo(float).eps)
 # Two ways to the same ratio agree to this: as large as the observed one is not smaller by less.
@@ -147,7 +144,7 @@ def permutation_test(
         How many processes, where the work is worth more than one; None takes all cores. The result does not
         depend on it.
     progress : callable, optional
-        Told how many reshufflings are done; by default whoever is :func:`~standout.sources.progress.watching`.
+        Told how many reshufflings are done; by default whoever is :func:`~standout.io.source.watching`.
 
     Returns
     -------
@@ -197,13 +194,13 @@ def permutation_test(
         check_count("n_components", n_components), shrinkage=shrinkage, mix=mix, features=features,
         random_state=random_state,
     )  # fmt: skip
-    wanted = wanted_from(same)
+    wanted = solve_options(same)
     if isinstance(mix, str):
         check_choice("mix", mix, ("pooled", "equal"))
     plan = _Plan(check_count("n_permutations", n_permutations), n_components, wanted.seed, n_jobs)
-    samples = gather(target, background, groups, background_groups, features, "permutation_test")
+    samples = collect_samples(target, background, groups, background_groups, features, "permutation_test")
     shuffle = shuffle_of(samples, pairs, background_pairs)
-    question = Question(tuple(sample.role for sample in samples.backgrounds), wanted.mix, wanted.shrinkage)
+    question = NullProblem(tuple(sample.role for sample in samples.backgrounds), wanted.mix, wanted.shrinkage)
     with watching(progress) if progress is not None else nullcontext():
         return _tested(samples, shuffle, question, plan)
 
@@ -218,9 +215,9 @@ class _Plan:
     n_jobs: int | None
 
 
-def _tested(samples: Samples, shuffle: Shuffle, question: Question, plan: _Plan) -> PermutationTest:
+def _tested(samples: Samples, shuffle: Shuffle, question: NullProblem, plan: _Plan) -> PermutationTest:
     whole = tuple(sample.n_rows for sample in samples.backgrounds)
-    chosen = evened(samples, shuffle, plan.seed)
+    chosen = balance_units(samples, shuffle, plan.seed)
     samples, shuffle = chosen.samples, chosen.shuffle
     if chosen.told:
         question = question.mixed_as(whole)
@@ -306,7 +303,7 @@ def _reshuffled(
     return np.array(in_chunks(work, count, plan.seed, plan.n_jobs, what))
 
 
-def _notes(found: PermutationTest, question: Question) -> list[str]:
+def _notes(found: PermutationTest, question: NullProblem) -> list[str]:
     notes = []
     if found.smallest_p > _LEVEL:
         what = f"only {found.n_possible:.0f} different labellings exist" if found.complete else "so few were asked for"

@@ -16,18 +16,16 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import linear_sum_assignment
 
-from standout.blas import Array
-from standout.dataset import Dataset
+from standout._blas import Array
+from standout._dataset import Dataset
+from standout._dpca import DPCA
+from standout._folds import Index
+from standout._inputs import Inputs, MatchedInputs, check_count, seed_from
+from standout._model import Model, Summary, fit_model
 from standout.errors import InputError, NotEnoughRowsError
-from standout.estimators.dpca import DPCA
-from standout.folds import Index
-from standout.inference.resample import Chunk, Sample, Samples, gather, in_chunks
-from standout.inputs import Inputs, Matched
-from standout.model import Model, fit_model
-from standout.parameters import check_count, seed_from
-from standout.solve import Wanted
-from standout.sources import RowSource, RowView
-from standout.summary import Summary
+from standout.inference.resampling import Chunk, Sample, Samples, collect_samples, in_chunks
+from standout.io.source import RowSource, RowView
+from standout.solvers.problem import SolveOptions
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ def stability(
         raise InputError("background_label: the background is given by itself here. Leave background_label out.")
     estimator = DPCA(n_components, random_state=random_state, **parameters)
     estimator._check_parameters()
-    samples = gather(target, background, groups, background_groups, estimator.features, "stability")
+    samples = collect_samples(target, background, groups, background_groups, estimator.features, "stability")
     _check_units(samples)
     refit = _Refit.of(estimator, samples)
 
@@ -243,7 +241,7 @@ class _Refit:
     """The original model, and what is needed to find it again."""
 
     samples: Samples
-    wanted: Wanted
+    wanted: SolveOptions
     model: Model
     target: RowSource
     scores: Array  # (n_rows, k): of the target, centred
@@ -342,8 +340,8 @@ def _dataset(sample: Sample, drawn: _Drawn) -> Dataset:
     return Dataset(sample.role, RowView(sample.source, drawn.rows), groups=drawn.units if sample.ids else None)
 
 
-def _matched(data: list[Dataset]) -> Matched:
-    return Matched(Inputs(data[0], {part.role: part for part in data[1:]}))
+def _matched(data: list[Dataset]) -> MatchedInputs:
+    return MatchedInputs(Inputs(data[0], {part.role: part for part in data[1:]}))
 
 
 def _drawn(sample: Sample, rng: np.random.Generator) -> _Drawn:

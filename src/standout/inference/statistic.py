@@ -1,30 +1,354 @@
-"""The largest ratio of labelled rows, asked for again and again with other labels.
+"""What is asked of labelled rows: how backgrounds are mixed, and how the background is shrunk.
+
+The largest ratio through covariances: no more features than rows.
+
+The largest ratio through the Gram matrix of the rows: more features than rows, always shrunk.
+
+The largest ratio of labelled rows, asked for again and again with other labels.
 
 The same number as the first ratio of a model: exact where the rule says exact, against the estimate of
-:mod:`standout.shrinkage` otherwise, which is found for every labelling. Every set is centred by its own
+:mod:`standout._shrinkage` otherwise, which is found for every labelling. Every set is centred by its own
 mean. Label 0 is the target, k the k-th background.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.linalg import blas, lapack
 
-from standout.blas import Array
-from standout.inference.among_features import AmongFeatures
-from standout.inference.among_rows import Huge, Wide
-from standout.inference.coordinates import along_target, equilibrated, in_their_span, whitened
-from standout.inference.question import Earlier, Question
-from standout.inference.shuffle import Labels, Shuffle
+from standout._blas import Array, add_gram, add_outer, mirror, top_eigen
+from standout._dataset import Mix, Mixture
+from standout._moments import Counts
+from standout._shrinkage import Evidence, GramShrinkage, factor_shrinkage, few_rows, intensity, shrinks, start_features
+from standout.inference.exchange import Labels, Shuffle
+from standout.inference.resampling import CONSTANT, along_target, equilibrated, in_their_span, panels, whitened
+from standout.solvers import dense
+from standout.solvers.gram import GramProblem, gram_shrinkage
 
+# Ratios beyond this are rounding: the background does not vary there.
+_INFINITE = 1e12
 # Multiply-adds beyond which a Gram matrix is not built anew for every labelling: a fifth of a second each.
 MOST_WORK = 4e9
-
-
 # A background sd below this part of the largest, rows being white, is rounding.
 _SINGULAR = 1e-7
+
+
+@dataclass(frozen=True)
+class NullProblem:
+    """How the backgrounds are mixed and how the background is shrunk: None is not at all."""
+
+    roles: tuple[str, ...]  # of the backgrounds
+    mix: Mix
+    shrinkage: str | float | None
+    rank: int = 0  # joint rank of the rows, once settled
+    spanned: int = 0  # the number of features, where rows are given by coordinates in their span
+    _mixtures: dict[tuple[int, ...], Mixture] = field(default_factory=dict, repr=False)
+
+    def mixture(self, sizes: tuple[int, ...]) -> Mixture:
+        """Return the mixture of backgrounds of these sizes."""
+        if sizes not in self._mixtures:
+            self._mixtures[sizes] = Mixture.of([Counts(n, n, n, n) for n in sizes], self.mix, self.roles)
+        return self._mixtures[sizes]
+
+    def mixed_as(self, sizes: tuple[int, ...]) -> NullProblem:
+        """Return the question with the shares that backgrounds of these sizes have, whatever is drawn of them."""
+        if len(sizes) == 1 or not isinstance(self.mix, str) or self.mix != "pooled":
+            return self
+        return replace(self, mix=np.array(sizes, dtype=np.float64), _mixtures={})
+
+    def settled(self, sizes: tuple[int, ...], rank: int, structural: bool = False) -> NullProblem:
+        """Return the question with "auto" decided by the rule, once and for all labellings.
+
+        ``structural`` says that the background does not vary in some direction: with rows enough the exact problem is
+        solved then, as in a fit.
+        """
+        settled = replace(self, rank=rank)
+        evidence = settled.evidence(self.mixture(sizes), rank, float(rank))
+        if self.shrinkage == "auto":
+            exact = not shrinks("auto", evidence) or (structural and not few_rows(evidence))
+            return replace(settled, shrinkage=None if exact else "auto")
+        if self.shrinkage in (None, 0.0):
+            intensity(self.shrinkage, evidence)  # refuses a problem that has no answer
+            return replace(settled, shrinkage=None)
+        return settled
+
+    def background_variance(self, rows: Array, labels: NDArray[np.intp]) -> Array:
+        """Return the variance of each feature in the mixed backgrounds of a labelling."""
+        parts = [rows[labels == number] for number in range(1, 1 + len(self.roles))]
+        return self.mixture(tuple(map(len, parts))).mixed([part.var(axis=0) for part in parts])
+
+    def evidence(self, mixture: Mixture, n_varying: int, trace_squared: float) -> Evidence:
+        """Return what the shrinkage rule looks at, for a background correlation matrix with this tr S²."""
+        return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, trace_squared)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What is known of the rows before earlier components were removed.
+
+    A small remainder must not be mistaken for the whole feature, nor the trace of a removed component for the
+    variance of a feature that is constant in the background.
+    """
+
+    rows: Array  # as they were
+    removed: Array  # background variance of each feature that went with the components, under the true labels
+
+    def constant(self, question: NullProblem, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which features were constant in the backgrounds of a labelling."""
+        return question.background_variance(self.rows, labels) <= CONSTANT
+
+
+class AmongFeatures:
+    """The covariances of a labelling, and a dense eigenproblem."""
+
+    def __init__(self, rows: Array, question: NullProblem, earlier: Earlier | None):
+        self.rows, self.question, self.earlier = rows, question, earlier
+        self.total = np.tril(rows.T @ rows).copy(order="F")
+        self.sum = rows.sum(axis=0)
+
+    def ratio(self, labels: Labels) -> float:
+        """Return the largest ratio of target to (shrunk) background variance."""
+        target, background, _ = self._pair(labels)
+        factor, info = lapack.dpotrf(background, lower=1, overwrite_a=1)
+        if info != 0:
+            return math.inf
+        found = largest_ratio(mirror(target), factor)
+        return found if found < _INFINITE else math.inf
+
+    def shrinkage(self, labels: Labels) -> float:
+        """Return how much the background is shrunk."""
+        return self._pair(labels)[2]
+
+    def scores(self, labels: Labels) -> Array:
+        """Return the scores of all rows along the first component."""
+        target, background, _ = self._pair(labels)
+        size = len(target)
+        # Against the sum of both, which is regular even where the background is not.
+        _, vector = linalg.eigh(target, target + background, lower=True, subset_by_index=[size - 1, size - 1])
+        return np.asarray(self.rows @ vector[:, 0])
+
+    def _pair(self, labels: Labels) -> tuple[Array, Array, float]:
+        """Return target and shrunk background covariance (lower triangles), and the shrinkage."""
+        scatters, sizes = self._scatters(labels)
+        mixture = self.question.mixture(sizes[1:])
+        target = scatters[0] / sizes[0]
+        background = scatters[1] * (mixture.shares[0] / sizes[1])
+        for scatter, share, size in zip(scatters[2:], mixture.shares[1:], sizes[2:], strict=True):
+            background += scatter * (share / size)
+        shrinks = self.question.shrinkage is not None
+        rho = self._shrink(target, background, mixture, labels) if shrinks else 0.0
+        return target, background, rho
+
+    def _scatters(self, labels: Labels) -> tuple[list[Array], tuple[int, ...]]:
+        """Return the scatter of each set about its mean; that of the largest is what the others leave."""
+        sizes = np.bincount(labels)
+        largest = int(np.argmax(sizes))
+        rest, left = self.total.copy(order="F"), self.sum
+        scatters = [rest] * len(sizes)
+        for number, size in enumerate(sizes):
+            if number == largest:
+                continue
+            part = self.rows[labels == number]
+            mean = part.sum(axis=0) / size
+            part -= mean
+            scatter = blas.dsyrk(1.0, part.T, lower=1)
+            scatters[number] = scatter
+            rest -= scatter
+            add_outer(rest, mean, -float(size))
+            left = left - size * mean
+        add_outer(rest, left, -1.0 / sizes[largest])
+        return scatters, tuple(int(size) for size in sizes)
+
+    def _shrink(self, target: Array, background: Array, mixture: Mixture, labels: Labels) -> float:
+        """Replace the background (lower triangle) by its estimate; also return the intensity."""
+        diagonal, spread = np.diagonal(background), np.diagonal(target)
+        whole = diagonal if self.earlier is None else diagonal + self.earlier.removed
+        varies = whole > CONSTANT  # features have an overall variance of about one
+        if self.earlier is not None:
+            varies &= ~self.earlier.constant(self.question, labels)
+        whole = np.where(varies, whole, spread)
+        # One triangle: what is off the diagonal stands once and counts twice, and the diagonal of S is one.
+        weight = varies / np.where(whole > 0, whole, 1.0)
+        off = float(weight @ (background * background) @ weight) - float(((weight * diagonal) ** 2).sum())
+        evidence = self.question.evidence(mixture, int(varies.sum()), 2 * off + int(varies.sum()))
+        if self.question.shrinkage == "auto":
+            unit = np.sqrt(np.where(whole > 0, whole, 1.0))
+            ours, theirs = (
+                mirror(np.tril(matrix / unit / unit[:, None]).copy(order="F")) for matrix in (target, background)
+            )
+            n_target = int((labels == 0).sum())
+            found = factor_shrinkage(ours, theirs, evidence, n_target - 1, len(self.rows))
+            if found.n_factors:
+                background[...] = found.of(theirs) * unit * unit[:, None]
+                return found.rho
+            rho = found.rho
+        else:
+            rho = intensity(self.question.shrinkage, evidence)
+        background *= 1 - rho
+        np.einsum("ii->i", background)[...] += rho * whole
+        return rho
+
+
+def largest_ratio(matrix: Array, factor: Array | None) -> float:
+    """Return the largest ratio alone, by the solver that is quicker at it."""
+    if dense.pays_off(len(matrix), 1):
+        found = dense.lanczos_pairs(matrix, factor, 1, vectors=False)
+        if found is not None:
+            return float(found[0][0])
+    return float(dense.top_ratios(matrix, factor, 1)[0])
+
+
+class _AmongRows:
+    """What the two ways through the Gram matrix of the rows share."""
+
+    def ratio(self, labels: Labels) -> float:
+        """Return the largest ratio of target to shrunk background variance."""
+        return self._reduced(labels).largest()
+
+    def shrinkage(self, labels: Labels) -> float:
+        """Return how much the background is shrunk."""
+        return self._reduced(labels).rho
+
+    def _reduced(self, labels: Labels) -> _Reduced:
+        raise NotImplementedError
+
+
+class Wide(_AmongRows):
+    """More features than rows: the Gram matrix of the rows in background-sd units, anew for every labelling."""
+
+    def __init__(self, rows: Array, question: NullProblem, earlier: Earlier | None):
+        self.rows, self.question, self.earlier = rows, question, earlier
+
+    def _reduced(self, labels: Labels) -> _Reduced:
+        order = np.argsort(labels, kind="stable")
+        sizes = np.bincount(labels)
+        mixture = self.question.mixture(tuple(int(size) for size in sizes[1:]))
+        shares = np.array([1.0, *mixture.shares]) / sizes
+        gram = np.zeros((len(order), len(order)), order="F")
+        varying, diagonal_squared, units = 0, 0.0, np.empty(self.rows.shape[1])
+        sizes_in_target = np.empty(self.rows.shape[1])
+        constant = None if self.earlier is None else self.earlier.constant(self.question, labels)
+        for here in panels(*self.rows.shape):
+            panel = self.rows[order, here]
+            spread = []
+            for part, share in zip(np.split(panel, np.cumsum(sizes)[:-1]), shares, strict=True):
+                part -= part.mean(axis=0)
+                spread.append(share * np.einsum("ij,ij->j", part, part))
+            own = np.sum(spread[1:], axis=0)
+            goal = own if self.earlier is None else own + self.earlier.removed[here]
+            varies = goal > CONSTANT  # features have an overall variance of about one
+            if constant is not None:
+                varies &= ~constant[here]
+            goal = np.where(varies, goal, spread[0])
+            goal[goal == 0] = 1.0
+            units[here] = goal
+            sizes_in_target[here] = spread[0] / goal
+            panel /= np.sqrt(goal)
+            add_gram(gram, panel)
+            varying += int(varies.sum())
+            diagonal_squared += float(((own / goal)[varies] ** 2).sum())
+        roots = np.sqrt(np.repeat(shares, sizes))
+        gram = mirror(gram) * np.outer(roots, roots)
+        n_target = int(sizes[0])
+        # The diagonal of S is one, whatever part of a feature is left.
+        lost = varying - diagonal_squared
+        first = start_features(sizes_in_target)
+        start = self.rows[np.ix_(order[:n_target], first)]
+        start = (start - start.mean(axis=0)) / np.sqrt(units[first]) * roots[:n_target, None]
+        evidence = self.question.evidence(mixture, varying, _squared(gram, n_target) + lost)
+        found = _shrinkage(self.question, evidence, gram, start, lost)
+        return _Reduced(GramProblem(gram, n_target, found), roots, units)
+
+    def scores(self, labels: Labels) -> Array:
+        """Return the scores of all rows along the first component."""
+        reduced = self._reduced(labels)
+        return np.asarray(self.rows @ ((_of_rows(reduced.coefficients(), labels) @ self.rows) / reduced.units))
+
+
+class Huge(_AmongRows):
+    """The same where that would take too long: features in overall sd, and one Gram matrix for all labellings.
+
+    Rows are coordinates in their span (:func:`in_their_span`). The background is shrunk toward its mean
+    variance, in units of the overall sd.
+    """
+
+    def __init__(self, rows: Array, question: NullProblem, earlier: Earlier | None):
+        self.gram, self.question, self.earlier = rows @ rows.T, question, earlier
+
+    def _reduced(self, labels: Labels) -> _Reduced:
+        order = np.argsort(labels, kind="stable")
+        gram = self.gram[np.ix_(order, order)]
+        sizes = np.bincount(labels)
+        mixture = self.question.mixture(tuple(int(size) for size in sizes[1:]))
+        for stop, size in zip(np.cumsum(sizes), sizes, strict=True):
+            here = slice(stop - size, stop)
+            gram[here] -= gram[here].mean(axis=0)
+            gram[:, here] -= gram[:, here].mean(axis=1)[:, None]
+        roots = np.sqrt(np.repeat([1.0, *mixture.shares] / sizes, sizes))
+        gram *= np.outer(roots, roots)
+        n_target, n_features = int(sizes[0]), self.question.spanned
+        total = float(np.trace(gram[n_target:, n_target:]))
+        if self.earlier is not None:
+            total += float(self.earlier.removed.sum())
+        gram /= total / n_features
+        # Without features, the search for the target's axes starts from its largest rows.
+        start = np.eye(n_target)[:, start_features(np.diagonal(gram)[:n_target])]
+        evidence = self.question.evidence(mixture, n_features, _squared(gram, n_target))
+        return _Reduced(GramProblem(gram, n_target, _shrinkage(self.question, evidence, gram, start, 0.0)), roots)
+
+    def scores(self, labels: Labels) -> Array:
+        """Return the scores of all rows along the first component."""
+        return np.asarray(self.gram @ _of_rows(self._reduced(labels).coefficients(), labels))
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """The problem of a labelling among its rows, set by set."""
+
+    problem: GramProblem
+    roots: Array  # what rows are multiplied by to make covariances
+    units: Array | float = 1.0  # what the squares of features are divided by
+
+    @property
+    def rho(self) -> float:
+        """The shrinkage."""
+        return self.problem.shrinkage.rho
+
+    def largest(self) -> float:
+        """Return the largest ratio."""
+        return largest_ratio(self.problem.matrix(), None)
+
+    def coefficients(self) -> Array:
+        """Return the first component as a combination of the centred rows, set by set."""
+        alpha = top_eigen(self.problem.matrix(), 1)[1]
+        return np.asarray(self.roots * self.problem.coefficients(alpha)[:, 0])
+
+
+def _shrinkage(
+    question: NullProblem, evidence: Evidence, gram: Array, start: Array, removed_squared: float
+) -> GramShrinkage:
+    if question.shrinkage == "auto":
+        return gram_shrinkage(gram, start, evidence, len(start) - 1, removed_squared)
+    return GramShrinkage(intensity(question.shrinkage, evidence))
+
+
+def _of_rows(coefficients: Array, labels: Labels) -> Array:
+    """Return the coefficients of rows, in their order, from those of centred rows, set by set."""
+    result = np.empty_like(coefficients)
+    result[np.argsort(labels, kind="stable")] = coefficients
+    return np.asarray(result - (np.bincount(labels, result) / np.bincount(labels))[labels])
+
+
+def _squared(gram: Array, n_target: int) -> float:
+    """Return the trace of the squared background covariance."""
+    inner = gram[n_target:, n_target:]
+    return float(np.einsum("ij,ij->", inner, inner))
 
 
 class Statistic(Protocol):
@@ -43,7 +367,7 @@ class Statistic(Protocol):
         ...
 
 
-def prepared(rows: Array, question: Question, shuffle: Shuffle) -> tuple[Array, Question, int]:
+def prepared(rows: Array, question: NullProblem, shuffle: Shuffle) -> tuple[Array, NullProblem, int]:
     """Choose the method: return the aligned rows in the coordinates to work in, the question, and the joint rank.
 
     Rows are aligned feature by feature, except for the exact problem, which has no preferred features: there along
@@ -75,7 +399,7 @@ def _structural(white: Array, shuffle: Shuffle) -> bool:
     return bool(sizes[-1] <= _SINGULAR * sizes[0])
 
 
-def statistic_of(rows: Array, question: Question, earlier: Earlier | None) -> Statistic:
+def statistic_of(rows: Array, question: NullProblem, earlier: Earlier | None) -> Statistic:
     """Return the statistic for prepared rows and a settled question, after earlier components were removed."""
     if question.shrinkage is None:
         return AmongFeatures(whitened(rows), question, None)

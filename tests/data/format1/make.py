@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from standout import CPCA, DPCA, KernelDPCA
-from standout.store import save
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
+from standout._model_file import save
 
 HERE = Path(__file__).parent
 

@@ -1,0 +1,576 @@
+"""Fitted attributes that are read from the model, which is solved when the first of them is read.
+
+What the estimators do with rows and scores that come in many forms: in memory, as moments, on a cluster.
+
+What partial_fit keeps between batches: moments of the target and of each background.
+
+What the estimators share: reading inputs, keeping features and moments, and everything after the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import validate_data
+
+from standout._blas import Array, rank_tolerance
+from standout._dataset import Dataset, Mixture, at_means
+from standout._inputs import (
+    FitArguments,
+    Inputs,
+    MatchedInputs,
+    align,
+    background_name,
+    check_count,
+    label_list,
+    match_features,
+    parse_inputs,
+)
+from standout._kernel_model import KernelModel
+from standout._model import Model, Summary, TopFeature, mean_log_ratio, summarize
+from standout._moments import Moments
+from standout._spectrum import mean_log_variance
+from standout.distributed.reduce import check_fits, check_order, computed
+from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
+from standout.io.missing import is_incomplete
+from standout.io.read import is_on_cluster, opened, read
+from standout.io.source import Source, has_moments, is_lazy, is_source, select_columns
+from standout.solvers.choose import check_rows
+from standout.solvers.solution import Note
+
+# Along a component with an infinite ratio the background has no variance: less than this part of the target's sd.
+_NULL = 1e-6
+_EPS = float(np.finfo(float).eps)
+# Effective rows below which the bias of a log variance is not corrected further: it grows without bound toward one row.
+_FEWEST = 1.5
+
+
+class Fitted:
+    """A read-only attribute of the estimator that lives in its model."""
+
+    def __init__(self, field: str, doc: str):
+        self.field = field
+        self.__doc__ = doc
+
+    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
+        if estimator is None:
+            return self
+        return getattr(estimator._solved(), self.field)
+
+    def __set__(self, estimator: Any, value: Any) -> None:
+        raise AttributeError(f"the fitted {self.field} cannot be set: it belongs to the model. Fit again instead.")
+
+
+def warn_of(model: Model) -> None:
+    """Tell the user what the model's notes say, at the line of their code."""
+    for note in model.notes:
+        warn_user(note.text, note.category)
+
+
+def needed(target: Dataset | None) -> Dataset:
+    """Return the target, or say that there is none."""
+    if target is None:
+        raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
+    return target
+
+
+def projected(data: Dataset, model: Model, *, background: bool = False) -> Moments:
+    """Return the moments of a dataset's scores; a variance that is only rounding is exactly zero."""
+    summed = data.given is not None or is_lazy(data.source) or (has_moments(data.source) and data.weights is None)
+    if summed:
+        moments = data.moments.project(model.components.T)
+    else:
+        assert data.source is not None
+        moments = Moments.of(model.project(data.source, data.role), weights=data.weights, role=data.role)
+    check_rows(data.role, moments.rows)
+    rounding = np.diagonal(moments.covariance()) <= _rounding(model, background, summed) ** 2
+    if not rounding.any():
+        return moments
+    scatter = np.where(rounding | rounding[:, None], 0.0, moments.scatter)
+    return replace(moments, scatter=scatter)
+
+
+def _rounding(model: Model, background: bool, summed: bool) -> Array:
+    """Return the sd along each component below which scores vary by rounding alone."""
+    target = np.sqrt(model.target_variance)
+    sd = 10 * _EPS * (np.abs(model.components) @ np.abs(model.mean) + target)
+    if summed and model.background_counts:  # sums over rows have half the digits of the rows
+        features = np.sqrt(model.components**2 @ model.scale**2)
+        sd = np.maximum(sd, np.sqrt(rank_tolerance(len(model.scale))) * features)
+    if background:
+        sd = np.where(np.isinf(model.ratios), np.maximum(sd, _NULL * target), sd)
+    return np.asarray(sd)
+
+
+def check_container(estimator: Any) -> None:
+    """Refuse to put scores on a cluster into a data frame in memory, as ``set_output`` would."""
+    own = getattr(estimator, "_sklearn_output_config", {})
+    wanted = own.get("transform", get_config()["transform_output"])
+    if wanted != "default":
+        raise InputError(
+            f"X: set_output asks for scores as a {wanted} data frame, which would bring every row from the cluster. "
+            "Call set_output(transform='default') for scores that stay there, or give rows in memory (compute() of "
+            "dask, toPandas() of Spark)."
+        )
+
+
+def collect_scores(transforms: Sequence[Callable[[Any], Any]], source: Source, role: str) -> list[Array]:
+    """Return in memory what each of these makes of the rows; rows on a cluster are gone over once for all of them."""
+    if not is_lazy(source):
+        # An estimator may have been told to return frames.
+        return [np.asarray(transform(source)) for transform in transforms]
+    check_order(source, role)
+    lazily = [transform(source) for transform in transforms]
+    check_fits(source.n_rows, sum(scores.shape[1] for scores in lazily), role)
+    return computed(lazily, role)
+
+
+def as_given(background: Any, parts: Mapping[str, Any]) -> Any:
+    """Return one thing for each background in the form the backgrounds were given in."""
+    if list(parts) == ["background"]:
+        return parts["background"]
+    keys = background if isinstance(background, Mapping) else range(len(background))
+    return dict(zip(keys, parts.values(), strict=True))
+
+
+def given_scores(scores: Any, n_components: int) -> Any:
+    """Return scores as a numpy array, or as a dask array where they lie on a cluster."""
+    if not is_on_cluster(scores):
+        scores = np.asarray(scores)
+    # On the type: a delayed object has any attribute one asks it for.
+    elif hasattr(type(scores), "to_dask_array"):
+        scores = scores.to_dask_array()
+    elif not hasattr(type(scores), "chunks"):
+        raise InputError(
+            f"scores: a {type(scores).__name__} on a cluster is not taken. Give a dask array, or bring the scores "
+            "into memory first: toPandas().to_numpy() of Spark, compute() of dask."
+        )
+    if scores.ndim != 2 or scores.shape[1] != n_components or scores.dtype.kind not in "fiub":
+        raise InputError(
+            f"scores: values of type {scores.dtype} and shape {scores.shape} do not fit {n_components} "
+            "components. Give one column of numbers for each component."
+        )
+    return scores
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Moments so far; adding a batch gives new sums and leaves these as they are."""
+
+    target: Moments | None
+    backgrounds: dict[str, Moments]
+    kept: NDArray[np.intp] | None = None
+    notes: tuple[Note, ...] = ()
+
+    @staticmethod
+    def known(batch: MatchedInputs) -> bool:
+        """Tell whether the moments of a batch are there without another pass over its rows."""
+        parts = (batch.inputs.target, *batch.inputs.backgrounds.values())
+        return all(data is not None and ("moments" in data.__dict__ or data.given is not None) for data in parts)
+
+    @classmethod
+    def of(cls, batch: MatchedInputs) -> Sums:
+        """Return the sums of a first batch."""
+        inputs = batch.inputs
+        target = None if inputs.target is None else inputs.target.moments
+        backgrounds = {name: data.moments for name, data in inputs.backgrounds.items()}
+        return cls(target, backgrounds, batch.kept, batch.notes)
+
+    def plus(self, batch: MatchedInputs) -> Sums:
+        """Return the sums with one more batch."""
+        new = Sums.of(batch)
+        target = _added(self.target, new.target)
+        names = dict.fromkeys([*self.backgrounds, *new.backgrounds])
+        merged = {name: _added(self.backgrounds.get(name), new.backgrounds.get(name)) for name in names}
+        return Sums(target, {name: part for name, part in merged.items() if part is not None}, self.kept, self.notes)
+
+    def matched(self) -> MatchedInputs:
+        """Return the sums as inputs of a fit."""
+        target = None if self.target is None else Dataset("target", given=self.target)
+        backgrounds = {name: Dataset(name, given=part) for name, part in self.backgrounds.items()}
+        return MatchedInputs(Inputs(target, backgrounds), self.kept, self.notes)
+
+
+def _added(one: Moments | None, other: Moments | None) -> Moments | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return one + other
+
+
+class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A target against backgrounds: the base of the estimators.
+
+    An estimator says in ``_fit`` how a model is made of its inputs; its parameters include
+    ``features``, ``mix``, ``centering`` and ``background_label``.
+    """
+
+    ratios_ = Fitted("ratios", "Target variance over background variance, largest first.")
+    components_ = Fitted("components", "Filters, of shape (n_components, n_features).")
+    patterns_ = Fitted("patterns", "Patterns, of shape (n_components, n_features).")
+    mean_ = Fitted("mean", "What transform subtracts.")
+    target_variance_ = Fitted("target_variance", "Target variance along each component.")
+    background_variance_ = Fitted("background_variance", "Background variance along each component.")
+    noise_edge_ = Fitted("noise_edge", "The ratio that pure noise reaches.")
+    p_value_ = Fitted("p_value", "Probability of so large a top ratio under noise.")
+    debiased_ratios_ = Fitted("debiased_ratios", "Population ratios; NaN for those lost in noise.")
+    shrinkage_ = Fitted("shrinkage", "The shrinkage used.")
+    n_factors_ = Fitted("n_factors", "Shared factors that the background estimate keeps.")
+    regime_ = Fitted("regime", "exact, structural or shrunk.")
+    mix_ = Fitted("mix", "Shares of the backgrounds.")
+    n_components_ = Fitted("n_components", "Number of components.")
+    contrast_ = Fitted("contrast", "The bounded index (λ − 1)/(λ + 1) of each ratio.")
+    solver_ = Fitted("solver", "The solver used.")
+
+    _model: Model | None = None
+    _sums: Sums | None = None
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        background: Any = None,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
+        groups: Any = None,
+        background_groups: Any = None,
+    ) -> Self:
+        """Find the components of the target against the background.
+
+        Parameters
+        ----------
+        X : path, array-like, frame, sparse matrix, Source or Moments, of shape (n_rows, n_features)
+            The target (files, Dask and Spark: see :func:`standout.read`); with ``background_label``, target and
+            background rows together.
+        y : array-like of shape (n_rows,), optional
+            Label of each row of X; used with ``background_label`` only.
+        background : dataset, or list or dict of datasets, optional
+            The background(s), on the same features; frames are matched by column name.
+        sample_weight, background_sample_weight : array-like of shape (n_rows,), optional
+            Row weights; for several backgrounds a list or dict of them.
+        groups, background_groups : array-like of shape (n_rows,), optional
+            Id of the independent unit (subject) of each row: the honest count for noise edge and
+            p-value. 135 rows of 9 mice are 9.
+
+        Returns
+        -------
+        self
+        """
+        X = opened(X, "X" if self.background_label is not None else "target")
+        given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
+        self._check_parameters()
+        inputs = parse_inputs(given, self.background_label, whole=True)
+        target = needed(inputs.target)
+        with self._rollback_on_error():
+            self._note_features(X, target, reset=True)
+            matched = match_features(inputs, target.names, target.n_features, self.features)
+            model = self._fit(matched)
+            self._sums = Sums.of(matched) if Sums.known(matched) else None
+            self._model = model
+        warn_of(model)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        background: Any = None,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
+        groups: Any = None,
+        background_groups: Any = None,
+    ) -> Self:
+        """Add a batch of target rows, background rows or both; any size from one row on.
+
+        Only moments are added; the components are found when a fitted attribute is first read. The
+        result does not depend on how the rows were split into batches. Rows with missing values that
+        were read with ``missing="auto"`` are refused: these are filled for all datasets together.
+
+        Parameters
+        ----------
+        X : array-like, frame, sparse matrix, Source or Moments, of shape (n_rows, n_features), optional
+            Target rows (with ``background_label``, target and background rows).
+        y, background, sample_weight, background_sample_weight, groups, background_groups
+            As in :meth:`fit`. Several backgrounds must have the same names in every batch that has them.
+
+        Returns
+        -------
+        self
+        """
+        X = opened(X, "X" if self.background_label is not None else "target")
+        given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
+        self._check_parameters()
+        if self._model is not None and self._sums is None:
+            raise InputError(
+                "this model keeps no moments (it was loaded from a file, fitted to more features than rows, or by the "
+                "matrix-free solver), so rows cannot be added. Start a new one and give all rows to partial_fit."
+            )
+        if self.features == "common":
+            raise FeatureError(
+                "features='common' needs target and background at once, and partial_fit sees them one by one. "
+                "Use fit, or leave the other columns out of every batch."
+            )
+        inputs = parse_inputs(given, self.background_label)
+        if inputs.target is None and not inputs.backgrounds:
+            raise InputError("partial_fit got neither X nor background. Give rows of at least one of them.")
+        for data in (inputs.target, *inputs.backgrounds.values()):
+            if data is not None and is_incomplete(data.source):
+                raise InputError(
+                    f"{data.role}: missing='auto' fills target and background together, and partial_fit gets them in "
+                    "batches. Use fit with all rows, or read the batches with missing='drop_rows'."
+                )
+        first = self._sums is None
+        with self._rollback_on_error():
+            if X is not None:
+                self._note_features(X, inputs.target or next(iter(inputs.backgrounds.values())), reset=first)
+            elif first:
+                data = next(iter(inputs.backgrounds.values()))
+                self._note_features(data.source or data.given, data, reset=True)
+            matched = match_features(inputs, self._names(), self.n_features_in_, "all")
+            sums = Sums.of(matched) if self._sums is None else self._sums.plus(matched)
+            self._sums, self._model = self._ordered(sums), None
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the scores of rows: rows minus ``mean_``, times the components.
+
+        Parameters
+        ----------
+        X : array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
+            Any rows: target, background or new ones. Values missing in rows read with ``missing="auto"`` are
+            replaced by means of the model (KernelDPCA: of its landmarks).
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_components)
+            For rows on a cluster a table of the same kind (a dask array, a Spark DataFrame), not computed yet.
+        """
+        model = self._solved()
+        source = self._source(X, "transform")
+        if model.used is not None:  # what takes no part is not looked at
+            source = select_columns(source, model.used)
+        project = model.narrowed().project
+        if not is_lazy(source):
+            return project(source)
+        check_container(self)
+        return source.mapped(project, self.get_feature_names_out())
+
+    def inverse_transform(self, X: ArrayLike) -> Array:
+        """Return rows from scores: ``mean_ + X @ patterns_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_components)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+            Of a dask array or data frame of scores, a dask array that is not computed yet.
+        """
+        model = self._solved()
+        return model.restore(given_scores(X, model.n_components))
+
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        background: Any = None,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
+    ) -> float:
+        """Return the mean log ratio of the given rows along the fitted components.
+
+        The expected score of rows the fit has not seen is zero where nothing is specific to the target:
+        variances divide by n − 1, and the bias of the log of a variance of few Gaussian rows is subtracted.
+        A model fitted without a background (PCA) is scored against unit variance.
+
+        Parameters
+        ----------
+        X : array-like, frame, sparse matrix, Source or Moments, of shape (n_rows, n_features)
+            Target rows; with ``background_label``, target and background rows.
+        y : array-like of shape (n_rows,), optional
+            Labels; used with ``background_label`` only.
+        background : dataset, or list or dict of datasets, optional
+            Background rows.
+        sample_weight, background_sample_weight : array-like of shape (n_rows,), optional
+            Row weights.
+
+        Returns
+        -------
+        float
+        """
+        given = FitArguments(opened(X, "X"), y, background, sample_weight, background_sample_weight)
+        return mean_log_ratio(*self._variances(given))
+
+    def top_features(self, count: int = 5) -> list[list[TopFeature]]:
+        """Return, for each component, the features that move most with it.
+
+        Parameters
+        ----------
+        count : int
+            How many features.
+
+        Returns
+        -------
+        list of lists of TopFeature
+            Feature (name or position) and weight: by how many background sd the feature moves when
+            the score moves by one target sd (in the feature's own units where there is no background).
+        """
+        return self._solved().top_features(check_count("count", count))
+
+    def summary(self) -> Summary:
+        """Return the model in words: ratios with the noise edge beside them, what was shrunk and why."""
+        return summarize(self._solved(), type(self).__name__, list(self.get_feature_names_out()))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None or (self._sums is not None and self._sums.target is not None)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _solved(self) -> Model:
+        """Return the model, after solving it if batches have come in since."""
+        if self._model is None:
+            if self._sums is None or self._sums.target is None:
+                what = "has seen no target rows yet" if self._sums is not None else "is not fitted yet"
+                raise NotFittedError(f"this {type(self).__name__} {what}. Call fit, or partial_fit with X, first.")
+            if self.background_label is not None and not self._sums.backgrounds:
+                raise InputError(
+                    f"no row with background_label={self.background_label!r} has come in yet. Check the label, or give "
+                    "partial_fit a batch that has it."
+                )
+            self._model = self._fit(self._sums.matched())
+            warn_of(self._model)
+        return self._model
+
+    def _variances(self, given: FitArguments) -> tuple[Array, Array, Array]:
+        """Return target and background variance (divided by n) along each component, and their null log ratio.
+
+        The null log ratio is the expected log ratio of Gaussian rows whose population variances are equal.
+        """
+        model = self._solved()
+        inputs = parse_inputs(given, self.background_label, whole=True)
+        if not inputs.backgrounds and model.background_counts:
+            raise InputError(
+                "score compares target rows with background rows, and no background was given. "
+                "Give background= (or y, with background_label)."
+            )
+        self._note_features(given.X, needed(inputs.target), reset=False)
+        used = model.used
+        if used is None and self.features == "common":
+            used = np.arange(self.n_features_in_)
+        matched = match_features(inputs, self._names(), self.n_features_in_, self.features, used)
+        if model.n_components == 0:
+            return np.empty(0), np.empty(0), np.empty(0)
+        model = model.narrowed()
+        target = projected(needed(matched.inputs.target), model)
+        parts = [projected(data, model, background=True) for data in matched.inputs.backgrounds.values()]
+        rows = np.maximum([part.n_effective for part in (target, *parts)], _FEWEST)
+        if not parts:
+            null = mean_log_variance([1 - 1 / rows[0]], [rows[0] - 1])
+            return target.variance(), np.ones(model.n_components), null
+        mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
+        shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed_means([part.mean for part in parts])
+        variance = np.diagonal(target.covariance()) + shift**2
+        spread = np.stack([np.diagonal(part.covariance()) for part in parts])
+        mixed = mixture.mixed(list(spread))
+        # In units of the mixed population variance: what each background contributes, and the variance of the shift.
+        own = mixture.shares[:, None] * spread / (1 - 1 / rows[1:, None])
+        own /= np.where(mixed > 0, own.sum(axis=0), 1.0)
+        shifts = 1 / rows[0] + (mixture.shares / rows[1:]) @ own if self.centering != "own" else np.zeros(len(mixed))
+        first = mean_log_variance([np.full(len(mixed), 1 - 1 / rows[0]), shifts], [[rows[0] - 1], [1]])
+        second = mean_log_variance(own * (1 - 1 / rows[1:, None]), rows[1:, None] - 1)
+        return variance, mixed, first - second
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are not possible, before any data is read."""
+        raise NotImplementedError
+
+    def _fit(self, matched: MatchedInputs) -> Model:
+        """Return the model of some inputs on the same features."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _rollback_on_error(self) -> Iterator[None]:
+        """Put the estimator back as it was when what is inside fails."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _source(self, X: Any, method: str) -> Source:
+        """Return rows on the features of the fit."""
+        model = self._solved()
+        if isinstance(X, Moments):
+            raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
+        X = opened(X, "X")
+        data = Dataset("X", read(X, role="X"))
+        self._note_features(X, data, reset=False)
+        source = align(data, self._names(), self.n_features_in_, "all").source
+        assert source is not None
+        mean = model.mean
+        if isinstance(model, KernelModel):  # its mean is that of kernel columns
+            mean = np.zeros(self.n_features_in_)
+            mean[slice(None) if model.used is None else model.used] = model.landmark_rows.mean(axis=0)
+        return at_means(source, mean)
+
+    def _ordered(self, sums: Sums) -> Sums:
+        """Put backgrounds that came in batches in the order of their labels or numbers, whichever came first."""
+        if self.background_label is not None:
+            order = [background_name(label) for label in label_list(self.background_label)]
+        else:
+            order = [background_name(number) for number in range(len(sums.backgrounds))]
+        known = [name for name in order if name in sums.backgrounds]
+        rest = [name for name in sums.backgrounds if name not in known]
+        if len(rest) > 1 and not isinstance(self.mix, str | Mapping):
+            raise InputError(
+                "mix: an array of shares does not say which is whose when backgrounds come under names and in batches. "
+                "Give mix as a dict, name to share."
+            )
+        return replace(sums, backgrounds={name: sums.backgrounds[name] for name in [*known, *rest]})
+
+    def _names(self) -> tuple[str, ...] | None:
+        return tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
+
+    def _note_features(self, X: Any, data: Dataset, reset: bool) -> None:
+        """Keep or check number and names of the features, as scikit-learn does."""
+        # A plain array has no names to look for, and small fits would notice the search.
+        unnamed = reset and type(X) is np.ndarray
+        if not (unnamed or isinstance(X, Moments) or is_source(X)):
+            try:
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            except ValueError as error:
+                told = str(error).rstrip()
+                told += "" if told.endswith(".") else "."
+                raise FeatureError(f"{told} Give the features the model was fitted to, in their order.") from error
+            return
+        if reset:
+            self.n_features_in_ = data.n_features
+            if data.names is not None:
+                self.feature_names_in_ = np.array(data.names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        elif data.n_features != self.n_features_in_:
+            raise FeatureError(
+                f"X has {data.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input. Give the features the model was fitted to."
+            )

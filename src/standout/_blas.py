@@ -1,0 +1,212 @@
+"""How much memory this machine has, and how much of it tables of features × features may take.
+
+The few BLAS calls of the hot loops, and how many threads they get.
+
+The numpy and scipy wheels each carry an OpenBLAS with a thread pool of its own. Two pools that
+take turns in one loop fight for the cores, and threads cost more than they give on small problems:
+so hot loops call scipy's BLAS only, and small problems run on one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from standout.errors import InputError
+
+# A quarter of the machine's memory (all of it, not what is free now: the same data must take the same road
+# tomorrow), and no more than lets a dense eigenproblem end in minutes.
+_SHARE = 0.25
+# Below this many multiply-adds a second thread costs more than it gives.
+SMALL_WORK = 2e8
+_EPS = float(np.finfo(float).eps)
+
+
+_LEAST, _MOST = 10**9, 8 * 10**9
+
+
+def default_budget() -> int:
+    """Return the bytes that covariances may take where nothing else was said."""
+    return int(min(max(_SHARE * physical_memory(), _LEAST), _MOST))
+
+
+def physical_memory() -> int:
+    """Return the bytes of memory that this machine has; 0 where it does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+Array = NDArray[np.float64]
+
+
+@cache
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _set_threads(counts: list[int]) -> None:
+    for library, threads in zip(_controller().lib_controllers, counts, strict=True):
+        # New versions of threadpoolctl listen to the first thread that set a limit, and to no other before it lets go.
+        release = partial(getattr(library, "clear_controlling_thread", bool), True)
+        release()
+        library.set_num_threads(threads)
+        release()
+
+
+class _OneThread:
+    """A context that keeps BLAS on one thread; the first one in sets the limit, the last one out lifts it.
+
+    The same as threadpoolctl's own limit, without the bookkeeping that a small fit would notice, and
+    safe when several threads fit at once.
+    """
+
+    lock = threading.Lock()
+    inside = 0
+    before: ClassVar[list[int]] = []
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if _OneThread.inside == 0:
+                libraries = _controller().lib_controllers
+                _OneThread.before = [library.num_threads for library in libraries]
+                _set_threads([1] * len(libraries))
+            _OneThread.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            _OneThread.inside -= 1
+            if _OneThread.inside == 0:
+                _set_threads(self.before)
+
+
+def threads_for(work: float) -> AbstractContextManager[None]:
+    """Give a context that keeps BLAS on one thread while ``work`` (multiply-adds) is small."""
+    return _OneThread() if work < SMALL_WORK else nullcontext()
+
+
+def blas_threads() -> int:
+    """Return on how many threads BLAS runs now."""
+    with _OneThread.lock:
+        now = _OneThread.before if _OneThread.inside else [lib.num_threads for lib in _controller().lib_controllers]
+    return max(now, default=1)
+
+
+def add_scatter(total: Array, rows: Array) -> Array:
+    """Add ``rows.T @ rows`` to the lower triangle of ``total`` (F-ordered) in place."""
+    if rows.flags.c_contiguous:
+        result = blas.dsyrk(1.0, rows.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+    else:
+        result = blas.dsyrk(1.0, rows, beta=1.0, c=total, trans=1, lower=1, overwrite_c=1)
+    return _same(total, result)
+
+
+def add_gram(total: Array, columns: Array) -> Array:
+    """Add ``columns @ columns.T`` to the lower triangle of ``total`` (F-ordered) in place."""
+    return add_scatter(total, columns.T)
+
+
+def add_outer(total: Array, vector: Array, factor: float) -> Array:
+    """Add ``factor * outer(vector, vector)`` to the lower triangle of ``total`` in place."""
+    return _same(total, blas.dsyr(factor, vector, a=total, lower=1, overwrite_a=1))
+
+
+def _same(total: Array, result: Array) -> Array:
+    # f2py works in place only on an F-ordered float64 array; anything else would be a silent copy.
+    if result is not total and not np.shares_memory(result, total):
+        total[...] = result
+    return total
+
+
+def times(matrix: Array, vectors: Array) -> Array:
+    """Return ``matrix @ vectors`` for a symmetric matrix, by the BLAS that the solvers use."""
+    return np.asarray(blas.dsymm(1.0, matrix, vectors, lower=1))
+
+
+def product(left: Array, right: Array) -> Array:
+    """Return ``left @ right`` by the BLAS that the solvers use, without copies of C- or F-ordered matrices."""
+    plain = [matrix.flags.f_contiguous for matrix in (left, right)]
+    sides = [matrix if is_plain else matrix.T for matrix, is_plain in zip((left, right), plain, strict=True)]
+    return np.asarray(blas.dgemm(1.0, *sides, trans_a=not plain[0], trans_b=not plain[1]))
+
+
+def mirror(lower: Array, step: int = 256) -> Array:
+    """Fill the upper triangle, which must be zero, from the lower one, in place and in small pieces."""
+    size = len(lower)
+    for start in range(0, size, step):
+        stop = min(start + step, size)
+        corner = lower[start:stop, start:stop]
+        diagonal = corner.diagonal().copy()
+        corner += corner.T
+        np.einsum("ii->i", corner)[...] = diagonal
+        lower[start:stop, stop:] = lower[stop:, start:stop].T
+    return lower
+
+
+def regular_factor(matrix: Array) -> Array:
+    """Return the lower Cholesky factor of a matrix that is made positive definite."""
+    factor: Array
+    factor, info = lapack.dpotrf(matrix, lower=1)
+    if info != 0:
+        raise InputError(
+            "the background covariance is singular to working precision, with this little shrinkage. Use "
+            "shrinkage='oas', or more of it."
+        )
+    return factor
+
+
+def cholesky(matrix: Array) -> tuple[Array, float] | None:
+    """Return the lower Cholesky factor of a symmetric matrix and its reciprocal condition (1-norm).
+
+    ``None`` when the matrix is not numerically positive definite.
+    """
+    factor, info = lapack.dpotrf(matrix, lower=1)
+    if info != 0:
+        return None
+    reciprocal, _ = lapack.dpocon(factor, lapack.dlange("1", matrix), uplo="L")
+    return factor, float(reciprocal)
+
+
+def top_eigen(matrix: Array, count: int, vectors: bool = True) -> tuple[Array, Array]:
+    """Return the ``count`` largest eigenvalues (descending) and vectors of a symmetric matrix."""
+    size = len(matrix)
+    if count < size or not vectors:
+        values, basis, found, _, info = lapack.dsyevr(
+            matrix, compute_v=int(vectors), range="I", il=size - count + 1, iu=size, lower=1
+        )
+        if info == 0 and found == count and (not vectors or np.einsum("ij,ij->", basis, basis) > count - 0.5):
+            return values[:count][::-1], basis[:, :count][:, ::-1]
+    # All of them are wanted, and divide and conquer is several times faster; or some of them lie so close together
+    # (a target that is the background) that bisection gave up, or lost one without a word.
+    values, basis, info = lapack.dsyevd(matrix, lower=1)
+    if info != 0:  # pragma: no cover - LAPACK gives up only on non-finite input
+        raise np.linalg.LinAlgError(f"the symmetric eigensolver did not converge (info={info})")
+    return values[::-1][:count], basis[:, ::-1][:, :count]
+
+
+def n_above(matrix: Array, threshold: float) -> int:
+    """Return how many eigenvalues of a symmetric matrix are larger than a threshold.
+
+    By Sylvester's law: as many as positive pivots of ``matrix − threshold I``, which cost a tenth of the eigenvalues.
+    """
+    shifted = np.array(matrix, order="F")
+    np.einsum("ii->i", shifted)[...] -= threshold
+    factor, pivots, _ = lapack.dsytrf(shifted, lower=1, lwork=64 * len(shifted), overwrite_a=1)
+    # Pivots of two rows have one positive and one negative eigenvalue, and are marked in both rows.
+    single = pivots > 0
+    return int((np.diagonal(factor)[single] > 0).sum() + (~single).sum() // 2)
+
+
+def rank_tolerance(size: int) -> float:
+    """Relative eigenvalue below which a covariance direction is rounding noise."""
+    return max(1e-14, size * _EPS)

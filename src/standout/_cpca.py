@@ -1,0 +1,270 @@
+"""Contrastive PCA as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from standout._base import BaseContrast, Fitted
+from standout._inputs import Inputs, MatchedInputs, check_choice, check_count, check_mix, seed_from
+from standout._model import Model, Summary, assess_ratios, fit_model, summarize
+from standout._path import AFFINITIES, Grouping, PathProblem, SubspacePath, along_alpha, check_grid
+from standout.errors import InputError
+from standout.solvers import contrastive
+from standout.solvers.problem import SolveOptions
+from standout.solvers.solution import Components, Note
+
+
+@dataclass(frozen=True)
+class ContrastiveModel(Model):
+    """A model of contrastive PCA: also the alpha used, and the path it was found on."""
+
+    alpha: float = 0.0
+    path: SubspacePath | None = None
+
+    def widened(self, kept: NDArray[np.intp], names: Any) -> Model:
+        """Return the model among all features of the target; those not kept have no weight."""
+        path = None if self.path is None else self.path.widened(kept, len(names))
+        wide = super().widened(kept, names)
+        assert isinstance(wide, ContrastiveModel)
+        return replace(wide, path=path)
+
+
+class CPCA(BaseContrast):
+    """Contrastive PCA: the directions with the largest target variance minus alpha times background variance.
+
+    The top eigenvectors of ``C_xx − α C_yy``, largest algebraic eigenvalue first (Abid et al. 2018). The
+    components are orthonormal, so scores keep distances within the subspace; unlike :class:`standout.DPCA`
+    the result depends on the features' units. Without a background it is PCA.
+
+    Parameters
+    ----------
+    n_components : int or None, default=2
+        How many components; None gives all that exist.
+    alpha : "auto", "trace_ratio" or float, default="auto"
+        How much of the background is subtracted; 0 is PCA. "auto" searches a grid: alphas with like
+        subspaces are clustered, and the medoid of the largest cluster without alpha = 0 is taken; the
+        representatives of all clusters are in ``path_``. "trace_ratio" has no parameter: it maximises
+        summed target variance over summed background variance (shrunk as in DPCA where background rows
+        are few); with one component it is DPCA.
+    grid : "natural", "abid", "paper" or array-like of shape (n_values,), default="natural"
+        The alphas of the search: 0 and 40 geometric steps to the largest ratio, beyond which every direction
+        has more background than target; 0 and 40 steps from 0.1 to 1000; 15 steps from 0.001 to 1000.
+    affinity : "features" or "scores", default="features"
+        Where the search measures angles between subspaces: among directions of the features, or among
+        the scores of the target, as the package ``contrastive`` does.
+    n_representatives : int, default=4
+        How many clusters the search makes, at least 2.
+    mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
+        Shares of several backgrounds in the whole; each keeps its own mean.
+    centering : "own" or "background", default="own"
+        The target's centre: its own mean, or the background's mean.
+    features : "all" or "common", default="all"
+        What to do when target and background have other feature names.
+    background_label : object or list, default=None
+        Rows of X with this label in y are the background (a list: several backgrounds).
+    random_state : int or None, default=None
+        Seed of the clustering; None is 0.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The alpha used.
+    path_ : SubspacePath or None
+        The path of the search, with its representatives; None when alpha was not searched.
+    ratios_ : ndarray of shape (n_components,)
+        Target variance over background variance along each component.
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal filters: what one multiplies data with.
+    patterns_ : ndarray of shape (n_components, n_features)
+        What each component looks like in the features: the regression of the target on its scores.
+    mean_ : ndarray of shape (n_features,)
+        What transform subtracts.
+    target_variance_, background_variance_ : ndarray of shape (n_components,)
+        Variances along each component.
+    noise_edge_ : float
+        The ratio that pure noise reaches in its best direction, that of dPCA; NaN where it has no meaning.
+    p_value_ : float
+        Probability that noise alone gives so large a ratio in the best direction, that of dPCA.
+    debiased_ratios_ : ndarray of shape (n_components,)
+        NaN: these components do not maximise the ratio.
+    contrast_ : ndarray of shape (n_components,)
+        The bounded index (λ − 1)/(λ + 1) of each ratio.
+    shrinkage_ : float
+        The shrinkage of the background: 0, but for ``alpha="trace_ratio"`` with few background rows.
+    regime_ : "exact", "structural" or "shrunk"
+        What became of the background covariance.
+    mix_ : ndarray of shape (n_backgrounds,)
+        The shares used.
+    n_components_ : int
+        Number of components.
+    solver_ : str
+        The solver used.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where the data has names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout import CPCA
+    >>> rng = np.random.default_rng(0)
+    >>> background = rng.normal(size=(2000, 5)) * [9, 3, 1, 1, 1]
+    >>> target = rng.normal(size=(1000, 5)) * [9, 3, 1, 4, 1]      # the fourth varies more
+    >>> model = CPCA(n_components=1).fit(target, background=background)
+    >>> model.components_.round(1) + 0
+    array([[0., 0., 0., 1., 0.]])
+    >>> model.path_.representative_values[0]                       # PCA is always among them
+    np.float64(0.0)
+    """
+
+    alpha_ = Fitted("alpha", "The alpha used.")
+    path_ = Fitted("path", "The path of the search; None when alpha was not searched.")
+
+    def __init__(
+        self,
+        n_components: int | None = 2,
+        *,
+        alpha: str | float = "auto",
+        grid: str | ArrayLike = "natural",
+        affinity: str = "features",
+        n_representatives: int = 4,
+        mix: str | ArrayLike = "pooled",
+        centering: str = "own",
+        features: str = "all",
+        background_label: Any = None,
+        random_state: Any = None,
+    ):
+        self.n_components = n_components
+        self.alpha = alpha
+        self.grid = grid
+        self.affinity = affinity
+        self.n_representatives = n_representatives
+        self.mix = mix
+        self.centering = centering
+        self.features = features
+        self.background_label = background_label
+        self.random_state = random_state
+
+    def summary(self) -> Summary:
+        """Return the model in words: alpha, and ratios with the noise edge beside them."""
+        model = self._solved()
+        title = f"{type(self).__name__} (alpha = {self.alpha_:.4g})"
+        return summarize(model, title, list(self.get_feature_names_out()))
+
+    def _check_parameters(self) -> None:
+        check_choice("affinity", self.affinity, AFFINITIES)
+        check_choice("centering", self.centering, ("own", "background"))
+        check_choice("features", self.features, ("all", "common"))
+        check_grid("grid", self.grid)
+        if check_count("n_representatives", self.n_representatives) < 2:
+            raise InputError("n_representatives=1 leaves nothing but PCA to stand for the rest. Use 2 or more.")
+        _check_alpha(self.alpha)
+        self._wanted()
+
+    def _wanted(self) -> SolveOptions:
+        value = self.n_components
+        if not (value is None or (isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1)):
+            raise InputError(f"n_components={value!r} is not possible. Use a whole number from 1 on, or None (all).")
+        return SolveOptions(
+            n_components=None if value is None else int(value),
+            mix=check_mix(self.mix),
+            own_centre=self.centering == "own",
+            seed=seed_from(self.random_state),
+        )
+
+    def _fit(self, matched: MatchedInputs) -> Model:
+        model: Model
+        if matched.inputs.backgrounds:
+            model = self._against(matched.inputs)
+        else:
+            assert matched.inputs.target is not None
+            model = _principal(fit_model(matched.inputs.target, {}, self._wanted()))
+        if matched.kept is not None:
+            model = model.widened(matched.kept, list(self.feature_names_in_))
+        return model.noted(matched.notes)
+
+    def _against(self, inputs: Inputs) -> ContrastiveModel:
+        """Return the model of a target against backgrounds."""
+        assert inputs.target is not None
+        problem = PathProblem.of(inputs.target, list(inputs.backgrounds.values()), self._wanted())
+        rho, path, notes = 0.0, None, problem.solution.notes
+        with problem.threads():
+            reduced = contrastive.reduced(problem.task)
+            count = problem.count(reduced.rank)
+            seed = problem.task.wanted.seed
+            if self.alpha == "trace_ratio":
+                rho = problem.solution.shrinkage
+                reduced = contrastive.shrunk(reduced, rho)
+                best = contrastive.trace_ratio(reduced, count, seed)
+                alpha, vectors = best.alpha, best.vectors
+            else:
+                if self.alpha == "auto":
+                    grouping = Grouping(self.affinity, int(self.n_representatives), seed)
+                    path = along_alpha(problem, check_grid("grid", self.grid), grouping, reduced)
+                alpha = float(self.alpha if path is None else path.values[path.pick])
+                vectors, notes = contrastive.top_vectors(reduced, alpha, count, seed), ()
+            found = contrastive.components(reduced, vectors)
+        return _model(inputs, problem, found, reduced.solver(count), rho, alpha, path, notes)
+
+
+def _check_alpha(alpha: Any) -> None:
+    if isinstance(alpha, str) and alpha in ("auto", "trace_ratio"):
+        return
+    if isinstance(alpha, Real) and not isinstance(alpha, bool) and 0 <= float(alpha) < math.inf:
+        return
+    raise InputError(f"alpha={alpha!r} is not possible. Use 'auto', 'trace_ratio' or a number from 0 on (0 is PCA).")
+
+
+def _model(
+    inputs: Inputs,
+    problem: PathProblem,
+    found: Components,
+    solver: str,
+    rho: float,
+    alpha: float,
+    path: SubspacePath | None,
+    notes: tuple[Note, ...],
+) -> ContrastiveModel:
+    assert inputs.target is not None
+    counts = {name: data.counts for name, data in inputs.backgrounds.items()}
+    verdict = assess_ratios(problem.solution, inputs.target.counts, list(counts.values()), problem.mixture)
+    nothing = np.full(len(found.ratios), np.nan)
+    infinite = bool(np.isinf(found.ratios).any())
+    return ContrastiveModel(
+        components=np.ascontiguousarray(found.filters.T),
+        patterns=np.ascontiguousarray(found.patterns.T),
+        ratios=found.ratios,
+        unshrunk_ratios=nothing if rho > 0 else found.ratios,
+        target_variance=found.target_variance,
+        background_variance=found.background_variance,
+        mean=problem.solution.mean,
+        scale=problem.solution.scale,
+        noise_edge=verdict.noise_edge,
+        p_value=verdict.p_value,
+        debiased_ratios=nothing,
+        shrinkage=rho,
+        regime="shrunk" if rho > 0 else "structural" if infinite else "exact",
+        mix=problem.mixture.shares,
+        rank=problem.solution.rank,
+        solver=solver,
+        target_counts=inputs.target.counts,
+        background_counts=tuple(counts.items()),
+        background_units=problem.mixture.units,
+        names=inputs.target.names,
+        # At alpha = 0 the background has no say, and what its rows are worth is no matter.
+        notes=(*notes, *(verdict.notes if alpha > 0 else ())),
+        alpha=alpha,
+        path=path,
+    )
+
+
+def _principal(model: Model) -> ContrastiveModel:
+    """Return a model without a background as one of alpha = 0."""
+    return ContrastiveModel(**{field.name: getattr(model, field.name) for field in fields(Model)})

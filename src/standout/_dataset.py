@@ -1,0 +1,314 @@
+"""A dataset as the solvers get it: rows with weights and groups, or moments alone.
+
+Several backgrounds as one: each keeps its own mean and moments, and has a share in the whole.
+
+Filling the missing values of target and backgrounds together, by one model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+
+from standout._blas import Array
+from standout._moments import Counts, Moments
+from standout._spectrum import largest_root_p_value
+from standout.errors import InputError, listed
+from standout.io.gaussian import Complete, Fill, Observed, estimate
+from standout.io.memory import at_file, check_weights, distinct_groups
+from standout.io.missing import AtMean, FilledRows, filled_by, is_incomplete, observed, raw_blocks, raw_rows
+from standout.io.read import read
+from standout.io.source import RowSource, RowView, Source, block_rows_of, has_rows, select_columns
+
+# Target and background are filled by variances of their own along directions whose ratio noise reaches this rarely.
+# Below the level of the tests: they reject in such a case already, so that it does not change how often they do.
+_CLEARLY = 0.01
+# Iterations where each is a pass over a file.
+_PASSES = {"forget": 6, "average": 4}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset under the name it has in messages."""
+
+    role: str
+    source: Source | None = None
+    given: Moments | None = None
+    weights: ArrayLike | None = None
+    groups: Sequence[Hashable] | NDArray[Any] | None = None
+
+    @classmethod
+    def of(cls, role: str, data: Any, weights: ArrayLike | None = None, groups: Any = None) -> Dataset:
+        """Read anything: rows in any form, or moments."""
+        if isinstance(data, Moments):
+            if weights is not None or groups is not None:
+                raise InputError(
+                    f"{role}: moments already hold their weights and groups. Give these to Moments.of instead."
+                )
+            return cls(role, given=data)
+        return cls(role, read(data, role=role), weights=weights, groups=groups)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Feature names, where there are any."""
+        return self.source.names if self.source is not None else self._moments_given.names
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.source.n_features if self.source is not None else self._moments_given.n_features
+
+    @property
+    def rows(self) -> RowSource | None:
+        """The rows, where they can be read as often as needed."""
+        return self.source if has_rows(self.source) else None
+
+    @property
+    def _moments_given(self) -> Moments:
+        assert self.given is not None
+        return self.given
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The moments: as given, or added up in one pass over the rows."""
+        if self.given is not None:
+            return self.given
+        return Moments.of(self.source, weights=self.weights, groups=self.groups, role=self.role)
+
+    @cached_property
+    def row_weights(self) -> Array:
+        """The weight of each row (ones where none were given)."""
+        assert self.rows is not None and self.rows.n_rows is not None
+        if self.weights is None:
+            return np.ones(self.rows.n_rows)
+        return check_weights(self.weights, self.rows.n_rows, self.role)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How much data there is, without a pass over the rows where these are at hand."""
+        if self.rows is None:
+            return self.moments.counts
+        groups = self.groups if self.groups is not None else self.rows.groups
+        if self.weights is None and groups is None:
+            n_rows = self.rows.n_rows or 0
+            return Counts(n_rows, n_rows, n_rows, n_rows)
+        weights = self.row_weights
+        n_rows = int(np.count_nonzero(weights))
+        total = float(weights.sum())
+        effective = total**2 / float((weights * weights).sum())
+        if groups is None:
+            return Counts(n_rows, total, effective, effective)
+        ids = distinct_groups(groups, self.weights, len(weights), self.role)
+        return Counts(n_rows, total, effective, float(len(ids)))
+
+    def counted(self) -> Dataset:
+        """Return the dataset without its rows of weight zero."""
+        if self.weights is None or self.rows is None or self.row_weights.all():
+            return self
+        index = np.flatnonzero(self.row_weights)
+        groups = None if self.groups is None else np.asarray(self.groups)[index]
+        return replace(self, source=RowView(self.rows, index), weights=self.row_weights[index], groups=groups)
+
+    def select(self, index: NDArray[np.intp]) -> Dataset:
+        """Return the dataset with the features at ``index``, in that order."""
+        if self.source is not None:
+            return replace(self, source=select_columns(self.source, index))
+        return replace(self, given=self._moments_given.select(index))
+
+
+Mix = str | ArrayLike | Mapping[Any, float]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The shares of the backgrounds, and what they are worth together.
+
+    A weighted sum of covariances with νₖ degrees of freedom each has 1/Σ(ωₖ²/νₖ) of them, which is
+    n − K for K pooled backgrounds.
+    """
+
+    shares: Array
+    rows: float  # rows, less one for each background's mean
+    effective: float  # degrees of freedom in effective rows
+    units: float  # independent units, as if there were one background
+
+    @classmethod
+    def of(cls, counts: Sequence[Counts], mix: Mix, names: Sequence[str] = ()) -> Mixture:
+        """Work out the shares: "pooled" by weight, "equal", or as given (a dict by the backgrounds' names)."""
+        if isinstance(mix, Mapping):
+            mix = _by_name(mix, names)
+        shares = _shares(np.array([count.weight for count in counts]), mix)
+        used = [(share, count) for share, count in zip(shares, counts, strict=True) if share > 0]
+        return cls(
+            shares,
+            rows=float(sum(count.rows - 1 for _, count in used)),
+            effective=_freedom([(share, count.effective) for share, count in used]),
+            units=1 + _freedom([(share, count.units) for share, count in used]),
+        )
+
+    def covariance(self, parts: Sequence[Moments]) -> Array:
+        """Return the mixed covariance; every background is centred by its own mean."""
+        total: Array = parts[0].scatter * (self.shares[0] / parts[0].weight)
+        for share, part in zip(self.shares[1:], parts[1:], strict=True):
+            total += part.scatter * (share / part.weight)
+        return total
+
+    def mixed(self, rows: Sequence[Array]) -> Array:
+        """Return the weighted average of one non-negative array per background (variances, products)."""
+        return np.asarray(sum(share * row for share, row in zip(self.shares, rows, strict=True)))
+
+    def mixed_means(self, means: Sequence[Array] | Array) -> Array:
+        """Return the weighted average of the backgrounds' means: exactly c where every mean is c.
+
+        Shares add up to one only up to rounding, so ``mixed`` may be off in the last digit, and a feature that is
+        constant everywhere would seem to have moved. Hence m₀ + Σ ωₖ (mₖ − m₀), from the largest share.
+        """
+        first = means[int(np.argmax(self.shares))]
+        return np.asarray(first + sum(share * (mean - first) for share, mean in zip(self.shares, means, strict=True)))
+
+
+def _by_name(mix: Mapping[Any, float], names: Sequence[str]) -> list[float]:
+    """Return the shares in the order of the backgrounds' names, which end with the key they were given under."""
+    known = {f"background {key!r}": share for key, share in mix.items()}
+    if set(known) != set(names):
+        raise InputError(
+            f"mix: shares for {listed(list(known))}, and the backgrounds are {listed(list(names))}. Give one share for "
+            "each background, under its name."
+        )
+    return [known[name] for name in names]
+
+
+def _freedom(used: Sequence[tuple[float, float]]) -> float:
+    if any(size <= 1 for _, size in used):
+        return 0.0
+    return float(1 / sum(share**2 / (size - 1) for share, size in used))
+
+
+def _shares(weights: Array, mix: str | ArrayLike) -> Array:
+    if isinstance(mix, str):
+        return np.asarray(weights / weights.sum()) if mix == "pooled" else np.full(len(weights), 1 / len(weights))
+    given = np.asarray(mix)
+    if given.dtype.kind not in "fiu":
+        raise InputError(f"mix={mix!r} is not possible. Use 'pooled', 'equal' or one number for each background.")
+    shares = given.astype(np.float64)
+    if shares.shape != weights.shape:
+        raise InputError(
+            f"mix: {shares.size} shares for {len(weights)} backgrounds. Give one share for each background."
+        )
+    if not np.isfinite(shares).all() or (shares < 0).any() or shares.sum() <= 0:
+        raise InputError(
+            f"mix: shares {shares.tolist()} are not possible. Give finite shares, none negative and not all zero."
+        )
+    return np.asarray(shares / shares.sum())
+
+
+def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> list[Dataset | None]:
+    """Return the datasets, target first, with the missing values of all drawn from one model."""
+    given = [data for data in (target, *backgrounds) if data is not None]
+    if not any(is_incomplete(data.source) for data in given):
+        return [target, *backgrounds]
+    fills = _fills(given, compared=target is not None and bool(backgrounds))
+    filled: list[Dataset | None] = [
+        replace(data, source=filled_by(data.source, fill)) if is_incomplete(data.source) and fill is not None else data
+        for data, fill in zip(given, fills, strict=True)
+    ]
+    return filled if target is not None else [None, *filled]
+
+
+def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Fill training and held-out rows, target first, by a model of the training rows."""
+    if not any(map(is_incomplete, (*training, *held_out))):
+        return list(training), list(held_out)
+    fills = _fills([Dataset("training rows", source) for source in training], compared=True, every=True)
+    parts: list[list[Any]] = []
+    for sources, step in ((training, -1), (held_out, -2)):  # held-out rows get draws that were not trained on
+        parts.append([])
+        for source, fill in zip(sources, fills, strict=True):
+            assert fill is not None
+            seeded = replace(fill, seed=(fill.seed[0], step % 2**32))
+            raw = raw_rows(source) if is_incomplete(source) else None
+            parts[-1].append(source if raw is None else FilledRows(seeded.rows(raw), source))
+    return parts[0], parts[1]
+
+
+def _fills(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | None]:
+    """Return how each dataset is filled; None where nothing is missing, unless ``every`` dataset is to have one."""
+    at_hand = all(has_rows(data.source) for data in given)
+    n_rows = sum(data.source.n_rows or 0 for data in given if data.source is not None)
+    every = every or (at_hand and given[0].n_features > n_rows)  # the model is made of the rows then, not of sums
+    sets = [_observed(data, every, place) for place, data in enumerate(given)]
+    compare = _comparison(given, [one.n_rows for one in sets]) if compared else None
+    streamed = any(is_incomplete(data.source) and not has_rows(data.source) for data in given)
+    return estimate(sets, compare, **(_PASSES if streamed else {}))
+
+
+def _observed(data: Dataset, every: bool, place: int) -> Observed | Complete:
+    source: Any = data.source
+    if not is_incomplete(source):
+        if not (every and has_rows(source)):
+            moments = data.moments
+            return Complete(moments.covariance(), moments.variance(), moments.n_effective)
+        return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features, place, _weights(data))
+    role = at_file(source, data.role)
+    return observed(lambda: raw_blocks(source), data.n_features, role, data.names, place, _weights(data))
+
+
+def _weights(data: Dataset) -> Array | None:
+    n_rows = None if data.source is None else data.source.n_rows
+    return None if data.weights is None else check_weights(data.weights, n_rows, data.role)
+
+
+def _comparison(
+    given: Sequence[Dataset], n_rows: Sequence[float]
+) -> Callable[[Sequence[Array]], list[Array] | None] | None:
+    """Return what finds the directions along which target and background clearly differ.
+
+    With one covariance for all, draws for the background would have part of the target's own variance, and ratios
+    that are clear would become smaller. Target and background covariance are T = Σ tᵢ pᵢpᵢᵀ and B = Σ bᵢ pᵢpᵢᵀ, and
+    their pooled one is P = Σ pᵢpᵢᵀ; where tᵢ/bᵢ is clear of noise, tᵢ and bᵢ take the place of 1.
+    """
+    units = [_units(data, rows) for data, rows in zip(given, n_rows, strict=True)]
+    n_features = given[0].n_features
+    m, n = units[0], sum(units[1:])
+    if math.isnan(largest_root_p_value(1.0, n_features, m, n)):
+        return None
+    own = n_rows[0] / sum(n_rows)
+
+    def compare(covariances: Sequence[Array]) -> list[Array] | None:
+        others = sum(rows * part for rows, part in zip(n_rows[1:], covariances[1:], strict=True)) / sum(n_rows[1:])
+        pooled = own * covariances[0] + (1 - own) * others
+        scale = np.sqrt(np.where(np.diagonal(pooled) > 0, np.diagonal(pooled), 1.0))
+        values, whitening = linalg.eigh(pooled / np.outer(scale, scale))
+        varies = values > 1e-10  # features may depend on each other
+        whitening = whitening[:, varies] / np.sqrt(values[varies]) / scale[:, None]
+        target, vectors = linalg.eigh(whitening.T @ covariances[0] @ whitening)
+        vectors = whitening @ vectors
+        background = np.maximum((1 - own * target) / (1 - own), 1e-12)
+        ratios = target / background
+        clear = np.array([largest_root_p_value(ratio, n_features, m, n) < _CLEARLY for ratio in ratios])
+        if not clear.any():
+            return None
+        patterns = pooled @ vectors[:, clear]
+        own_target, own_background = (
+            pooled + (patterns * (variance[clear] - 1)) @ patterns.T for variance in (target, background)
+        )
+        return [own_target, *[own_background] * (len(covariances) - 1)]
+
+    return compare
+
+
+def _units(data: Dataset, n_rows: float) -> float:
+    groups = data.groups if data.groups is not None or data.source is None else data.source.groups
+    return n_rows if groups is None else float(len(set(np.asarray(groups).tolist())))
+
+
+def at_means(source: Source, mean: Array) -> Source:
+    """Return rows with given means for missing values that would be drawn: a score depends on its own row only."""
+    return filled_by(source, AtMean(mean)) if is_incomplete(source) else source

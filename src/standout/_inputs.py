@@ -1,0 +1,414 @@
+"""Checking the constructor's parameters, when fit is called: what was given, what is possible.
+
+What the user hands over, sorted: one target, named backgrounds, all on the same features.
+
+The background is said in one of two ways: as a dataset (or several) of its own, or as the rows of X
+that have a certain label in y.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from standout._checkpoint import check_apart, warn_unused
+from standout._dataset import Dataset, fill_together
+from standout._moments import Moments
+from standout.errors import (
+    FeatureError,
+    FeatureWarning,
+    InputError,
+    RowsNeededError,
+    did_you_mean,
+    listed,
+    named_features,
+)
+from standout.io.memory import is_missing
+from standout.io.read import is_frame, is_on_cluster, read
+from standout.io.source import RowSource, RowView, has_rows, is_source
+from standout.solvers.problem import SolveOptions
+from standout.solvers.solution import Note
+
+SOLVERS = ("auto", "dense", "lanczos", "gsvd", "span", "matrix_free")
+_SINGLE = "background"
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Refuse a value that is not among the choices, and list them."""
+    value = bool(value) if isinstance(value, np.bool_) else value
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise InputError(f"{name}={value!r} is not possible. Use one of {', '.join(map(repr, choices))}.")
+
+
+def solve_options(estimator: Any) -> SolveOptions:
+    """Return what a DPCA estimator's parameters ask for, checked."""
+    check_choice("axes", estimator.axes, ("ratio", "signal"))
+    check_choice("normalize", estimator.normalize, (None, "background"))
+    check_choice("centering", estimator.centering, ("own", "background"))
+    check_choice("solver", estimator.solver, SOLVERS)
+    check_choice("features", estimator.features, ("all", "common"))
+    return SolveOptions(
+        n_components=_n_components(estimator.n_components),
+        shrinkage=_shrinkage(estimator.shrinkage),
+        mix=check_mix(estimator.mix),
+        own_centre=estimator.centering == "own",
+        solver=estimator.solver,
+        axes=estimator.axes,
+        graph=estimator.graph,
+        smoothness=_smoothness(estimator),
+        seed=seed_from(estimator.random_state),
+    )
+
+
+def _n_components(value: Any) -> int | str | None:
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
+        return int(value)
+    raise InputError(f"n_components={value!r} is not possible. Use a whole number from 1 on, None (all) or 'auto'.")
+
+
+def _shrinkage(value: Any) -> str | float | None:
+    if value is None or (isinstance(value, str) and value in ("auto", "oas")):
+        return value
+    if isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= 1:
+        return float(value)
+    raise InputError(f"shrinkage={value!r} is not possible. Use 'auto', 'oas', None or a number from 0 to 1.")
+
+
+def _smoothness(estimator: Any) -> float:
+    value = estimator.smoothness
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
+        raise InputError(f"smoothness={value!r} is not possible. Use a number from 0 on.")
+    if estimator.graph is not None and estimator.solver in ("gsvd", "span", "matrix_free"):
+        raise InputError(f"solver={estimator.solver!r} cannot use a graph. Use solver='auto', 'dense' or 'lanczos'.")
+    return float(value)
+
+
+def check_mix(value: Any) -> Any:
+    """Return the shares as given; what is in them is checked against the backgrounds."""
+    if isinstance(value, str):
+        check_choice("mix", value, ("pooled", "equal", "minimax"))
+    return value
+
+
+def seed_from(random_state: Any) -> int:
+    """Return a seed; None is 0, so that the same data always give the same bits."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, Integral):
+        return int(random_state) % 2**32
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**32))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    raise InputError(f"random_state={random_state!r} is not possible. Use a whole number or None.")
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a whole number from 1 on, or say what is wrong."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
+        return int(value)
+    shown = value if not (isinstance(value, float) and math.isnan(value)) else "NaN"
+    raise InputError(f"{name}={shown!r} is not possible. Use a whole number from 1 on.")
+
+
+@dataclass(frozen=True)
+class FitArguments:
+    """The arguments of fit, partial_fit and score, as given."""
+
+    X: Any
+    y: Any = None
+    background: Any = None
+    sample_weight: Any = None
+    background_sample_weight: Any = None
+    groups: Any = None
+    background_groups: Any = None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The target (which a batch may lack) and the backgrounds under their names."""
+
+    target: Dataset | None
+    backgrounds: dict[str, Dataset]
+
+
+def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool = False) -> Inputs:
+    """Turn arguments into datasets, by label or by dataset; ``whole`` wants every label to occur."""
+    if background_label is None:
+        backgrounds = _backgrounds(given)
+        target = None if given.X is None else Dataset.of("target", given.X, given.sample_weight, given.groups)
+        every = backgrounds if target is None else {"target": target, **backgrounds}
+        check_apart({role: data.source for role, data in every.items()})
+        return Inputs(target, backgrounds)
+    if given.background is not None:
+        raise InputError(
+            f"both background= and background_label={background_label!r} say what the background is. Give one of them."
+        )
+    wanted = label_list(background_label)
+    if not wanted:
+        raise InputError("background_label: an empty list was given. Name at least one label, or use None.")
+    return _by_label(given, wanted, whole)
+
+
+def label_list(background_label: Any) -> list[Any]:
+    """Return the labels that mean background, in order."""
+    if isinstance(background_label, np.ndarray):
+        return background_label.tolist() if background_label.ndim else [background_label.item()]
+    return list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+
+
+def background_name(key: Any) -> str:
+    """Return the name a background of several has in messages and in the model."""
+    return f"{_SINGLE} {key!r}"
+
+
+def _backgrounds(given: FitArguments) -> dict[str, Dataset]:
+    if given.background is None:
+        if given.background_sample_weight is not None or given.background_groups is not None:
+            raise InputError(
+                "background_sample_weight or background_groups was given without a background. Give background= too."
+            )
+        return {}
+    if not _several(given.background):
+        data = Dataset.of(_SINGLE, given.background, given.background_sample_weight, given.background_groups)
+        return {_SINGLE: data}
+    named = _named(given.background)
+    if not named:
+        raise InputError("background: an empty list or dict was given. Give at least one dataset, or None for PCA.")
+    weights = _one_for_each("background_sample_weight", given.background_sample_weight, named)
+    groups = _one_for_each("background_groups", given.background_groups, named)
+    return {name: Dataset.of(name, data, weights.get(name), groups.get(name)) for name, data in named.items()}
+
+
+def _several(background: Any) -> bool:
+    """Tell several datasets from one that is written as a list of rows."""
+    if isinstance(background, Mapping) and not sparse.issparse(background):
+        return True
+    if not isinstance(background, list | tuple):
+        return False
+    return not background or _is_table(background[0])
+
+
+def _is_table(item: Any) -> bool:
+    if isinstance(item, Moments | str | bytes | os.PathLike) or is_source(item) or is_on_cluster(item):
+        return True
+    if is_frame(item):
+        return True
+    if hasattr(item, "shape"):
+        return len(item.shape) == 2
+    return isinstance(item, list | tuple) and len(item) > 0 and np.ndim(item[0]) == 1
+
+
+def _named(several: Any) -> dict[str, Any]:
+    if isinstance(several, Mapping):
+        return {background_name(key): data for key, data in several.items()}
+    return {background_name(number): data for number, data in enumerate(several)}
+
+
+def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str, Any]:
+    if values is None:
+        return {}
+    if not isinstance(values, list | tuple | Mapping):
+        raise InputError(
+            f"{argument}: one {type(values).__name__} for {len(named)} backgrounds. Give a list or dict with one "
+            "entry for each background."
+        )
+    chosen = _named(values)
+    unknown = [name for name in chosen if name not in named]
+    if unknown or (isinstance(values, list | tuple) and len(values) != len(named)):
+        raise InputError(
+            f"{argument}: {len(values)} entries do not fit the {len(named)} backgrounds {listed(list(named))}. "
+            "Give one entry for each background, under the same names."
+        )
+    return chosen
+
+
+def _by_label(given: FitArguments, wanted: list[Any], whole: bool) -> Inputs:
+    """Split X into target and background rows by their label, without copying them."""
+    if given.X is None or isinstance(given.X, Moments):
+        raise RowsNeededError("background_label splits rows by their label, so X must hold rows. Give rows and y.")
+    if given.background_sample_weight is not None or given.background_groups is not None:
+        raise InputError(
+            "with background_label, sample_weight and groups cover the background rows too. "
+            "Leave background_sample_weight and background_groups out."
+        )
+    source = read(given.X, role="X")
+    if not has_rows(source):
+        raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
+    warn_unused(
+        source,
+        "X",
+        "background_label chooses rows here and there, and such passes are not kept. Give target and background as "
+        "two datasets, chosen with where= and each with a checkpoint of its own.",
+    )
+    labels = _labels(given.y, source, wanted)
+    if whole:
+        _check_labels(labels, wanted)
+    masks = {label: _equal(labels, label) for label in wanted}
+    chosen = np.any(list(masks.values()), axis=0)
+    parts = {
+        (_SINGLE if len(wanted) == 1 else background_name(label)): mask for label, mask in masks.items() if mask.any()
+    }
+    backgrounds = {role: _part(role, given, source, mask) for role, mask in parts.items()}
+    target = None if chosen.all() else _part("target", given, source, ~chosen)
+    return Inputs(target, backgrounds)
+
+
+def _check_labels(labels: NDArray[Any], wanted: list[Any]) -> None:
+    """Refuse labels among which a background or the target is missing, with what there is."""
+    found = list(dict.fromkeys(labels.tolist()))
+    for label in wanted:
+        if not _equal(labels, label).any():
+            raise InputError(
+                f"background_label={label!r} does not occur in y, which has {listed(found)}."
+                f"{did_you_mean(label, found)} Name a label that occurs."
+            )
+    if all(label in wanted for label in found):
+        raise InputError(
+            f"y has only background rows ({listed(found)}), so there is no target. Give rows with other labels too."
+        )
+
+
+def _labels(y: Any, source: RowSource, wanted: list[Any]) -> NDArray[Any]:
+    if y is None:
+        y = source.labels
+    if y is None:
+        shown = wanted[0] if len(wanted) == 1 else wanted
+        raise InputError(f"background_label={shown!r} needs y, the label of each row. Give y, or use background=.")
+    labels = np.asarray(y)
+    if labels.ndim != 1 or len(labels) != source.n_rows:
+        raise InputError(f"y: shape {labels.shape} for {source.n_rows} rows. Give one label for each row.")
+    missing = sum(is_missing(label) for label in labels.tolist()) if labels.dtype.kind in "Of" else 0
+    if missing:
+        raise InputError(
+            f"y: {missing} of {len(labels)} rows have no label (None or NaN), so it is not known what they are. "
+            "Drop these rows, or give them a label."
+        )
+    return labels
+
+
+def _equal(labels: NDArray[Any], label: Any) -> NDArray[np.bool_]:
+    equal = labels == label
+    # numpy compares unlike types as a whole ("a" == 1 is False, not an array of False).
+    return equal if isinstance(equal, np.ndarray) else np.zeros(len(labels), dtype=bool)
+
+
+def _part(role: str, given: FitArguments, source: RowSource, mask: NDArray[np.bool_]) -> Dataset:
+    def cut(values: Any, name: str) -> Any:
+        if values is None:
+            return None
+        array = np.asarray(values)
+        if array.shape[:1] != mask.shape:
+            raise InputError(f"{name}: shape {array.shape} for {len(mask)} rows. Give one value for each row of X.")
+        return array[mask]
+
+    return Dataset(
+        role,
+        RowView(source, np.flatnonzero(mask)),
+        weights=cut(given.sample_weight, "sample_weight"),
+        groups=cut(given.groups, "groups"),
+    )
+
+
+@dataclass(frozen=True)
+class MatchedInputs:
+    """Inputs on one list of features; where features were left out, which are kept and a note."""
+
+    inputs: Inputs
+    kept: NDArray[np.intp] | None = None
+    notes: tuple[Note, ...] = ()
+
+
+def match_features(
+    inputs: Inputs,
+    names: tuple[str, ...] | None,
+    n_features: int,
+    features: str,
+    kept: NDArray[np.intp] | None = None,
+) -> MatchedInputs:
+    """Bring every dataset to the same features: by name where both have names, else by place.
+
+    Missing values that are to be drawn (``missing="auto"``) are drawn here, where all datasets are known. ``kept``
+    are the features to use, where that was settled in an earlier fit.
+    """
+    notes: tuple[Note, ...] = ()
+    target = None if inputs.target is None else align(inputs.target, names, n_features, "all")
+    if kept is not None and names is not None:
+        names, n_features = tuple(names[i] for i in kept), len(kept)
+    elif features == "common" and names is not None:
+        shared = [set(data.names) for data in inputs.backgrounds.values() if data.names is not None]
+        common = set(names).intersection(*shared)
+        if len(common) < len(names):
+            kept = np.array([i for i, name in enumerate(names) if name in common], dtype=np.intp)
+            notes = (_left_out(names, kept),)
+            names, n_features = tuple(names[i] for i in kept), len(kept)
+    if target is not None and kept is not None:
+        target = target.select(kept)
+    if target is not None:
+        for data in inputs.backgrounds.values():
+            _check_unnamed(target, data)
+    backgrounds = {role: align(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
+    target, *others = fill_together(target, list(backgrounds.values()))
+    filled = {role: data for role, data in zip(backgrounds, others, strict=True) if data is not None}
+    return MatchedInputs(Inputs(target, filled), kept, notes)
+
+
+def _check_unnamed(target: Dataset, background: Dataset) -> None:
+    """Refuse frames whose columns are labelled by something other than names, and differently."""
+    one, other = (getattr(data.source, "unnamed", None) for data in (target, background))
+    if one is not None and other is not None and one != other:
+        raise FeatureError(
+            f"{background.role}: its columns are labelled {listed(other)}, those of the target {listed(one)}, and "
+            "labels that are not text are not matched. Give both the same columns in the same order, or make the "
+            "labels text."
+        )
+
+
+def _left_out(names: Sequence[str], kept: NDArray[np.intp]) -> Note:
+    if len(kept) == 0:
+        raise FeatureError("target and background have no feature in common. Check the column names of both.")
+    lost = np.setdiff1d(np.arange(len(names)), kept)
+    return Note(
+        FeatureWarning,
+        f"{len(lost)} of {len(names)} target features are not in every background and take no part: "
+        f"{listed(named_features(tuple(names), lost))}. Add them to the background to use them.",
+    )
+
+
+def align(data: Dataset, names: tuple[str, ...] | None, n_features: int, features: str) -> Dataset:
+    """Bring a dataset to these features, or list those that are missing or too many."""
+    if data.names == names and data.n_features == n_features:
+        return data
+    if names is not None and data.names is not None:
+        place = {name: i for i, name in enumerate(data.names)}
+        missing = [name for name in names if name not in place]
+        wanted = set(names)
+        extra = [name for name in data.names if name not in wanted]
+        if missing or (extra and features == "all"):
+            raise FeatureError(_unlike(data.role, missing, extra))
+        return data.select(np.array([place[name] for name in names], dtype=np.intp))
+    if data.n_features != n_features:
+        raise FeatureError(
+            f"{data.role}: {data.n_features} features, and the target has {n_features}. Both must be measured on "
+            "the same features; give data frames with column names to have them matched by name."
+        )
+    return data
+
+
+def _unlike(role: str, missing: Sequence[str], extra: Sequence[str]) -> str:
+    parts = []
+    if missing:
+        parts.append(f"{len(missing)} features of the target are missing: {listed(missing)}")
+    if extra:
+        parts.append(f"{len(extra)} features are not in the target: {listed(extra)}")
+    return f"{role}: {'; '.join(parts)}. Give the same features, or use features='common' to take those in common."

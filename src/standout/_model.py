@@ -1,0 +1,532 @@
+"""What the ratios of a solution are worth: edge, p-value, de-biased ratios, and a warning where it is little.
+
+What a fit returns: components, patterns, ratios and what they are worth; and what to do with them.
+
+A model in words and numbers: ratios only ever with the noise edge beside them.
+
+A fitted model as plain facts, for scripts: numbers, text and lists that JSON can hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout._blas import Array, threads_for
+from standout._dataset import Dataset, Mixture
+from standout._moments import Counts
+from standout._shrinkage import Regime, estimate_text
+from standout._spectrum import debiased, largest_root_p_value, noise_edge
+from standout.errors import InputError, OverfitWarning, listed
+from standout.io.memory import ArraySource, checked_block, explain_non_finite, sparse_blocks, sparse_rows
+from standout.io.source import Source, block_rows
+from standout.solvers.choose import solve
+from standout.solvers.problem import SolveOptions
+from standout.solvers.solution import Note, Signal, Solution, gains
+
+# Beyond this share of dimensions to background units ratios are mostly noise.
+_CROWDED = 0.5
+# Scores are differences of terms that may be this many times larger than the sd of the scores.
+_NEAR = 1e3
+
+
+@dataclass(frozen=True)
+class RatioAssessment:
+    """What can be said about the ratios of the unshrunk problem; NaN where nothing can."""
+
+    unshrunk_ratios: Array  # (k,)
+    noise_edge: float
+    p_value: float
+    debiased_ratios: Array  # (k,)
+    notes: tuple[Note, ...] = ()
+
+
+def assess_ratios(
+    solution: Solution, target: Counts, backgrounds: Sequence[Counts], mixture: Mixture | None
+) -> RatioAssessment:
+    """Judge the ratios of a solution by the counts they rest on."""
+    count = len(solution.ratios)
+    plain = np.full(count, np.nan)
+    if solution.axes == "ratio":  # the signal's axes are mixtures: no ratio of the exact problem is theirs
+        plain[: len(solution.unshrunk_ratios)] = solution.unshrunk_ratios[:count]
+    if mixture is None:
+        return RatioAssessment(plain, math.nan, math.nan, plain)
+    counted = (solution.rank, target.units, mixture.units)
+    first = float(solution.unshrunk_ratios[0]) if len(solution.unshrunk_ratios) else math.nan
+    edge, p_value = noise_edge(*counted), largest_root_p_value(first, *counted)
+    if solution.axes == "signal" and math.isnan(edge):
+        text = ""  # the signal's own note has said it
+    elif target.units < 2 and math.isnan(p_value) and not math.isnan(edge):
+        text = _single_row(target)
+    elif count == 0:
+        text = _nothing_found(first, edge, p_value)
+    else:
+        grouped = any(counts.units < counts.rows for counts in backgrounds)
+        rows = sum(counts.rows for counts in backgrounds)
+        told = f"{mixture.units:.0f} independent background units" if grouped else f"{rows} background rows"
+        text = _overfit(first, edge, p_value, solution.rank, mixture.units, f"{told} for {solution.rank} dimensions")
+    notes = (Note(OverfitWarning, text),) if text else ()
+    return RatioAssessment(plain, edge, p_value, debiased(plain, *counted), notes)
+
+
+def _overfit(first: float, edge: float, p_value: float, rank: int, units: float, told: str) -> str:
+    """Say that ratios cannot be told from noise, or rest on too few background rows; else nothing."""
+    if units - 1 <= rank:
+        text = f"the ratios rest on {told}: so few give large ratios on pure noise, and no noise edge can be given."
+    elif rank / (units - 1) > _CROWDED:
+        text = f"the ratios rest on {told}: pure noise would reach a ratio of {edge:.3g}."
+    elif first <= edge:
+        text = (
+            f"the largest ratio, {first:.3g}, is not above {edge:.3g}, which pure noise reaches with {told} "
+            f"(p = {p_value:.2g})."
+        )
+    else:
+        return ""
+    return (
+        f"{text} Judge them on rows the fit has not seen, with score(new_target, background=new_background), "
+        "or give more background rows or fewer features."
+    )
+
+
+def _single_row(target: Counts) -> str:
+    return (
+        f"the target has {target.rows} rows worth {target.units:.2g} independent units, fewer than two, so no p-value "
+        "can be given. Give more target rows, or weights that are less uneven."
+    )
+
+
+def _nothing_found(first: float, edge: float, p_value: float) -> str:
+    return (
+        f"found no component above noise: the largest ratio, {first:.3g}, cannot be told from it (edge {edge:.3g}, "
+        f"p = {p_value:.2g}). Scores have no columns; use axes='ratio' with a number for n_components to see the "
+        "components all the same."
+    )
+
+
+class TopFeature(NamedTuple):
+    """A feature and how far it moves, in background sd, when the score moves by one target sd."""
+
+    feature: str | int
+    weight: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted model; the attributes of the estimators, without their trailing underscore."""
+
+    components: Array  # (k, n_features): filters, what one multiplies data with
+    patterns: Array  # (k, n_features): what each component looks like in the features
+    ratios: Array  # (k,)
+    unshrunk_ratios: Array  # (k,): of the unshrunk problem, NaN where it has no meaning
+    target_variance: Array  # (k,)
+    background_variance: Array  # (k,)
+    mean: Array  # (n_features,): what transform subtracts
+    scale: Array  # (n_features,): background sd
+    noise_edge: float
+    p_value: float
+    debiased_ratios: Array  # (k,)
+    shrinkage: float
+    regime: Regime
+    mix: Array  # shares of the backgrounds
+    rank: int
+    solver: str
+    target_counts: Counts
+    background_counts: tuple[tuple[str, Counts], ...]
+    background_units: float
+    names: tuple[str, ...] | None
+    notes: tuple[Note, ...]
+    used: NDArray[np.intp] | None = None  # the features that take part, where some were left out
+    signal: Signal | None = None  # what denoising needs, where it was asked for
+    n_factors: int = 0  # shared factors that the background estimate keeps
+
+    @property
+    def n_components(self) -> int:
+        """Number of components."""
+        return len(self.ratios)
+
+    def shares_of(self, backgrounds: Sequence[str]) -> Array | str:
+        """Return the shares that backgrounds of these names had in the fit."""
+        shares = dict(zip((name for name, _ in self.background_counts), self.mix, strict=True))
+        if len(shares) <= 1:
+            return "pooled"
+        if set(backgrounds) != set(shares):
+            raise InputError(
+                f"the model was fitted to {listed(list(shares))}, and {listed(list(backgrounds))} was given. "
+                "Give the same backgrounds under the same names."
+            )
+        return np.array([shares[name] for name in backgrounds])
+
+    def with_unit_background(self) -> Model:
+        """Return the model with components along which the background has variance one."""
+        length = np.where(self.background_variance > 0, np.sqrt(self.background_variance), 1.0)
+        return replace(
+            self,
+            components=self.components / length[:, None],
+            patterns=self.patterns * length[:, None],
+            target_variance=self.target_variance / length**2,
+            background_variance=self.background_variance / length**2,
+        )
+
+    def widened(self, kept: NDArray[np.intp], names: Sequence[str]) -> Model:
+        """Return the model among all features of the target; those not kept have no weight."""
+
+        def spread(values: Array, fill: Array) -> Array:
+            fill[..., kept] = values
+            return fill
+
+        wide = (self.n_components, len(names))
+        signal = self.signal
+        if signal is not None:
+            tall = (len(names), len(signal.gains))
+            filters, patterns = np.zeros(tall), np.zeros(tall)
+            filters[kept], patterns[kept] = signal.filters, signal.patterns
+            signal = replace(signal, filters=filters, patterns=patterns)
+        return replace(
+            self,
+            components=spread(self.components, np.zeros(wide)),
+            patterns=spread(self.patterns, np.zeros(wide)),
+            mean=spread(self.mean, np.zeros(len(names))),
+            scale=spread(self.scale, np.ones(len(names))),
+            names=tuple(names),
+            used=kept,
+            signal=signal,
+        )
+
+    def narrowed(self) -> Model:
+        """Return the model on the features that take part."""
+        if self.used is None:
+            return self
+        used = self.used
+        return replace(
+            self, components=self.components[:, used], mean=self.mean[used], scale=self.scale[used], used=None
+        )
+
+    def noted(self, notes: Sequence[Note]) -> Model:
+        """Return the model with more notes for the user."""
+        return replace(self, notes=(*self.notes, *notes)) if notes else self
+
+    def project(self, source: Source, role: str = "X") -> Array:
+        """Return the scores of rows: rows minus the mean, times the components."""
+        offset = self.components @ self.mean
+        basis = self.components.T
+        parts = []
+        # Blocks keep what is not in memory, sparse or of another type from being copied as a whole.
+        near = self._mean_is_near
+        for block in _multiplied_blocks(source, role) if near else _dense_blocks(source, role):
+            with np.errstate(all="ignore"), threads_for(float(block.shape[0]) * basis.size):
+                parts.append(block @ basis - offset if near else (block - self.mean) @ basis)
+            if not np.isfinite(parts[-1]).all():
+                raise explain_non_finite(source, block, role)
+            if self.n_components == 0 and not np.isfinite(block.sum()):
+                raise explain_non_finite(source, block, role)
+        if not parts:
+            return np.empty((0, self.n_components))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    @property
+    def _mean_is_near(self) -> bool:
+        """Whether the mean may be taken off after the products, at a cost of three digits at most."""
+        terms = np.abs(self.components) @ np.abs(self.mean)
+        return bool((terms <= _NEAR * np.sqrt(self.target_variance)).all())
+
+    @property
+    def contrast(self) -> Array:
+        """The bounded index (λ − 1)/(λ + 1) of each ratio: −1 background only, 1 target only."""
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isinf(self.ratios), 1.0, (self.ratios - 1) / (self.ratios + 1))
+
+    def denoise(self, source: Source, role: str = "X") -> Array:
+        """Return the target-specific part of rows; without a background, all that is not the mean."""
+        parts = [np.empty((0, len(self.mean)))]
+        for block in _projected_blocks(source, role):
+            with np.errstate(all="ignore"):
+                centred = block - self.mean
+                part = centred if not self.background_counts else _signal_of(self).of_rows(centred)
+            if not np.isfinite(centred.sum()):
+                raise explain_non_finite(source, block, role)
+            parts.append(part)
+        return np.concatenate(parts)
+
+    def restore(self, scores: Array) -> Array:
+        """Return rows from scores: the mean plus scores times the patterns."""
+        return self.mean + scores @ self.patterns
+
+    def top_features(self, count: int) -> list[list[TopFeature]]:
+        """Return the features that move most with each component."""
+        moves = self.patterns * np.sqrt(self.target_variance)[:, None] / self.scale
+        order = np.argsort(-np.abs(moves), axis=1, kind="stable")[:, :count]
+        labels: Sequence[str | int] = self.names if self.names is not None else range(len(self.mean))
+        return [
+            [TopFeature(labels[j], float(move[j])) for j in row if move[j] != 0]
+            for row, move in zip(order, moves, strict=True)
+        ]
+
+
+def _projected_blocks(source: Source, role: str) -> Iterator[Array]:
+    if isinstance(source, ArraySource) and type(source.array) is np.ndarray and source.array.dtype == np.float64:
+        yield source.array
+        return
+    yield from _dense_blocks(source, role)
+
+
+def _dense_blocks(source: Source, role: str) -> Iterator[Array]:
+    for block in source.blocks(block_rows(source.n_features)):
+        yield checked_block(block, source.n_features, role).astype(np.float64, copy=False)
+
+
+def _multiplied_blocks(source: Source, role: str) -> Iterator[Any]:
+    """Yield blocks that are only multiplied: sparse ones as they are."""
+    matrix = sparse_rows(source)
+    if matrix is None:
+        yield from _projected_blocks(source, role)
+        return
+    yield from sparse_blocks(matrix)
+
+
+def _signal_of(model: Model) -> Signal:
+    """Return what denoising needs; a model that kept no more than its components makes do with these."""
+    if model.signal is not None:
+        return model.signal
+    return Signal(model.components.T, model.patterns.T, gains(model.ratios))
+
+
+def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: SolveOptions) -> Model:
+    """Solve, judge the ratios, and put everything a user may ask for into one model."""
+    parts = list(backgrounds.values())
+    size = target.n_features
+    rows = sum(data.counts.rows for data in (target, *parts))
+    with threads_for(size**2 * (rows + 10.0 * size)):
+        solution, mixture = solve(target, parts, wanted)
+    verdict = assess_ratios(solution, target.counts, [data.counts for data in parts], mixture)
+    return Model(
+        components=np.ascontiguousarray(solution.filters.T),
+        patterns=np.ascontiguousarray(solution.patterns.T),
+        ratios=solution.ratios,
+        unshrunk_ratios=verdict.unshrunk_ratios,
+        target_variance=solution.target_variance,
+        background_variance=solution.background_variance,
+        mean=solution.mean,
+        scale=solution.scale,
+        noise_edge=verdict.noise_edge,
+        p_value=verdict.p_value,
+        debiased_ratios=verdict.debiased_ratios,
+        shrinkage=solution.shrinkage,
+        n_factors=solution.n_factors,
+        regime=solution.regime,
+        mix=mixture.shares if mixture is not None else np.empty(0),
+        rank=solution.rank,
+        solver=solution.solver,
+        target_counts=target.counts,
+        background_counts=tuple((name, data.counts) for name, data in backgrounds.items()),
+        background_units=mixture.units if mixture is not None else math.nan,
+        names=target.names,
+        notes=(*solution.notes, *verdict.notes),
+        signal=solution.signal,
+    )
+
+
+def mean_log_ratio(target: Array, background: Array, expected: Array | float = 0.0) -> float:
+    """Return the mean over components of log(target variance / background variance), less what is expected of noise."""
+    if len(target) == 0:
+        raise InputError(
+            "the model has no components, so there is nothing to score. Fit it with n_components=1 or more."
+        )
+    if ((target == 0) & (background == 0)).any():
+        raise InputError("neither target nor background rows vary along some component. Give rows that vary.")
+    with np.errstate(divide="ignore"):
+        return float(np.mean(np.log(target) - np.log(background) - expected))
+
+
+class Summary(str):
+    """Text that also shows as text, not as a quoted string, at the prompt and in notebooks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def summarize(model: Model, title: str, labels: list[str]) -> Summary:
+    """Write the summary of a model."""
+    lines = [
+        f"{title}: {model.n_components} component{'s' if model.n_components != 1 else ''} "
+        f"of {len(model.mean)} features (joint rank {model.rank})",
+        f"  target      {_rows(model.target_counts)}",
+    ]
+    for (name, counts), share in zip(model.background_counts, model.mix, strict=True):
+        weight = f", share {share:.2f}" if len(model.mix) > 1 else ""
+        lines.append(f"  {name:<11} {_rows(counts)}{weight}")
+    if not model.background_counts:
+        lines.append("  background  none: this is PCA")
+    lines.append(f"  problem     {_problem(model)} (solver {model.solver})")
+    lines += ["", *_table(model, labels), "", _verdict(model)]
+    lines += [f"  ! {note.text}" for note in model.notes]
+    return Summary("\n".join(lines))
+
+
+def _rows(counts: Counts) -> str:
+    text = f"{counts.rows} rows"
+    if round(counts.units) != counts.rows:
+        text += f" worth {counts.units:.4g} independent units"
+    return text
+
+
+def _problem(model: Model) -> str:
+    if model.regime == "shrunk":
+        return f"background covariance estimated by {estimate_text(model.shrinkage, model.n_factors)}"
+    if model.regime == "structural":
+        return "exact; the background does not vary in some directions (infinite ratios)"
+    return "exact"
+
+
+def _table(model: Model, labels: list[str]) -> list[str]:
+    if not model.background_counts:
+        variances = zip(labels, model.target_variance, strict=True)
+        rows = [[label, _number(value), _number(math.sqrt(value))] for label, value in variances]
+        return _aligned([["component", "variance", "sd"], *rows])
+    shrunk = model.regime == "shrunk"
+    header = ["component", "ratio", *(["unshrunk"] if shrunk else []), "noise edge", "de-biased"]
+    header += ["target sd", "background sd, shrunk" if shrunk else "background sd"]
+    rows = []
+    for k, label in enumerate(labels):
+        rows.append(
+            [
+                label,
+                _number(model.ratios[k]),
+                *([_number(model.unshrunk_ratios[k])] if shrunk else []),
+                _number(model.noise_edge),
+                _number(model.debiased_ratios[k]),
+                _number(math.sqrt(model.target_variance[k])),
+                _number(math.sqrt(model.background_variance[k])),
+            ]
+        )
+    return _aligned([header, *rows])
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, width, strict=True)) for row in rows]
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4g}"
+
+
+def _p_value(value: float) -> str:
+    return f"= {value:.2g}" if value > 0 else "< 1e-300"
+
+
+def _verdict(model: Model) -> str:
+    if not model.background_counts:
+        return "  No background: nothing is compared, and no noise edge applies."
+    if math.isnan(model.p_value) and model.target_counts.units < 2:
+        return f"  No p-value: the target has {model.target_counts.units:.2g} independent units, fewer than two."
+    if math.isnan(model.p_value):
+        units = f"{model.background_units:.0f} independent background unit{_s(model.background_units)}"
+        freedom = f"{model.background_units - 1:.0f} degree{_s(model.background_units - 1)} of freedom"
+        leave = "leaves" if round(model.background_units) == 1 else "leave"
+        return f"  No noise edge or p-value: {units} {leave} {freedom} for {model.rank} dimension{_s(model.rank)}."
+    return (
+        f"  Noise alone reaches {model.noise_edge:.4g}; p {_p_value(model.p_value)} for the largest "
+        f"{'unshrunk ' if model.regime == 'shrunk' else ''}ratio (Gaussian data; too small for heavy tails)."
+    )
+
+
+def _s(amount: float) -> str:
+    return "" if round(amount) == 1 else "s"
+
+
+def to_dict(estimator: Any, count: int = 10) -> dict[str, Any]:
+    """Return what a fitted estimator has found; infinite numbers are text, those without a meaning None.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        The model.
+    count : int
+        How many of the top features of each component.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout import DPCA
+    >>> rng = np.random.default_rng(0)
+    >>> model = DPCA(1).fit(rng.normal(size=(50, 3)) * [1, 1, 9], background=rng.normal(size=(999, 3)))
+    >>> facts = facts_of(model)
+    >>> facts["method"], facts["regime"], facts["components"][0]["top_features"][0]["feature"]
+    ('DPCA', 'exact', 2)
+    """
+    model: Model = estimator._solved()
+    found = {
+        "method": type(estimator).__name__,
+        "parameters": {name: plain(value) for name, value in estimator.get_params().items()},
+        "n_features": int(estimator.n_features_in_),
+        "rank": model.rank,
+        "regime": model.regime,
+        "shrinkage": plain(model.shrinkage),
+        "n_factors": model.n_factors,
+        "solver": model.solver,
+        "noise_edge": plain(model.noise_edge),
+        "p_value": plain(model.p_value),
+        "target": _counts(model.target_counts),
+        "backgrounds": {
+            name: {**_counts(counts), "share": plain(share)}
+            for (name, counts), share in zip(model.background_counts, model.mix, strict=True)
+        },
+        "components": _components(estimator, model, count),
+        "notes": [note.text for note in model.notes],
+    }
+    for name in ("alpha", "gamma"):
+        if hasattr(model, name):
+            found[name] = plain(getattr(model, name))
+    return found
+
+
+def _components(estimator: Any, model: Model, count: int) -> list[dict[str, Any]]:
+    # A kernel's components are functions: no feature stands for them.
+    tops = estimator.top_features(count) if hasattr(estimator, "top_features") else [[] for _ in model.ratios]
+    return [
+        {
+            "name": str(name),
+            "ratio": plain(model.ratios[k]),
+            "debiased_ratio": plain(model.debiased_ratios[k]),
+            "target_variance": plain(model.target_variance[k]),
+            "background_variance": plain(model.background_variance[k]),
+            "top_features": [{"feature": top.feature, "weight": plain(top.weight)} for top in tops[k]],
+        }
+        for k, name in enumerate(estimator.get_feature_names_out())
+    ]
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {"rows": counts.rows, "units": plain(counts.units)}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it.
+
+    Examples
+    --------
+    >>> plain(np.array([1.0, np.nan, np.inf])), plain({"a": (1, None)})
+    ([1.0, None, 'inf'], {'a': [1, None]})
+    """
+    if isinstance(value, np.ndarray):
+        return [plain(item) for item in value.tolist()]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,263 @@
+"""Moments: count, mean and scatter of a dataset, the only thing the solvers need to know of it.
+
+Moments of two halves add up to the moments of the whole, so data in memory, on disk and on many
+machines give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from standout._accumulate import (
+    Accumulator,
+    AddScatter,
+    Sums,
+    merged_scatter,
+    scatter_adder,
+    sums_of_block,
+    sums_of_sparse,
+)
+from standout._blas import Array
+from standout._checkpoint import CheckpointedPass
+from standout.distributed.reduce import reduce_sums
+from standout.errors import FeatureError, InputError, listed
+from standout.io.memory import distinct_groups, explain_non_finite, explain_underflow, weighted_blocks
+from standout.io.read import read
+from standout.io.source import Source, has_moments, is_lazy, is_source, reads_ahead
+
+_EPS = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How much data there is: rows, their weight, and what it is worth."""
+
+    rows: int  # rows with a positive weight
+    weight: float  # sum of the weights
+    effective: float  # Kish's effective number of rows
+    units: float  # independent units: distinct groups where given, effective rows otherwise
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The moments of a dataset.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_features,)
+        Weighted mean of the rows.
+    scatter : ndarray of shape (n_features, n_features)
+        Weighted sum of ``(x - mean)(x - mean)ᵀ``: raw, not divided by anything.
+    weight, weight_squared : float
+        Sum of the weights, and of their squares.
+    rows : int
+        Number of rows with a positive weight.
+    groups : frozenset or None
+        The distinct group ids seen, where groups were given.
+    names : tuple of str or None
+        Feature names.
+    residue : ndarray of shape (n_features,) or 0.0
+        What rounding took from the mean, where it is known. Moments are merged about ``mean + residue``, so that
+        parts whose mean is large against their spread lose no digits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout import Moments
+    >>> rows = np.arange(12.0).reshape(6, 2) ** 1.5
+    >>> whole = Moments.of(rows[:2]) + Moments.of(rows[2:])
+    >>> np.allclose(whole.covariance(), np.cov(rows.T, ddof=0))
+    True
+    """
+
+    mean: Array
+    scatter: Array
+    weight: float
+    weight_squared: float
+    rows: int
+    groups: frozenset[Hashable] | None = None
+    names: tuple[str, ...] | None = None
+    residue: Array | float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        *,
+        weights: ArrayLike | None = None,
+        groups: Sequence[Hashable] | NDArray[Any] | None = None,
+        names: Sequence[str] | None = None,
+        role: str = "data",
+    ) -> Moments:
+        """Add up the moments of some rows.
+
+        Parameters
+        ----------
+        data : array-like or Source, of shape (n_rows, n_features)
+            Anything :func:`standout.read` understands.
+        weights : array-like of shape (n_rows,), optional
+            Non-negative row weights; a weight of 2 counts as the row twice.
+        groups : sequence of shape (n_rows,), optional
+            Id of the independent unit (subject) each row belongs to.
+        names : sequence of str, optional
+            Feature names; by default the source's own.
+        role : str
+            What the data is called in messages.
+
+        Returns
+        -------
+        Moments
+        """
+        if isinstance(data, Moments):
+            raise InputError(f"{role}: these are moments already. Use them as they are.")
+        source: Source = data if is_source(data) else read(data, role=role)
+        named = source.names if names is None else _check_names(names, source.n_features, role)
+        if weights is None and groups is None and has_moments(source):
+            return replace(source.moments(), names=named)
+        if is_lazy(source):
+            found = reduce_sums(source, weights, groups, named, role)
+            return cls._of_sums(found.sums, found.groups, named)
+        with scatter_adder(source.n_rows, source.n_features, reads_ahead(source)) as add:
+            if (kept := CheckpointedPass.of(source, counting=groups is None)) is None:
+                sums, seen = _added_up(source, weights, named, role, add)
+            else:
+                sums, seen = kept.added_up(weights, named, role, add)
+        if len(sums.underflown):
+            raise explain_underflow(sums.underflown, named, role)
+        if groups is None and kept is not None:
+            return cls._of_sums(sums, kept.groups, named)
+        if groups is None:  # after the rows: a file tells both in one pass
+            groups = source.groups
+        ids = None if groups is None else distinct_groups(groups, weights, seen, role)
+        return cls._of_sums(sums, ids, named)
+
+    @classmethod
+    def _of_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
+        return cls(
+            sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names, sums.residue
+        )  # fmt: skip
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.mean)
+
+    @property
+    def n_effective(self) -> float:
+        """Kish's effective number of rows: ``weight² / weight_squared``."""
+        return self.weight**2 / self.weight_squared if self.weight_squared > 0 else 0.0
+
+    @property
+    def units(self) -> float:
+        """Number of independent units: distinct groups where given, effective rows otherwise."""
+        return float(len(self.groups)) if self.groups is not None else self.n_effective
+
+    @property
+    def counts(self) -> Counts:
+        """The counts alone."""
+        return Counts(self.rows, self.weight, self.n_effective, self.units)
+
+    def covariance(self, ddof: float = 0.0) -> Array:
+        """Return ``scatter / (weight - ddof)``; the default divides by the count, as the paper does."""
+        return self.scatter / (self.weight - ddof)
+
+    def variance(self) -> Array:
+        """Return the variance of each feature; what is only rounding around the mean counts as zero."""
+        variance = np.maximum(np.diagonal(self.scatter) / self.weight, 0.0)
+        return np.where(np.sqrt(variance) <= 10 * _EPS * np.abs(self.mean), 0.0, variance)
+
+    def project(self, matrix: ArrayLike) -> Moments:
+        """Return the moments of ``rows @ matrix``, for a matrix of shape (n_features, k)."""
+        basis = np.asarray(matrix, dtype=np.float64)
+        if basis.ndim != 2 or len(basis) != self.n_features:
+            raise InputError(
+                f"matrix: shape {basis.shape} does not fit {self.n_features} features. Give one row for each feature."
+            )
+        scatter = basis.T @ self.scatter @ basis
+        return replace(self, mean=self.mean @ basis, scatter=(scatter + scatter.T) / 2, names=None, residue=0.0)
+
+    def select(self, index: NDArray[np.intp]) -> Moments:
+        """Return the moments of the features at ``index``, in that order."""
+        names = None if self.names is None else tuple(self.names[i] for i in index)
+        residue = np.broadcast_to(self.residue, self.mean.shape)[index]
+        scatter = self.scatter[np.ix_(index, index)]
+        return replace(self, mean=self.mean[index], scatter=scatter, names=names, residue=residue)
+
+    def __radd__(self, other: object) -> Moments:
+        """Let ``sum`` add up a list of moments, which starts with zero."""
+        return self if other == 0 else NotImplemented
+
+    def __add__(self, other: Moments) -> Moments:
+        """Merge with the moments of other rows on the same features."""
+        if not isinstance(other, Moments):
+            return NotImplemented
+        self._check_same_features(other)
+        if self.weight == 0 or other.weight == 0:
+            part = other if self.weight == 0 else self
+            return replace(part, groups=_merged(self, other), names=self.names or other.names)
+        mean, residue, scatter = merged_scatter(self, other)
+        return Moments(
+            mean=mean,
+            scatter=scatter,
+            weight=self.weight + other.weight,
+            weight_squared=self.weight_squared + other.weight_squared,
+            rows=self.rows + other.rows,
+            groups=_merged(self, other),
+            names=self.names if self.names is not None else other.names,
+            residue=residue,
+        )
+
+    def _check_same_features(self, other: Moments) -> None:
+        if self.n_features != other.n_features:
+            raise FeatureError(
+                f"moments of {self.n_features} and of {other.n_features} features cannot be added. "
+                "Use the same features in every part."
+            )
+        if self.names is not None and other.names is not None and self.names != other.names:
+            unlike = [b for a, b in zip(self.names, other.names, strict=True) if a != b]
+            raise FeatureError(
+                f"moments with other feature names cannot be added: {listed(unlike)}. "
+                "Bring the parts to the same features in the same order with select()."
+            )
+
+
+def _added_up(
+    source: Source, weights: ArrayLike | None, names: Sequence[str] | None, role: str, add: AddScatter
+) -> tuple[Sums, int]:
+    """Add up all blocks of a source; also count its rows, those of weight zero included."""
+    if (found := sums_of_sparse(source, weights, role)) is not None:
+        return found, source.n_rows or 0
+    accumulator, seen = None, 0
+    for block in weighted_blocks(source, weights, role):
+        seen += block.seen
+        if accumulator is None:
+            whole = seen == source.n_rows and len(block.rows) > 0
+            if whole and (sums := sums_of_block(block.rows, block.weights)) is not None:
+                return sums, seen
+            accumulator = Accumulator(source.n_features, add)
+        if not accumulator.add(block.rows, block.weights):
+            raise explain_non_finite(source, block.rows, role, names)
+    return (accumulator or Accumulator(source.n_features)).finish(), seen
+
+
+def _check_names(names: Sequence[str], n_features: int, role: str) -> tuple[str, ...]:
+    if len(names) != n_features:
+        raise FeatureError(f"{role} names: {len(names)} names for {n_features} features. Give one for each feature.")
+    return tuple(names)
+
+
+def _merged(one: Moments, other: Moments) -> frozenset[Hashable] | None:
+    # A part of weight zero (nothing added yet) says nothing about groups.
+    if one.rows == 0 or other.rows == 0:
+        return one.groups if other.rows == 0 else other.groups
+    if (one.groups is None) != (other.groups is None):
+        raise InputError(
+            "one part has groups and the other has none, so the independent units cannot be counted. "
+            "Give groups for every part or for none."
+        )
+    return None if one.groups is None or other.groups is None else one.groups | other.groups

@@ -1,0 +1,422 @@
+"""How the background covariance is estimated when rows are few: keep shared factors, shrink the rest.
+
+With few rows for its features, a sample covariance B is poorly known in its small directions, and a
+ratio divides by those. The estimate is, in background-sd units (B is a correlation matrix),
+
+    S = (1 − ρ)·B + ρ·(F + Ψ),    F = W (WᵀBW) Wᵀ,
+
+a factor model plus a share of the sample covariance. W holds the *shared factors*: among axes of large
+target variance, those along which the background varies far more than its average residual variance.
+The axes are chosen without looking at the background, so its sample variance along them is unbiased,
+and it is kept along W. Ψ is diagonal: what the factors leave of each feature's variance, or the mean of
+that where there are more features than rows. Correlations that no factor explains are shrunk by ρ, which
+the oracle approximating formula (OAS) gives from traces of the residual. Without factors S is B shrunk
+toward its diagonal by OAS. The result does not depend on the features' units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from standout._blas import Array, product, times, top_eigen
+from standout.errors import NotEnoughRowsError
+
+Regime = Literal["exact", "structural", "shrunk"]
+
+# Up to this many background rows (less one) for each joint dimension "auto" shrinks in full, and the user is warned.
+ROWS_PER_DIMENSION = 10
+# From so many on it does not shrink at all.
+EXACT_ROWS_PER_DIMENSION = 50
+# Target axes that are candidates for shared factors: at most so many, one for four background rows or features.
+_CANDIDATES = 32
+_ROWS_PER_CANDIDATE = 4
+_FEATURES_PER_CANDIDATE = 4
+# A single axis would mix factor and signal.
+_FEWEST_CANDIDATES = 2
+# Without the residual variance of each feature, factors that explain more than this share of the variance are not kept:
+# the mean residual variance is then far from that of most features.
+_MOST_EXPLAINED = 0.8
+# A factor has at least this many times the variance that noise alone would show along the best axis.
+_STRENGTH = 1.5
+# Target axes with less variance than this part of the largest singular value are not candidates.
+_WEAK = 1e-4
+# A direction below this part of the largest is rounding.
+_ROUNDING = 1e-13
+_QR_WORK = 64 * 2 * _CANDIDATES
+# A residual variance below this part of the whole is rounding.
+_NOTHING = 1e-10
+# Beyond this much shrinkage little but the features' own variances is left.
+_NEARLY_ONE = 0.9
+# The share of its whole variance that every feature keeps in Ψ, however much of it the factors explain.
+_UNEXPLAINED = 0.01
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rule looks at: how many rows the background has, and how many dimensions there are."""
+
+    rows: float  # background rows, less one for each background's mean
+    rank: int  # joint rank of target and background
+    effective: float  # effective background rows (Kish), less one for each mean
+    n_varying: int  # features that vary in the background
+    trace_squared: float  # tr S² of the background correlation matrix S
+
+    @property
+    def rows_per_dimension(self) -> float:
+        """Background rows for each joint dimension; rows with little weight count for little."""
+        return min(self.rows, self.effective) / self.rank if self.rank else math.inf
+
+
+@dataclass(frozen=True)
+class Shrinkage:
+    """The estimate (1 − ρ)·B + ρ·(F + Ψ) of the background covariance B, in background-sd units."""
+
+    rho: float
+    loadings: Array | None = None  # (d, q): F is their product; None without factors
+    psi: Array | float = 1.0  # (d,): the diagonal of Ψ; a number where it is a multiple of the identity
+
+    @property
+    def n_factors(self) -> int:
+        """Number of shared factors."""
+        return 0 if self.loadings is None else self.loadings.shape[1]
+
+    def of(self, background: Array) -> Array:
+        """Return the estimate for a matrix B of shape (d, d)."""
+        shrunk: Array = (1 - self.rho) * background
+        if self.loadings is not None:
+            scaled = self.rho * self.loadings
+            for here in _panels(len(shrunk)):
+                shrunk[:, here] += product(scaled, self.loadings[here].T)
+        np.einsum("ii->i", shrunk)[...] += self.rho * self.psi
+        return shrunk
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Shared factors: orthonormal axes W along which the background is uncorrelated, and its products with them."""
+
+    axes: Array  # (d, q): W
+    variances: Array  # (q,): of the background along W
+    image: Array  # (d, q): B W
+
+    def explained(self) -> Array:
+        """Return the diagonal of B − R, with R = (I − WWᵀ) B (I − WWᵀ) the residual covariance."""
+        return np.asarray(np.einsum("ij,ij->i", 2 * self.image - self.axes * self.variances, self.axes))
+
+    def residual_squared(self, background: Array, psi: Array | float) -> float:
+        """Return tr R² in units of Ψ."""
+        left = np.hstack([self.image - self.axes * self.variances, self.axes])
+        right = np.hstack([self.axes, self.image])
+        weight, total = 1 / np.broadcast_to(psi, len(background)), 0.0
+        for here in _panels(len(background)):
+            residual = background[:, here] - product(left, right[here].T)
+            residual *= residual
+            total += float(blas.dgemv(1.0, residual, weight, trans=1) @ weight[here])
+        return total
+
+    def estimate(
+        self, variance: Array, evidence: Evidence, n_rows: float, squared: Callable[[Array | float], float]
+    ) -> Shrinkage:
+        """Return the estimate that keeps these factors.
+
+        Parameters
+        ----------
+        variance : ndarray of shape (d,)
+            The diagonal of B: zero for a feature that is constant in the background, less than one for a feature
+            that is partly explained by earlier components.
+        evidence : Evidence
+            How much background there is.
+        n_rows : float
+            Rows of target and background together.
+        squared : callable
+            Returns tr R² in units of Ψ, which it is given.
+        """
+        n_varying, count = evidence.n_varying, len(self.variances)
+        explained = float(self.variances.sum())
+        mean = mean_residual(n_varying, explained, count)
+        psi: Array | float = mean
+        trace = (n_varying - explained) / mean
+        own = own_share(n_rows, n_varying)
+        if own > 0:
+            left = 1 - np.where(variance > 0, self.explained(), 0.0)
+            psi = own * ((1 - _UNEXPLAINED) * left + _UNEXPLAINED) + (1 - own) * mean
+            trace = float((left / psi)[variance > 0].sum())
+        rho = residual_intensity(evidence, count, trace, squared(psi))
+        return Shrinkage(rho, np.asfortranarray(self.axes * np.sqrt(self.variances)), psi)
+
+
+@dataclass(frozen=True)
+class GramShrinkage:
+    """The background estimate (1 − ρ) B + ρ (F + level·I), with F as combinations of target rows."""
+
+    rho: float
+    level: float = 1.0
+    # (n_target, q): combinations of target rows, the squares of which add up to F.
+    factors: Array | None = None
+
+    @property
+    def n_factors(self) -> int:
+        """Number of shared factors."""
+        return 0 if self.factors is None else self.factors.shape[1]
+
+
+def _panels(size: int) -> list[slice]:
+    """Return runs of columns that are small enough for temporary copies."""
+    width = max(64, 2**21 // max(size, 1))
+    return [slice(start, min(start + width, size)) for start in range(0, size, width)]
+
+
+def mean_residual(n_varying: int, explained: float, n_factors: int) -> float:
+    """Return the mean variance that factors leave to a feature, never less than a small part of one."""
+    mean = (n_varying - explained) / max(n_varying - n_factors, 1)
+    return (1 - _UNEXPLAINED) * mean + _UNEXPLAINED
+
+
+def oas(evidence: Evidence) -> float:
+    """Return the OAS intensity for a correlation matrix.
+
+    Examples
+    --------
+    >>> few = Evidence(rows=20, rank=10, effective=20, n_varying=10, trace_squared=15.0)
+    >>> many = Evidence(rows=2000, rank=10, effective=2000, n_varying=10, trace_squared=15.0)
+    >>> oas(few) > 100 * oas(many) / 2 > 0
+    True
+    """
+    p, trace = evidence.n_varying, float(evidence.n_varying)
+    spread = evidence.trace_squared - trace * trace / p
+    if p < 2 or spread <= 1e-12 * trace * trace:  # already the identity: shrinking changes nothing
+        return 1.0
+    top = (1 - 2 / p) * evidence.trace_squared + trace * trace
+    below = (evidence.effective + 1 - 2 / p) * spread
+    return min(1.0, top / below) if below > 0 else 1.0
+
+
+def residual_intensity(evidence: Evidence, n_factors: int, trace: float, trace_squared: float) -> float:
+    """Return ρ of "auto": OAS for the residual correlations, faded out where rows are plenty."""
+    dimensions = evidence.n_varying - n_factors
+    if trace <= _NOTHING * dimensions:  # the factors explain everything
+        return fade(evidence)
+    unit = dimensions / trace
+    return fade(evidence) * oas(replace(evidence, n_varying=dimensions, trace_squared=trace_squared * unit * unit))
+
+
+def fade(evidence: Evidence) -> float:
+    """Return the factor by which "auto" shrinks less when there are rows enough: 1, falling to 0."""
+    left = EXACT_ROWS_PER_DIMENSION - evidence.rows_per_dimension
+    return min(1.0, max(0.0, left / (EXACT_ROWS_PER_DIMENSION - ROWS_PER_DIMENSION)))
+
+
+def few_rows(evidence: Evidence) -> bool:
+    """Return whether the background has so few rows that the user should know."""
+    return evidence.rows_per_dimension < ROWS_PER_DIMENSION
+
+
+def shrinks(shrinkage: str | float | None, evidence: Evidence) -> bool:
+    """Return whether the OAS formula is used, which needs tr S²."""
+    if shrinkage == "diagonal":
+        return few_rows(evidence)
+    return shrinkage == "oas" or (shrinkage == "auto" and fade(evidence) > 0 and evidence.rank > 1)
+
+
+def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:
+    """Return ρ for what was asked: "auto" without factors, "oas", "diagonal", a number, or None (the exact problem).
+
+    "diagonal" is OAS below ten rows for each dimension and the exact problem from there on: for methods whose
+    background estimate has to be linear in the background covariance.
+    """
+    if shrinks(shrinkage, evidence):
+        return oas(evidence) * (fade(evidence) if shrinkage == "auto" else 1.0)
+    if shrinkage in ("auto", "diagonal"):
+        return 0.0
+    rho = 0.0 if shrinkage is None else float(shrinkage)
+    if rho == 0 and evidence.rows < evidence.rank:
+        raise NotEnoughRowsError(
+            f"the exact problem (shrinkage={shrinkage}) has no answer: the background has "
+            f"{evidence.rows + 1:.0f} rows, and {evidence.rank} dimensions need at least "
+            f"{evidence.rank + 1}. Use shrinkage='auto', or give more background rows or fewer features."
+        )
+    return rho
+
+
+def estimate_text(rho: float, n_factors: int, within: str = "") -> str:
+    """Return in words how the background covariance was estimated.
+
+    Examples
+    --------
+    >>> estimate_text(0.2, 0)
+    'its sample covariance with all correlations shrunk by 0.2'
+    >>> estimate_text(0.97, 2)
+    '2 shared factors and independent features (other correlations shrunk by 0.97)'
+    """
+    shrunk = f"correlations shrunk by {rho:.3g}{within}"
+    factors = f"{n_factors} shared factor{'s' if n_factors != 1 else ''}"
+    if rho > _NEARLY_ONE and n_factors:
+        return f"{factors} and independent features (other {shrunk})"
+    if rho > _NEARLY_ONE:
+        return f"independent features ({shrunk}: this is nearly PCA in background-sd units)"
+    if n_factors:
+        return f"{factors} and its sample covariance with all other {shrunk}"
+    return f"its sample covariance with all {shrunk}"
+
+
+def own_share(n_rows: float, n_features: int) -> float:
+    """Return how far Ψ follows each feature's own residual variance: not at all with more features than rows.
+
+    The residual variance of a rare feature is unreliable when few rows have to serve many features. Between
+    one and two rows of target and background for each feature the two are blended.
+    """
+    return min(1.0, max(0.0, n_rows / n_features - 1)) if n_features else 1.0
+
+
+def n_candidates(evidence: Evidence, target_dimensions: int) -> int:
+    """Return how many target axes are candidates for shared factors; none where there would be only one."""
+    count = min(_most_candidates(evidence.n_varying), target_dimensions, int(evidence.effective / _ROWS_PER_CANDIDATE))
+    return count if count >= _FEWEST_CANDIDATES else 0
+
+
+def _most_candidates(n_features: int) -> int:
+    return min(max(n_features // _FEATURES_PER_CANDIDATE, 1), _CANDIDATES)
+
+
+def start_features(target_variance: Array, n_features: int | None = None) -> NDArray[np.intp]:
+    """Return the features that vary most in the target, where the search for its axes starts.
+
+    Variances that differ by rounding count as equal, and the first of them come first, so that every solver starts
+    from the same features. ``n_features`` is the number of all features, where these are some of them.
+    """
+    digits = np.round(np.log(np.maximum(target_variance, np.finfo(float).tiny)) * 1e8)
+    return np.argsort(-digits, kind="stable")[: _most_candidates(n_features or len(digits))]
+
+
+def target_axes(
+    multiply: Callable[[Array], Array], start: Array, count: int, metric: Callable[[Array], Array] | None = None
+) -> Array:
+    """Return at most ``count`` axes of large target variance: three steps of subspace iteration.
+
+    The axes need not be exact eigenvectors: what matters is that they are chosen without the background.
+
+    Parameters
+    ----------
+    multiply : callable
+        Multiplies vectors, of shape (d, b), by the target covariance A.
+    start : ndarray of shape (d, b)
+        The columns of A of the features that vary most.
+    count : int
+        How many axes.
+    metric : callable, optional
+        Multiplies vectors by the matrix of their inner product, where they are coefficients of rows.
+
+    Returns
+    -------
+    ndarray of shape (d, k), k ≤ count
+        Orthonormal in the metric, largest variance first.
+    """
+    block = start
+    for _ in range(2):
+        block = multiply(_orthonormal(block, metric))
+    basis = _orthonormal(block, metric)
+    left, sizes, _, _ = lapack.dgesdd(product(basis.T, block if metric is None else metric(block)))
+    kept = int((sizes[:count] > _WEAK * sizes[0]).sum()) if len(sizes) else 0
+    return product(basis, np.asfortranarray(left[:, :kept]))
+
+
+def _orthonormal(vectors: Array, metric: Callable[[Array], Array] | None) -> Array:
+    """Return an orthonormal basis of the span of vectors, directions that are only rounding left out."""
+    if metric is None:
+        factor, _, scalars, _, _ = lapack.dgeqp3(vectors, lwork=_QR_WORK)
+        sizes = np.abs(np.diagonal(factor))
+        rank = int((sizes > _ROUNDING * sizes[0]).sum())
+        basis, _, _ = lapack.dorgqr(factor[:, :rank], scalars[:rank], lwork=_QR_WORK)
+        return np.asarray(basis)
+    for _ in range(2):  # twice, for orthogonality to rounding
+        inner = product(vectors.T, metric(vectors))
+        sizes = np.sqrt(np.maximum(np.diagonal(inner), 0.0))
+        unit = np.where(sizes > 0, 1 / np.where(sizes > 0, sizes, 1.0), 0.0)
+        values, turn = top_eigen(unit[:, None] * inner * unit, len(inner))
+        kept = values > _ROUNDING * values[:1]
+        vectors = product(vectors, np.asfortranarray(unit[:, None] * turn[:, kept] / np.sqrt(values[kept])))
+    return vectors
+
+
+def shared_factors(inner: Array, evidence: Evidence, n_rows: float) -> tuple[Array, Array]:
+    """Return the shared factors among k candidate axes E, from ``inner`` = EᵀBE.
+
+    From the largest background variance on, an axis counts while its variance exceeds what the largest of the
+    remaining axes would show by chance (the Tracy–Widom edge of a white Wishart matrix in units of the mean
+    residual variance), times a margin. ``n_rows`` are the rows of target and background together.
+
+    Returns
+    -------
+    variances : ndarray of shape (q,)
+        Of the background, largest first.
+    turn : ndarray of shape (k, q)
+        The factors in terms of the candidate axes.
+    """
+    values, turn = top_eigen((inner + inner.T) / 2, len(inner))
+    left, count = float(evidence.n_varying), 0
+    while count < len(values):
+        freedom, noise = evidence.effective - count, left / (evidence.n_varying - count)
+        if freedom < 2 or not values[count] > _STRENGTH * noise * _edge(len(values) - count, freedom):
+            break
+        left -= float(values[count])
+        count += 1
+    if own_share(n_rows, evidence.n_varying) == 0 and left < (1 - _MOST_EXPLAINED) * evidence.n_varying:
+        count = 0
+    return values[:count], np.asfortranarray(turn[:, :count])
+
+
+def _edge(dimensions: int, freedom: float) -> float:
+    """Return the .99 quantile of the largest eigenvalue of a white Wishart matrix, divided by its freedom."""
+    a, b = math.sqrt(freedom - 0.5), math.sqrt(dimensions - 0.5)
+    return float(((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / freedom)
+
+
+def find_factors(
+    target_times: Callable[[Array], Array],
+    background_times: Callable[[Array], Array],
+    start: Array,
+    evidence: Evidence,
+    dimensions: int,
+    n_rows: float,
+) -> Factors | None:
+    """Return the factors that target and background share; None where there are none.
+
+    Parameters
+    ----------
+    target_times, background_times : callable
+        Multiply vectors, of shape (d, b), by the covariances in background-sd units.
+    start : ndarray of shape (d, b)
+        The columns of the target covariance at :func:`start_features`.
+    evidence : Evidence
+        How much background there is.
+    dimensions : int
+        How many dimensions the target's rows can have.
+    n_rows : float
+        Rows of target and background together.
+    """
+    count = n_candidates(evidence, dimensions)
+    if count == 0:
+        return None
+    axes = target_axes(target_times, start, count)
+    images = background_times(axes)
+    variances, turn = shared_factors(product(axes.T, images), evidence, n_rows)
+    if len(variances) == 0:
+        return None
+    return Factors(product(axes, turn), variances, product(images, turn))
+
+
+def factor_shrinkage(target: Array, background: Array, evidence: Evidence, dimensions: int, n_rows: float) -> Shrinkage:
+    """Return the "auto" estimate for covariances of shape (d, d) in background-sd units."""
+    start = target[:, start_features(np.diagonal(target))]
+    found = find_factors(partial(times, target), partial(times, background), start, evidence, dimensions, n_rows)
+    if found is None:
+        return Shrinkage(intensity("auto", evidence))
+    return found.estimate(np.diagonal(background), evidence, n_rows, partial(found.residual_squared, background))

@@ -1,0 +1,220 @@
+"""What ratios mean: the noise edge, the largest-root test, de-biasing, and how many are real.
+
+Even when target and background come from the same distribution, the largest of p sample ratios is
+above one, and far above it when the background has few rows. Everything here is a pure function of
+the ratios and of p (dimensions), m and n (independent units of target and background), for
+covariances that divide by m and n, and NaN where it has no meaning (n − 1 ≤ p).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaincc
+
+from standout._blas import Array
+
+# Nodes t = eˣ of the trapezoidal rule in mean_log_variance: the integrand is analytic in x, so that the error is
+# at rounding level.
+_STEP = 0.2
+_NODES = np.exp(np.arange(-40.0, 80.0, _STEP))
+
+# Chiani's gamma approximation to the Tracy-Widom law (β = 1): (k, θ, α).
+_TW_SHAPE, _TW_SCALE, _TW_SHIFT = 46.44604884387787, 0.18605402228279347, 9.848007781128567
+
+# Two rows of equal weight are two effective rows, up to this.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class _Aspect:
+    """The two aspect ratios of the problem, and h of Wachter's law."""
+
+    y1: float
+    y2: float
+    h: float
+    unbiased: float  # what a ratio of 1/m, 1/n covariances is multiplied by to have ddof = 1
+
+
+def _aspect(p: float, m: float, n: float) -> _Aspect | None:
+    if not (p >= 1 and m > 1 and n - 1 > p):
+        return None
+    y1, y2 = p / (m - 1), p / (n - 1)
+    return _Aspect(y1, y2, math.sqrt(y1 + y2 - y1 * y2), m * (n - 1) / ((m - 1) * n))
+
+
+def noise_edge(p: float, m: float, n: float) -> float:
+    """Return the ratio that pure noise reaches: the upper edge of Wachter's law.
+
+    Parameters
+    ----------
+    p : float
+        Dimensions (joint rank).
+    m, n : float
+        Independent units of target and background.
+
+    Returns
+    -------
+    float
+        The edge; NaN when ``n - 1 <= p``.
+
+    Examples
+    --------
+    >>> round(noise_edge(50, 200, 100), 1)
+    13.2
+    >>> noise_edge(50, 200, 40)
+    nan
+    """
+    aspect = _aspect(p, m, n)
+    if aspect is None:
+        return math.nan
+    return ((1 + aspect.h) / (1 - aspect.y2)) ** 2 / aspect.unbiased
+
+
+def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
+    """Return the probability that noise alone gives a top ratio at least this large.
+
+    Johnstone's approximation to Roy's largest root; it holds for Gaussian data and is too small
+    (anti-conservative) for heavy tails.
+
+    Parameters
+    ----------
+    ratio : float
+        The largest ratio; may be infinite.
+    p, m, n : float
+        Dimensions; independent units of target and background.
+
+    Returns
+    -------
+    float
+        The p-value; NaN when ``n - 1 <= p``, and when ``m < 2``: below one degree of freedom in the target the
+        approximation does not exist.
+
+    Examples
+    --------
+    >>> largest_root_p_value(6.0, 10, 200, 300) < 1e-6 < largest_root_p_value(1.4, 10, 200, 300)
+    True
+    """
+    aspect = _aspect(p, m, n)
+    if aspect is None or math.isnan(ratio) or m - 1 < 1 - _ROUNDING:
+        return math.nan
+    if ratio <= 0:
+        return 1.0
+    if math.isinf(ratio):
+        return 0.0
+    mh, ne = m - 1, n - 1
+    total = mh + ne - 1
+    gamma = 2 * math.asin(math.sqrt(max(min(p, mh) - 0.5, 0.0) / total))
+    phi = 2 * math.asin(math.sqrt(min((max(p, mh) - 0.5) / total, 1.0)))
+    centre = 2 * math.log(math.tan((phi + gamma) / 2))
+    spread = (16 / (total**2 * math.sin(phi + gamma) ** 2 * math.sin(phi) * math.sin(gamma))) ** (1 / 3)
+    root = (math.log(ratio * aspect.unbiased * mh / ne) - centre) / spread
+    return float(gammaincc(_TW_SHAPE, max(root + _TW_SHIFT, 0.0) / _TW_SCALE))
+
+
+def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
+    """Return the population ratios that sample ratios above the noise edge stand for.
+
+    The inverse of the spiked-F limit ``λ = a(a − 1 + y1)/(a − 1 − a·y2)``.
+
+    Parameters
+    ----------
+    ratios : array-like of shape (k,)
+        Sample ratios; may be infinite.
+    p, m, n : float
+        Dimensions; independent units of target and background.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        NaN for ratios at or below the edge, which cannot be told from noise, and where
+        ``n - 1 <= p``.
+
+    Examples
+    --------
+    >>> debiased([10.8, 2.0], p=50, m=200, n=150).round(1)
+    array([6.2, nan])
+    """
+    sample = np.asarray(ratios, dtype=np.float64)
+    aspect = _aspect(p, m, n)
+    if aspect is None:
+        return np.full(sample.shape, np.nan)
+    visible = sample > noise_edge(p, m, n)
+    if not visible.any():
+        return np.full(sample.shape, np.nan)
+    scaled = np.where(visible & np.isfinite(sample), sample, 1.0) * aspect.unbiased
+    q = scaled * (1 - aspect.y2) + 1 - aspect.y1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        population = q * (1 + np.sqrt(1 - 4 * (scaled / q) / q)) / 2
+    return np.where(visible, np.where(np.isinf(sample), np.inf, population), np.nan)
+
+
+def visibility_threshold(p: float, m: float, n: float) -> float:
+    """Return the population ratio below which a component is lost in the noise.
+
+    Examples
+    --------
+    >>> round(visibility_threshold(50, 200, 150), 2)
+    2.57
+    """
+    aspect = _aspect(p, m, n)
+    return math.nan if aspect is None else (1 + aspect.h) / (1 - aspect.y2)
+
+
+def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float = 0.05) -> int:
+    """Return how many ratios are above noise, tested one after the other from the largest.
+
+    The (k+1)-th ratio is tested against p − k dimensions; the first that does not pass ends it.
+
+    Parameters
+    ----------
+    ratios : array-like of shape (p,)
+        All sample ratios, largest first.
+    p, m, n : float
+        Dimensions; independent units of target and background.
+    level : float
+        Significance level of each test.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> count_components([9.0, 1.2, 1.1, 1.0, 0.9], p=5, m=200, n=200)
+    1
+    """
+    for k, ratio in enumerate(np.asarray(ratios, dtype=np.float64)):
+        p_value = largest_root_p_value(float(ratio), p - k, m, n)
+        if not p_value < level:
+            return k
+    return len(np.asarray(ratios))
+
+
+def mean_log_variance(scales: ArrayLike, freedom: ArrayLike) -> Array:
+    """Return E log(Σ sᵢ·χ²ᵢ/νᵢ) for independent χ²ᵢ with νᵢ degrees of freedom.
+
+    Such a sum is the distribution of a variance estimate in Gaussian rows. Its log is too small on average: for one
+    term by ψ(ν/2) − ln(ν/2). In general, with M(t) the Laplace transform of the sum divided by its mean,
+
+        E log = log(mean) + ∫ (e⁻ᵗ − M(t))/t dt.
+
+    Parameters
+    ----------
+    scales, freedom : array-like of shape (n_terms, ...)
+        sᵢ ≥ 0 and νᵢ > 0; terms of scale 0 do not count. Where all scales are 0 the result is 0.
+    """
+    scales, freedom = np.broadcast_arrays(np.asarray(scales, dtype=np.float64), np.asarray(freedom, dtype=np.float64))
+    mean = scales.sum(axis=0)
+    zero = mean == 0
+    shares = np.where(zero, 1.0, scales) / np.where(zero, len(scales), mean)
+    rates = (2 * shares / freedom)[..., None] * _NODES
+    transform = np.exp(-(freedom[..., None] * np.log1p(rates)).sum(axis=0) / 2)
+    # Beyond the last node the transform falls as t to the power of minus half the degrees of freedom.
+    power = np.where(shares > 0, freedom, 0.0).sum(axis=0) / 2
+    rest = transform[..., -1] / np.expm1(_STEP * np.minimum(power, 1e3))
+    integral = (np.exp(-_NODES) - transform).sum(axis=-1) * _STEP - rest * _STEP
+    return np.asarray(np.where(zero, 0.0, np.log(np.where(zero, 1.0, mean)) + integral))

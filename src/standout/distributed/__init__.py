@@ -1,0 +1,1 @@
+"""Rows on a cluster: Dask and Spark collections as sources."""

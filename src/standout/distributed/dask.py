@@ -1,0 +1,525 @@
+"""Telling a dask collection that is a way to the data from one whose graph holds the data themselves.
+
+What a dask data frame says about its rows besides the features: nothing of it is computed before it is asked for.
+
+What happens to the chunks of a dask collection on the worker that holds them.
+
+Dask arrays and data frames: functions are sent to the chunks, and only small results come back.
+
+Inside, a collection is a dask array of chunks as they are: arrays, sparse matrices or frames. Only
+:mod:`standout.distributed.dask` looks into a chunk, on the worker that holds it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+import dask
+import dask.array as da
+import numpy as np
+from dask import compute, local, threaded
+from dask.base import get_scheduler
+from dask.highlevelgraph import HighLevelGraph
+from numpy.typing import NDArray
+from scipy import sparse
+
+from standout._blas import threads_for
+from standout.errors import FeatureError, GraphWarning, InputError, listed, warn_user
+from standout.io.memory import (
+    NUMBERS,
+    ArraySource,
+    FrameSource,
+    as_ids,
+    as_weights,
+    check_names,
+    checked_table,
+    may_be_numbers,
+)
+from standout.io.options import Options, choose
+from standout.io.read import is_on_cluster, read
+from standout.io.source import InMemory, Part, Result, Source, select_columns
+from standout.io.stream import Layout
+from standout.io.tables import Coded, Texts, warn_aside
+
+# Data in the graph go from here through the scheduler to the workers; less than this is not worth a word.
+_WORTH_A_WORD = 10_000_000
+# Graphs are looked at only so far: data that stand in them stand in their first tasks.
+_TASKS = 10_000
+# Adding up this many rows takes several times as long as merging two results: smaller chunks share a task.
+_ROWS_OF_A_TASK = 1024
+_ROWS_UNKNOWN = (
+    "how many rows each chunk has is not known, so the values cannot be cut to the chunks. Call compute_chunk_sizes() "
+    "on the dask array first (make one of a data frame with to_dask_array(lengths=True)), or give a dask array in the "
+    "same chunks or a series of the same data frame."
+)
+
+
+def computed(array: da.Array, role: str) -> Any:
+    """Compute an array with the user's own scheduler or cluster."""
+    return computed_together([array], role)[0]
+
+
+def computed_together(arrays: Sequence[da.Array], role: str) -> tuple[Any, ...]:
+    """Compute arrays, what they share once, and say what to do where there is no scheduler that can."""
+    _scheduler(arrays[0], role)
+    try:
+        found: tuple[Any, ...] = compute(*arrays, traverse=False)
+        return found
+    except Exception as error:
+        if type(error).__name__ != "ClosedClientError":  # of distributed, which need not be there
+            raise
+        raise _no_cluster(error, role) from error
+
+
+def _scheduler(collection: Any, role: str) -> Any:
+    try:
+        return get_scheduler(collections=[collection])
+    except RuntimeError as error:  # an asynchronous client, or none
+        raise _no_cluster(error, role) from error
+
+
+def _no_cluster(error: Exception, role: str) -> InputError:
+    return InputError(
+        f"{role}: dask cannot compute here ({str(error).rstrip('.')}). Start a distributed.Client that is open and not "
+        "asynchronous, or use dask.config.set(scheduler='threads')."
+    )
+
+
+def warn_of_embedded_data(collection: Any, role: str) -> None:
+    """Warn when the graph of a collection holds the data, and these would be sent to other processes."""
+    if _scheduler(collection, role) in (threaded.get, local.get_sync):
+        return
+    size = 0
+    for value in _values(collection.__dask_graph__()):
+        size += _bytes_of(value)
+        if size > _WORTH_A_WORD:
+            warn_user(
+                f"{role}: the data themselves stand in the graph (more than {_WORTH_A_WORD // 10**6} MB), so that they "
+                "go through the scheduler to the workers, many times slower than when workers read them. Make the "
+                "collection of what workers can open (dask.array.from_zarr or from_delayed, dask.dataframe."
+                "read_parquet), or give the array, memory map or frame itself to fit.",
+                GraphWarning,
+            )
+            return
+
+
+def _values(graph: Any) -> Iterator[Any]:
+    """Yield what stands in the tasks of a graph, without writing out layers that are only described."""
+    for layer in getattr(graph, "layers", {"": graph}).values():
+        if not getattr(layer, "is_materialized", lambda: True)():
+            yield from (value for value, index in getattr(layer, "indices", ()) if index is None)
+            continue
+        for task in islice(layer.values(), _TASKS):
+            yield from _inside(task, 3)
+
+
+def _inside(task: Any, depth: int) -> Iterator[Any]:
+    """Yield a task's data and arguments, and those of the tasks fused into it."""
+    yield getattr(task, "value", task)
+    if depth == 0:
+        return
+    inner = task if isinstance(task, list | tuple) else getattr(task, "args", ())
+    for argument in inner.values() if isinstance(inner, dict) else inner:
+        yield from _inside(argument, depth - 1)
+
+
+def _bytes_of(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if sparse.issparse(value):
+        return int(value.data.nbytes)
+    if hasattr(value, "memory_usage") and hasattr(value, "iloc"):
+        return int(np.sum(value.memory_usage()))
+    return 0
+
+
+@dataclass(frozen=True, eq=False)
+class RowColumns:
+    """A data frame, and which of its columns describe rows."""
+
+    frame: Any
+    label: str | None = None
+    groups: str | None = None
+    ids: str | None = None
+
+    def weights(self, column: str) -> da.Array:
+        """Return a column as it is."""
+        return values_of(self._series(column))
+
+    def texts(self, column: str) -> da.Array:
+        """Return a column as text, as it is where frames and files are read into memory: 5 is the id "5" everywhere."""
+        return chunks_of(self._series(column), np.empty(0, dtype=object), _texts)
+
+    def _series(self, column: str) -> Any:
+        return self.frame[next(name for name in self.frame.columns if str(name) == column)]
+
+    def check_named(self, column: str, features: tuple[Any, ...], what: str) -> None:
+        """Refuse the name of a column that is not there, or that is a feature; ``what`` it was named for."""
+        names = [str(name) for name in self.frame.columns]
+        if column not in names:
+            raise InputError(f"{what}: there is no column {column!r}. Use one of its columns: {listed(names)}.")
+        if column in [str(name) for name in features]:
+            raise InputError(
+                f"{what}: the column {column!r} is a feature too. Leave it out of the features with "
+                f"standout.read(frame, drop={column!r})."
+            )
+
+
+def in_partitions(data: Any) -> bool:
+    """Tell a data frame or series of dask from a delayed object, a bag and a single value."""
+    # On the type: a delayed object has any attribute one asks it for.
+    return hasattr(type(data), "map_partitions") and hasattr(type(data), "ndim")
+
+
+def chunks_of(frame: Any, like: NDArray[Any], made: Callable[[Any], Any]) -> da.Array:
+    """Return what is made of the partitions of a data frame or series as the chunks of an array."""
+    return frame.map_partitions(made, meta=like, enforce_metadata=False)
+
+
+def values_of(series: Any) -> da.Array:
+    """Return the partitions of a series as the chunks of an array."""
+    return chunks_of(series, np.empty(0), _as_it_is)
+
+
+def _as_it_is(partition: Any) -> Any:
+    return partition
+
+
+def _texts(partition: Any) -> NDArray[Any]:
+    import narwhals.stable.v2 as nw
+
+    return Texts().of(Coded.of(nw.from_native(partition, series_only=True).to_list()))
+
+
+@dataclass(frozen=True)
+class Opener:
+    """Makes a source of chunks in memory; small, because it travels with every task."""
+
+    n_features: int
+    role: str
+    index: NDArray[np.intp] | None  # the columns that are wanted; None: all
+
+    def __call__(self, grid: Sequence[Sequence[Any]]) -> Source:
+        """Return the source of neighbouring chunks: one list for each chunk of rows, of its chunks of columns."""
+        rows = [self._row(pieces) for pieces in grid]
+        source: Any = rows[0] if len(rows) == 1 else _Stacked(rows)
+        return source if self.index is None else select_columns(source, self.index)
+
+    def _row(self, pieces: Sequence[Any]) -> Any:
+        lengths = [self._rows_of(piece) for piece in pieces]
+        if min(lengths) != max(lengths):
+            raise InputError(
+                f"{self.role}: chunks of columns that stand side by side have {min(lengths)} and {max(lengths)} rows, "
+                "so it is not known which values make a row. Choose the same rows in all columns."
+            )
+        if lengths[0] == 0:
+            return ArraySource(np.empty((0, self.n_features)))
+        sources = [read(_in_scipy(piece), role=self.role) for piece in pieces if piece.shape[1:] != (0,)]
+        found = sum(source.n_features for source in sources)
+        if found != self.n_features:
+            raise InputError(
+                f"{self.role}: a chunk of the dask array has {found} columns, and the array says {self.n_features}. "
+                "Give the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
+            )
+        return sources[0] if len(sources) == 1 else _SideBySide(sources, self.n_features)
+
+    def _rows_of(self, piece: Any) -> int:
+        if not getattr(piece, "shape", ()):
+            raise InputError(
+                f"{self.role}: a chunk of the dask array is a {type(piece).__name__}, without rows and columns. Make "
+                "every chunk an array, for instance with numpy.asarray in the function that reads it."
+            )
+        return int(piece.shape[0])
+
+
+def map_chunk(pieces: Sequence[Any], function: Callable[[Source], NDArray[Any]], opener: Opener) -> NDArray[Any]:
+    """Return a function of the rows of one chunk."""
+    # Tasks run side by side already; and one thread gives the same bits wherever the task runs.
+    with threads_for(0):
+        return function(opener([pieces]))
+
+
+def reduce_part(
+    function: Callable[[Part], Result],
+    opener: Opener,
+    grid: Sequence[Sequence[Any]],
+    weights: Sequence[Any] | None,
+    groups: Sequence[Any] | None,
+) -> Result:
+    """Return a function of neighbouring chunks and of what goes with their rows."""
+    with threads_for(0):
+        given = partial(as_weights, role=opener.role)
+        return function(Part(opener(grid), _joined(weights, given), _joined(groups, as_ids)))
+
+
+def _joined(pieces: Sequence[Any] | None, array: Callable[[Any], NDArray[Any]]) -> NDArray[Any] | None:
+    return None if pieces is None else np.concatenate([array(piece) for piece in pieces])
+
+
+def _in_scipy(piece: Any) -> Any:
+    """Return a chunk of the package sparse as a scipy matrix, all else as it is."""
+    return piece.to_scipy_sparse() if hasattr(piece, "to_scipy_sparse") else piece
+
+
+class _Stacked:
+    """Chunks of rows, one after the other."""
+
+    names = labels = groups = row_ids = None
+
+    def __init__(self, sources: Sequence[Any]):
+        self.sources = sources
+        self.n_rows, self.n_features = sum(source.n_rows for source in sources), sources[0].n_features
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield the blocks of each chunk in turn."""
+        for source in self.sources:
+            yield from source.blocks(rows)
+
+
+class _SideBySide(InMemory):
+    """Chunks of columns; put together one block at a time."""
+
+    def __init__(self, sources: Sequence[Any], n_features: int):
+        self.sources = sources
+        self.n_rows, self.n_features = sources[0].n_rows, n_features
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` of all columns."""
+        return np.concatenate([source.rows(start, stop) for source in self.sources], axis=1)
+
+
+def open_collection(data: Any, role: str, described: RowColumns | None = None) -> DaskSource:
+    """Return the source of a dask array or data frame, and of the columns by which its rows are described."""
+    if isinstance(data, da.Array):
+        if data.ndim == 2 and math.isnan(data.shape[1]):
+            raise InputError(
+                f"{role}: the number of columns is not known. Call compute_chunk_sizes() on the dask array first."
+            )
+        _check_kind(data.shape, data.dtype, role)
+        return DaskSource(data, role)
+    if not in_partitions(data):
+        raise InputError(
+            f"{role}: a {type(data).__name__} of dask has no rows and columns. Make it an array or a data frame first, "
+            "for instance with dask.array.from_delayed or to_dataframe()."
+        )
+    if data.ndim != 2:
+        _check_kind((1,), np.dtype(float), role)
+    frame = FrameSource(data._meta, role)
+    _check_kind((1, frame.n_features), np.dtype(float), role)
+    in_order = partial(_in_order, columns=list(data.columns), role=role)
+    chunks = chunks_of(data, np.empty((0, frame.n_features)), in_order)
+    return DaskSource(chunks, role, frame.names, frame.unnamed, described or RowColumns(data))
+
+
+def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
+    """Return the source of a dask data frame some of whose columns are features, and others describe rows."""
+    if not hasattr(type(data), "columns"):
+        raise InputError(
+            f"{role}: columns are chosen by name, and a dask {type(data).__name__} has no column names. Give a data "
+            "frame, or choose the columns first."
+        )
+    import narwhals.stable.v2 as nw
+
+    check_names(list(data.columns), role)
+    empty = nw.from_native(data._meta, eager_only=True)
+    place = {str(name): name for name in data.columns}
+    numeric = {str(name) for name, kind in empty.schema.items() if may_be_numbers(kind, empty, name)}
+    chosen = choose(list(place), numeric, options, role)
+    described = RowColumns(data, options.label, options.groups, options.ids)
+    source = open_collection(data[[place[name] for name in chosen.features]], role, described)
+    if options.columns is None:
+        warn_aside(Layout(Path(role), source.names, source.n_features, chosen.aside, chosen.unasked))
+    return source
+
+
+class DaskSource:
+    """The rows of a dask array or data frame, in chunks of any size and kind."""
+
+    def __init__(
+        self,
+        chunks: da.Array,
+        role: str,
+        names: tuple[str, ...] | None = None,
+        unnamed: tuple[Any, ...] | None = None,
+        described: RowColumns | None = None,  # of an array nothing but the numbers is known
+        index: NDArray[np.intp] | None = None,
+    ):
+        self._chunks, self._role, self._index = chunks, role, index
+        self.n_rows = None if _unknown(chunks) else int(chunks.shape[0])
+        self.n_features = int(chunks.shape[1]) if index is None else len(index)
+        self.names, self.unnamed = names, unnamed
+        self._described = described
+        self._opener = Opener(int(chunks.shape[1]), role, index)
+
+    def select(self, index: NDArray[np.intp]) -> DaskSource:
+        """Return the source with the columns at ``index``, in that order."""
+        names = None if self.names is None else tuple(self.names[i] for i in index)
+        inner = index if self._index is None else self._index[index]
+        return DaskSource(self._chunks, self._role, names, self.unnamed, self._described, inner)
+
+    # A pass over a column each: made when somebody asks, and not for a fit.
+
+    @cached_property
+    def labels(self) -> NDArray[Any] | None:
+        """The label of each row."""
+        return self._fetched("label")
+
+    @cached_property
+    def groups(self) -> NDArray[Any] | None:
+        """The group of each row."""
+        return self._fetched("groups")
+
+    @cached_property
+    def row_ids(self) -> NDArray[Any] | None:
+        """The id of each row."""
+        return self._fetched("ids")
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Fetch the rows, one chunk of rows after the other."""
+        for pieces in self._chunks.__dask_keys__():
+            key = (f"standout-fetch-{uuid4().hex}", 0)
+            yield from self._run({key: (self._opener, [pieces])}, key, [self._chunks]).blocks(rows)
+
+    def mapped(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> da.Array:
+        """Return ``function`` of the rows as a dask array that is not computed yet."""
+        return da.blockwise(
+            map_chunk,
+            "ik",
+            self._chunks,
+            "ij",
+            dask.delayed(function, pure=False),  # under one key, whatever the number of chunks
+            None,
+            opener=self._opener,
+            new_axes={"k": len(names)},
+            concatenate=False,
+            align_arrays=False,
+            dtype=np.float64,
+            meta=np.empty((0, 0)),
+        )
+
+    def reduced(
+        self,
+        function: Callable[[Part], Result],
+        merge: Callable[[Result, Result], Result],
+        weights: Any = None,
+        groups: Any = None,
+    ) -> Result:
+        """Return ``function`` of every part, merged on the workers in a fixed order."""
+        warn_of_embedded_data(self._chunks, self._role)
+        if groups is None and self._described is not None:
+            groups = self._described.groups
+        beside = [self._cut(values, what) for values, what in ((weights, "weights"), (groups, "groups"))]
+        keys = [None if values is None else values.__dask_keys__() for values in (self._chunks, *beside)]
+        name = uuid4().hex
+        tasks: dict[Any, Any] = {}
+        for number, some in enumerate(_shared_tasks(self._chunks.chunks[0], self.n_features)):
+            pieces = [None if those is None else those[some] for those in keys]
+            tasks[f"standout-part-{name}", number] = (reduce_part, function, self._opener, *pieces)
+        parts = list(tasks)
+        while len(parts) > 1:
+            pairs = [(merge, one, other) for one, other in zip(parts[::2], parts[1::2], strict=False)]
+            merged = {(f"standout-merge-{name}", len(tasks) + number): pair for number, pair in enumerate(pairs)}
+            tasks |= merged
+            parts = [*merged, *parts[2 * len(pairs) :]]
+        last = (f"standout-all-{name}", 0)
+        tasks[last] = tasks.pop(parts[0])
+        held = [self._chunks, *(values for values in beside if values is not None)]
+        return cast(Result, self._run(tasks, last, held))
+
+    def _run(self, tasks: dict[Any, Any], key: tuple[str, int], held: Sequence[da.Array]) -> Any:
+        """Compute one task of a graph, as the user's own scheduler or cluster would."""
+        graph = HighLevelGraph.from_collections(key[0], tasks, dependencies=held)
+        # As an array, because dask then fuses opening a chunk with what is done to it.
+        return computed(da.Array(graph, key[0], chunks=((1,),), dtype=object), self._role)
+
+    def _fetched(self, option: str) -> NDArray[Any] | None:
+        """Bring the column named by an option of ``read`` here, as text."""
+        column = getattr(self._described, option, None)
+        if self._described is None or column is None:
+            return None
+        return np.asarray(computed(self._described.texts(column), self._role), dtype=object)
+
+    def _beside(self, values: Any, what: str) -> da.Array:
+        """Return one value for each row as a dask array in any chunks."""
+        told = f"{self._role} {what}"
+        if isinstance(values, str):
+            if self._described is None:
+                raise InputError(
+                    f"{told}: {values!r} names a column, and a dask array has no column names. Give the values "
+                    f"themselves, for instance the series df[{values!r}]."
+                )
+            self._described.check_named(values, self.names or self.unnamed or (), told)
+            return self._described.texts(values) if what == "groups" else self._described.weights(values)
+        if isinstance(values, da.Array):
+            return values
+        if in_partitions(values) and values.ndim == 1:
+            return values_of(values)
+        if is_on_cluster(values):
+            raise InputError(
+                f"{told}: a {type(values).__name__} is not one value for each row. Give a dask array, or a series of "
+                "the same data frame."
+            )
+        if self.n_rows is None:
+            raise InputError(f"{told}: {_ROWS_UNKNOWN}")
+        return da.from_array(as_ids(values) if what == "groups" else as_weights(values, self._role), chunks=-1)
+
+    def _cut(self, given: Any, what: str) -> da.Array | None:
+        """Return one value for each row, in the chunks of the rows."""
+        if given is None:
+            return None
+        rows, values = self._chunks.chunks[0], self._beside(given, what)
+        known = self.n_rows is not None and not _unknown(values)
+        if values.ndim != 1 or (known and values.shape[0] != self.n_rows):
+            raise InputError(
+                f"{self._role} {what}: shape {values.shape} for {self.n_rows} rows. Give one value for each row."
+            )
+        if known:
+            return values.rechunk((rows,))
+        if len(values.chunks[0]) != len(rows):
+            raise InputError(f"{self._role} {what}: {_ROWS_UNKNOWN}")
+        return values
+
+
+def _check_kind(shape: tuple[Any, ...], dtype: np.dtype[Any], role: str) -> None:
+    """Refuse what would be refused in memory: another number of dimensions, no rows, no numbers."""
+    if len(shape) == 2 and dtype.kind in NUMBERS + "O" and 0 not in shape:
+        return
+    known = [1 if math.isnan(size) else size for size in shape]
+    checked_table(np.broadcast_to(np.zeros((), dtype), known), role)
+
+
+def _unknown(array: da.Array) -> bool:
+    return any(math.isnan(rows) for rows in array.chunks[0])
+
+
+def _in_order(partition: Any, columns: list[Any], role: str) -> Any:
+    """Return a partition with its columns in the order of the whole frame: dask goes by their names."""
+    own = list(partition.columns)
+    if own == columns:
+        return partition
+    lacking, more = ([name for name in one if name not in other] for one, other in ((columns, own), (own, columns)))
+    if lacking or more:
+        told = [f"{what} {listed(names)}" for what, names in (("without", lacking), ("with", more)) if names]
+        raise FeatureError(
+            f"{role}: the partitions of the data frame have unlike columns: one is {' and '.join(told)}. Make the "
+            "columns of all partitions the same first."
+        )
+    return partition[columns]
+
+
+def _shared_tasks(chunks: Sequence[float], n_features: int) -> Iterator[slice]:
+    """Yield runs of neighbouring chunks of rows that share a task; a chunk of unknown size has its own."""
+    enough = min(n_features, _ROWS_OF_A_TASK)
+    start, rows = 0, 0.0
+    for stop, more in enumerate(chunks, 1):
+        rows += more
+        if stop == len(chunks) or not rows + chunks[stop] <= enough:
+            yield slice(start, stop)
+            start, rows = stop, 0.0

@@ -1,0 +1,251 @@
+"""Spark DataFrames: each partition adds up its rows where they lie, and a tree of merges brings the sums together.
+
+Only DataFrame calls are used, so classic sessions and Spark Connect take the same road. The driver gets one
+result, whatever the number of partitions. Executors need standout itself: install it there, or ship it with
+``--py-files``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.errors import FeatureError, InputError, MissingExtraError, listed
+from standout.io.memory import ArraySource, check_names, checked_table
+from standout.io.options import Options, choose
+from standout.io.source import Part, Result
+from standout.io.stream import Layout
+from standout.io.tables import warn_aside
+
+if TYPE_CHECKING:
+    from standout.distributed.spark_partitions import Reader
+
+
+_NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType", "BooleanType")
+
+
+@dataclass(frozen=True, eq=False)
+class SparkSource:
+    """The rows of a Spark DataFrame, which stay on the cluster.
+
+    Weights and groups are columns of the frame, given by name: the rows of a frame have no order that an array
+    could follow.
+    """
+
+    frame: Any  # with its columns numbered, since names may hold dots or differ in case alone
+    fields: tuple[Any, ...]  # the columns as they were given
+    features: tuple[int, ...]  # which of them are features
+    aside: tuple[int, ...]  # which of them describe rows, and stay in what transform returns
+    reader: Reader
+    names: tuple[str, ...] | None
+    # What describes rows, by name: once rows have left the cluster, no value could be told to belong to one of them.
+    groups_column: str | None = None
+    label_column: str | None = None
+    ids_column: str | None = None
+
+    # Per row nothing is kept here: the cluster has it.
+    n_rows = labels = groups = row_ids = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.reader.n_features
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Bring the rows to the driver, one partition at a time."""
+        from standout.distributed.spark_partitions import Blocks
+
+        made = self._columns(self.features).mapInArrow(Blocks(self.reader, rows), "bytes binary")
+        for row in made.toLocalIterator():
+            yield np.frombuffer(row["bytes"]).reshape(-1, self.n_features)
+
+    def select(self, index: NDArray[np.intp]) -> SparkSource:
+        """Return the source with the features at ``index``, in that order."""
+        names = None if self.names is None else tuple(self.names[i] for i in index)
+        if self.reader.width is None:
+            reader = replace(self.reader, n_columns=len(index))
+            return replace(self, features=tuple(self.features[i] for i in index), reader=reader, names=names)
+        chosen = index if self.reader.index is None else self.reader.index[index]
+        return replace(self, reader=replace(self.reader, index=chosen), names=names)
+
+    def mapped(self, function: Callable[[Any], NDArray[Any]], names: Sequence[str]) -> Any:
+        """Return a DataFrame of the columns that are no features and those that ``function`` makes; lazily."""
+        from pyspark.sql.types import DoubleType, StructField, StructType
+
+        from standout.distributed.spark_partitions import Scores
+
+        kept = [self.fields[i] for i in self.aside]
+        twice = [field.name for field in kept if field.name in set(names)]
+        if twice:
+            raise InputError(
+                f"{self.reader.role}: {listed(twice)} would stand twice in the result. Rename these columns first."
+            )
+        columns = (*(field.name for field in kept), *names)
+        schema = StructType([*kept, *(StructField(name, DoubleType()) for name in names)])
+        step = Scores(function, self.reader, self.names, columns)
+        return self._columns((*self.features, *self.aside)).mapInArrow(step, schema)
+
+    def reduced(
+        self,
+        function: Callable[[Part], Result],
+        merge: Callable[[Result, Result], Result],
+        weights: Any = None,
+        groups: Any = None,
+    ) -> Result:
+        """Return ``function`` of every partition that has rows, merged on the executors in their order."""
+        from standout.distributed.spark_partitions import WIRE, Failed, OfNode, OfPart, received
+
+        groups = self.groups_column if groups is None else groups
+        beside = {"weights": weights, "groups": groups}
+        places = {name: self._place(name, given) for name, given in beside.items() if given is not None}
+        if len(set(places.values())) < len(places):
+            raise InputError(
+                f"{self.reader.role}: the column {weights!r} is named for weights and for groups. Name two columns."
+            )
+        first = OfPart(function, merge, self.reader, self.names, tuple(places))
+        rows = self._columns((*self.features, *places.values())).mapInArrow(first, WIRE)
+        # As partitions are not counted beforehand: neighbours first, then what that left.
+        for step in (OfNode(merge), OfNode(merge, last=True)):
+            moved = rows.repartition(1) if step.last else rows.repartition("node")
+            rows = moved.sortWithinPartitions("part", "place").mapInArrow(step, WIRE)
+        pieces = [(0, bytes(row["bytes"])) for row in _collected(rows)]
+        if not pieces:
+            return function(Part(ArraySource(np.empty((0, self.n_features)), self.names)))
+        result: Result | Failed = next(received(pieces))[1]
+        if isinstance(result, Failed):
+            raise result.error
+        return result
+
+    def _columns(self, places: Sequence[int]) -> Any:
+        return self.frame.select(*(str(place) for place in places))
+
+    def _place(self, what: str, given: Any) -> int:
+        """Return the place of the column that holds weights or groups."""
+        role = self.reader.role
+        if not isinstance(given, str):
+            raise InputError(
+                f"{role} {what}: the rows of a Spark DataFrame have no order, so a {type(given).__name__} cannot say "
+                f"which value belongs to which row. Name a column: standout.read(frame, drop='w') and {what}='w'."
+            )
+        names = [field.name for field in self.fields]
+        if given not in names:
+            raise InputError(f"{role} {what}: there is no column {given!r}. Use one of its columns: {listed(names)}.")
+        if names.index(given) in self.features:
+            raise InputError(
+                f"{role} {what}: the column {given!r} is a feature too. Leave it out of the features with "
+                f"standout.read(frame, drop={given!r})."
+            )
+        return names.index(given)
+
+
+def open_collection(data: Any, role: str) -> SparkSource:
+    """Return the source of a Spark DataFrame all of whose columns are features: numbers, or one vector."""
+    frame = _frame_of(data, role)
+    fields = tuple(frame.schema.fields)
+    if len(fields) == 1 and _is_vector(fields[0].dataType):
+        return _source(frame, (0,), (), role)
+    text = [field for field in fields if type(field.dataType).__name__ not in _NUMBERS]
+    if text:
+        names = [field.name for field in text]
+        how = f"frame.drop({', '.join(map(repr, names[:3]))})"
+        if len(text) == 1 and _is_vector(text[0].dataType):
+            how = f"standout.read(frame, columns={names[0]!r}), or the others"
+        raise InputError(
+            f"{role}: {len(text)} of {len(fields)} columns do not hold numbers: {listed(names)} "
+            f"(type {text[0].dataType.simpleString()}). Leave them out, for instance with {how}, or name what they are "
+            "in label=, groups= or ids= of standout.read."
+        )
+    return _source(frame, tuple(range(len(fields))), (), role)
+
+
+def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
+    """Return the source of a Spark DataFrame some of whose columns are features, and others describe rows."""
+    frame = _frame_of(data, role)
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    vectors = [name for name, kind in kinds.items() if _is_vector(kind)]
+    numbers = {name for name, kind in kinds.items() if type(kind).__name__ in _NUMBERS}
+    chosen = choose(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
+    if len(chosen.features) > 1 and set(vectors).intersection(chosen.features):
+        raise FeatureError(f"{role}: a vector holds all features, and other columns were named too. Name one of both.")
+    if options.columns is None:
+        warn_aside(Layout(Path(role), None, len(chosen.features), chosen.aside, chosen.unasked))
+    place = {name: i for i, name in enumerate(kinds)}
+    features, aside = ([place[name] for name in names] for names in (chosen.features, chosen.aside))
+    return replace(
+        _source(frame, tuple(features), tuple(aside), role),
+        groups_column=options.groups,
+        label_column=options.label,
+        ids_column=options.ids,
+    )
+
+
+def _frame_of(data: Any, role: str) -> Any:
+    """Return a frame that can be worked on, or say what the data is instead."""
+    if hasattr(type(data), "to_spark"):  # pandas on Spark
+        data = data.to_spark()
+    if not hasattr(type(data), "mapInArrow"):
+        raise InputError(f"{role}: a {type(data).__name__} of Spark is no table. Give a DataFrame.")
+    if data.isStreaming:
+        raise InputError(f"{role}: a stream never ends. Give a DataFrame of rows, or use partial_fit in foreachBatch.")
+    try:
+        import standout.distributed.spark_partitions  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{role}: reading Spark DataFrames needs {error.name}. Install it with: pip install 'standout[spark]'"
+        ) from error
+    check_names(list(data.columns), role)
+    return data
+
+
+def _source(frame: Any, features: tuple[int, ...], aside: tuple[int, ...], role: str) -> SparkSource:
+    from standout.distributed.spark_partitions import Reader
+
+    if not features:
+        checked_table(np.empty((1, 0)), role)
+    fields = tuple(frame.schema.fields)
+    numbered = frame.toDF(*map(str, range(len(fields))))
+    width, names = None, tuple(fields[i].name for i in features) or None
+    if _is_vector(fields[features[0]].dataType):
+        width, names = _width(numbered, fields[features[0]], str(features[0]), role)
+        if width == 0:
+            checked_table(np.empty((1, 0)), role)
+    return SparkSource(numbered, fields, features, aside, Reader(role, len(features), width), names)
+
+
+def _is_vector(kind: Any) -> bool:
+    """Tell a vector of pyspark.ml or an array of numbers."""
+    if type(kind).__name__ == "ArrayType":
+        return type(kind.elementType).__name__ in _NUMBERS
+    return type(kind).__name__ == "VectorUDT"
+
+
+def _width(frame: Any, field: Any, column: str, role: str) -> tuple[int, tuple[str, ...] | None]:
+    """Return how many numbers each vector has, and their names: from what pyspark.ml noted, or from one row."""
+    noted = (field.metadata or {}).get("ml_attr", {})
+    if "num_attrs" in noted:
+        attributes = [attribute for kind in noted.get("attrs", {}).values() for attribute in kind]
+        by_place = {attribute["idx"]: attribute["name"] for attribute in attributes if "name" in attribute}
+        named = len(set(by_place.values())) == noted["num_attrs"]
+        return noted["num_attrs"], tuple(by_place[i] for i in sorted(by_place)) if named else None
+    row = frame.select(column).dropna().first()
+    if row is None:
+        raise InputError(f"{role}: it holds no rows, or only missing ones. Give a table with rows.")
+    return len(row[0]), None
+
+
+def _collected(frame: Any) -> list[Any]:
+    """Run the job."""
+    try:
+        rows: list[Any] = frame.collect()
+    except Exception as error:
+        if "No module named 'standout'" in str(error):
+            raise MissingExtraError(
+                "standout is not there on Spark's executors. Install it on them, or pass it with --py-files."
+            ) from error
+        raise
+    return rows

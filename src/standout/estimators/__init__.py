@@ -1,1 +1,0 @@
-"""The estimators: thin scikit-learn skins. Validate, add up moments, solve, keep the model."""

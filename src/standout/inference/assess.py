@@ -1,0 +1,472 @@
+"""Rows that look like replicates of fewer units: several measurements of one subject under ids such as 309_1, 309_2.
+
+Such rows are not independent, and ratios, p-values and folds that count them as if they were are worth
+little: 135 rows of 9 mice are 9.
+
+All questions of trust at once: is it real, does it hold on other rows, how stable is it, are rows replicates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn.isotonic import isotonic_regression
+
+from standout._base import BaseContrast
+from standout._blas import Array
+from standout._dpca import DPCA
+from standout._folds import Index, coded
+from standout._inputs import check_count
+from standout._model import Summary
+from standout.distributed.reduce import check_column, collect_column, collect_values
+from standout.errors import InputError, NotEnoughRowsError, ReplicateWarning, StandoutWarning, warn_user
+from standout.inference.held_out import HeldOut, held_out_ratio
+from standout.inference.permutation import PermutationTest, permutation_test
+from standout.inference.resampling import held_sides, unit_means
+from standout.inference.stability import Stability, stability
+from standout.io.read import read
+from standout.io.source import block_rows
+
+# Rows of a unit must be closer (in squared distance) than rows of different units by this factor,
+_CLOSE = 0.9
+# closer than under any of so many random assignments of rows to units,
+_RANDOM = 99
+# With two units nothing distinguishes replicates from a drift.
+_LEAST_UNITS = 3
+# Rows farther from the mean than so many times the median row are moved there: outliers are not evidence.
+_FARTHEST = 2.0
+_SEPARATORS = "_-.:/|# "
+
+
+# and by a jackknife over so many blocks of units (one-sided t interval of this confidence). Chosen by simulation.
+_BLOCKS, _CONFIDENCE = 20, 0.9
+# All pairs of this many rows are compared, on this many values.
+_MOST_ROWS, _MOST_VALUES = 2_000, 2_000_000
+
+
+@dataclass(frozen=True)
+class ReplicateFinding:
+    """Rows that look like replicates.
+
+    Attributes
+    ----------
+    n_rows, n_units : int
+        Rows, and the units they seem to come from.
+    rule : str
+        How the unit is told from the row's id.
+    ratio : float
+        Mean squared distance between rows of one unit over that between rows of different units, features
+        in units of their sd and outlying rows moved toward the mean.
+    groups : ndarray of shape (n_rows,)
+        The unit of each row, as ``groups`` wants it.
+    text : str
+        The finding in words, with what to do.
+    """
+
+    n_rows: int
+    n_units: int
+    rule: str
+    ratio: float
+    groups: NDArray[np.str_]
+    text: str
+
+
+def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> ReplicateFinding | None:
+    """Check whether rows look like replicates of fewer units.
+
+    They do when ids share a part (309 of 309_1, 309_2, ...) for at least three units, and rows that share it
+    are closer to each other than rows that do not. Pairs of rows are compared at the same distance in row
+    order, so that a drift over time is not mistaken for units, and the evidence must come from several
+    units, so that an outlying pair of rows is not. Differences between labels are removed, so that classes
+    are not mistaken for units.
+
+    Parameters
+    ----------
+    rows : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
+        The rows; missing values (NaN) do not matter.
+    ids : array-like of shape (n_rows,), optional
+        Name of each row; by default those of the source. Without any, nothing can be told.
+    labels : array-like of shape (n_rows,), optional
+        Class of each row; by default that of the source.
+
+    Returns
+    -------
+    ReplicateFinding or None
+        None where rows do not look replicated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout.inference import find_replicates
+    >>> rng = np.random.default_rng(0)
+    >>> ids = [f"mouse{mouse}_{run}" for mouse in range(9) for run in range(5)]
+    >>> find_replicates(rng.normal(size=(45, 8)), ids) is None
+    True
+    >>> replicated = np.repeat(rng.normal(size=(9, 8)), 5, axis=0) + 0.3 * rng.normal(size=(45, 8))
+    >>> finding = find_replicates(replicated, ids)
+    >>> finding.n_units, finding.rule
+    (9, "the part of the id before the last '_'")
+    """
+    source = read(rows, role="rows")
+    ids, labels = collect_values(ids, source, "ids"), collect_values(labels, source, "labels")
+    if ids is None:
+        check_column(source, "ids", "ids")
+    values = _first_rows(source)
+    # After the rows: a file tells its ids and labels while it is read.
+    names = _described(ids if ids is not None else collect_column(source, "ids", "ids"), source.n_rows, "ids")
+    if names is None or len(names) < 4:
+        return None
+    labels = labels if labels is not None else collect_column(source, "label", "labels")
+    kinds = _described(labels, source.n_rows, "labels")
+    classes = np.zeros(len(values), dtype=np.intp) if kinds is None else coded(kinds[: len(values)])[0]
+    distance = _squared_distances(_standardised(values, classes))
+    found: list[tuple[float, str, list[str]]] = []
+    for rule, units in _candidates(names):
+        codes = coded(units[: len(values)])[0]
+        ratio = _convincing(distance, codes) if len(np.unique(codes)) > len(np.unique(classes)) else None
+        if ratio is not None:
+            found.append((ratio, rule, units))
+    if not found:
+        return None
+    ratio, rule, units = min(found, key=lambda one: one[0])
+    return _finding(ratio, rule, names, units)
+
+
+def _finding(ratio: float, rule: str, names: list[str], units: list[str]) -> ReplicateFinding:
+    count = len(set(units))
+    times = f"{1 / ratio:.2g}" if ratio > 0 else "infinitely many"
+    text = (
+        f"the {len(names)} rows look like replicates of {count} units, told by {rule} ({units[0]!r} of {names[0]!r}): "
+        f"rows of one unit are {times} times closer (in squared distance) than rows of different units. Give the units "
+        "as groups, so that they are counted and not the rows."
+    )
+    return ReplicateFinding(len(names), count, rule, ratio, np.array(units), text)
+
+
+def _first_rows(source: Any) -> Array:
+    """Return the first rows, and of many features some."""
+    parts, seen = [], 0
+    for block in source.blocks(block_rows(source.n_features)):
+        parts.append(np.asarray(block, dtype=np.float64)[: _MOST_ROWS - seen])
+        seen += len(parts[-1])
+        if seen >= _MOST_ROWS:
+            break
+    values = np.concatenate(parts)
+    step = max(1, round(values.size / _MOST_VALUES))
+    return values[:, ::step]
+
+
+def _described(given: Any, n_rows: int | None, what: str) -> list[str] | None:
+    """Return what is said about each row as text."""
+    if given is None:
+        return None
+    values = np.asarray(given)
+    if values.ndim != 1 or (n_rows is not None and len(values) != n_rows):
+        raise InputError(f"{what}: shape {values.shape} for {n_rows} rows. Give one for each row.")
+    return [str(value) for value in values.tolist()]
+
+
+def _standardised(values: Array, classes: Index) -> Array:
+    """Return rows about the mean of their class, features in units of their sd; missing values are at the mean.
+
+    Outlying rows are moved toward the mean. That is done twice, because they also move the mean and inflate the sd.
+    """
+    missing = ~np.isfinite(values)
+    counts = unit_means((~missing).astype(np.float64), classes)
+    rows = np.where(missing, 0.0, values)
+    for _ in range(2):
+        means = unit_means(rows, classes) / np.where(counts > 0, counts, 1.0)
+        rows = np.where(missing, 0.0, rows - means[classes])
+        sd = np.sqrt((rows**2).mean(axis=0))
+        varies = sd > 1e-12 * np.abs(means).max(axis=0)
+        rows = np.where(varies, rows / np.where(varies, sd, 1.0), 0.0)
+        length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        limit = _FARTHEST * (np.median(length[length > 0]) if length.any() else 1.0)
+        rows *= np.minimum(1.0, limit / np.where(length > 0, length, limit))[:, None]
+    return np.asarray(rows)
+
+
+def _candidates(names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the ways in which ids may tell a unit: at least two units, with two rows each on average."""
+    rules: dict[str, Callable[[str], str | None]] = {"the id itself": lambda name: name}
+    for mark in _SEPARATORS:
+        rules[f"the part of the id before the last {mark!r}"] = partial(_before, mark=mark, last=True)
+        rules[f"the part of the id before the first {mark!r}"] = partial(_before, mark=mark, last=False)
+    rules["the id without its last letter"] = _without_letter
+    seen = set()
+    for rule, unit_of in rules.items():
+        units = [unit_of(name) for name in names]
+        told = [unit for unit in units if unit]
+        if len(told) < len(names) or not 2 <= len(set(told)) <= len(names) / 2 or tuple(told) in seen:
+            continue
+        seen.add(tuple(told))
+        yield rule, told
+
+
+def _before(name: str, mark: str, last: bool) -> str | None:
+    unit, found, rest = name.rpartition(mark) if last else name.partition(mark)
+    return unit if found and rest else None
+
+
+def _without_letter(name: str) -> str | None:
+    match = re.fullmatch(r"(.*\d)[A-Za-z]", name)
+    return match.group(1) if match else None
+
+
+def _convincing(distance: Array, units: Index) -> float | None:
+    """Return the ratio of squared distances within and between units, where it is clearly below one; None elsewhere.
+
+    Three conditions must hold. The ratio is below ``_CLOSE``. Relative to pairs of rows of different units that are as
+    far apart in row order, pairs of one unit are closer than under any random assignment of rows to units; so that a
+    drift over time, by which adjacent rows are alike whatever their units, does not count. And that does not rest on a
+    single unit: it also holds, with ``_CONFIDENCE``, by a jackknife over units.
+    """
+    first, second = _pairs_within(units)
+    n_rows, n_units = len(units), int(units.max()) + 1
+    if n_units < _LEAST_UNITS or len(first) == 0:
+        return None
+    everything = _ByLag.of(distance, np.arange(n_rows))
+    within = float(distance[first, second].sum())
+    apart = (everything.sums.sum() - within) / (everything.counts.sum() - len(first))
+    ratio = within / len(first) / apart if apart > 0 else 1.0
+    if ratio >= _CLOSE:
+        return None
+    observed = everything.closeness(distance, first, second)
+    rng = np.random.default_rng(0)
+    for _ in range(_RANDOM):
+        moved = rng.permutation(n_rows)
+        if everything.closeness(distance, moved[first], moved[second]) <= observed:
+            return None
+    return ratio if _holds_without_any(distance, units, observed) else None
+
+
+def _holds_without_any(distance: Array, units: Index, observed: float) -> bool:
+    """Test by a jackknife over units (blocks of them, where there are many) whether the log closeness is below zero."""
+    first, second = _pairs_within(units)
+    n_units = int(units.max()) + 1
+    count = min(n_units, _BLOCKS)
+    block = (np.arange(n_units) * count // n_units)[units]
+    logs = []
+    for number in range(count):
+        kept = block != number
+        pairs = kept[first] & kept[second]
+        if pairs.any():
+            rest = _ByLag.of(distance, np.flatnonzero(kept))
+            logs.append(_log(rest.closeness(distance, first[pairs], second[pairs])))
+    if len(logs) < 2:
+        return False
+    error = np.sqrt((len(logs) - 1) * np.var(logs))
+    return bool(_log(observed) < -stats.t.ppf(_CONFIDENCE, len(logs) - 1) * error)
+
+
+def _log(closeness: float) -> float:
+    return float(np.log(max(closeness, 1e-12)))
+
+
+@dataclass(frozen=True)
+class _ByLag:
+    """Squared distances of all pairs of rows by lag (difference of positions): sums and counts from lag 1 on."""
+
+    sums: NDArray[Any]
+    counts: NDArray[Any]
+
+    @classmethod
+    def of(cls, distance: Array, rows: Index) -> _ByLag:
+        first, second = (rows[index] for index in np.triu_indices(len(rows), 1))
+        lag, size = second - first, len(distance)
+        return cls(np.bincount(lag, distance[first, second], size)[1:], np.bincount(lag, minlength=size)[1:])
+
+    def closeness(self, distance: Array, first: Index, second: Index) -> float:
+        """Return the squared distance of some pairs over that expected of all other pairs at the same lags.
+
+        The expectation rises with the lag (isotonic regression), as it does under any drift.
+        """
+        lag, apart = np.abs(first - second), distance[first, second]
+        size = len(self.sums) + 1
+        counts = self.counts - np.bincount(lag, minlength=size)[1:]
+        known = np.flatnonzero(counts > 0)
+        if len(known) == 0:
+            return 1.0
+        sums = (self.sums - np.bincount(lag, apart, size)[1:])[known]
+        rising = isotonic_regression(sums / counts[known], sample_weight=counts[known])
+        expected = float(np.interp(lag, known + 1, rising).sum())
+        return float(apart.sum()) / expected if expected > 0 else 1.0
+
+
+def _pairs_within(units: Index) -> tuple[Index, Index]:
+    """Return the rows of each pair of rows of one unit."""
+    order = np.argsort(units, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(units))[:-1])
+    first, second = np.concatenate([rows[np.stack(np.triu_indices(len(rows), 1))] for rows in parts], axis=1)
+    return first, second
+
+
+def _squared_distances(rows: Array) -> Array:
+    gram = rows @ rows.T
+    squares = np.diagonal(gram)
+    return np.asarray(np.maximum(squares[:, None] + squares - 2 * gram, 0.0))
+
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What a target against backgrounds is worth; None for what was not asked.
+
+    Attributes
+    ----------
+    test : PermutationTest or None
+        Whether the ratios could come from labels that mean nothing.
+    held_out : HeldOut or None
+        The ratios on rows that the components were not found on.
+    stability : Stability or None
+        How much the components change when rows are drawn anew.
+    replicates : tuple of ReplicateFinding
+        Datasets whose rows look like replicates of fewer units, and no groups were given.
+    """
+
+    test: PermutationTest | None = None
+    held_out: HeldOut | None = None
+    stability: Stability | None = None
+    replicates: tuple[ReplicateFinding, ...] = ()
+
+    def summary(self) -> Summary:
+        """Return the results in words, one after the other."""
+        parts = [f"! {finding.text}" for finding in self.replicates]
+        parts += [str(found.summary()) for found in (self.test, self.held_out, self.stability) if found is not None]
+        return Summary("\n\n".join(parts))
+
+
+def assess(
+    target: Any,
+    background: Any,
+    *,
+    estimator: BaseContrast | None = None,
+    n_components: int | None = None,
+    n_permutations: int = 999,
+    n_bootstrap: int = 200,
+    folds: int = 5,
+    groups: Any = None,
+    background_groups: Any = None,
+    pairs: Any = None,
+    background_pairs: Any = None,
+    random_state: int | None = None,
+    n_jobs: int | None = None,
+) -> Assessment:
+    """Test, hold out and draw anew: everything one should know before believing a component.
+
+    Parameters
+    ----------
+    target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
+        The target. Rows are held in memory. Rows on a cluster are brought to this process.
+    background : dataset, or list or dict of datasets
+        The background(s), on the same features.
+    estimator : DPCA, optional
+        Whose parameters (shrinkage, mix, features, axes, ...) to use; ``DPCA(n_components)`` by default. The
+        permutation test is one of dPCA about its own means and is left out, with a warning, for others.
+    n_components : int, optional
+        How many components to look at; by default those of the estimator, or 2.
+    n_permutations, n_bootstrap, folds : int
+        How much work; 0 leaves the part out.
+    groups, background_groups : array-like of shape (n_rows,), optional
+        The subject of each row; by default the groups of the source.
+    pairs, background_pairs : array-like of shape (n_rows,), optional
+        The subject of each row, where every subject is in the target and in the background.
+    random_state : int, optional
+        Seed; None is 0.
+    n_jobs : int or None, default=None
+        How many processes; None takes all cores.
+
+    Returns
+    -------
+    Trust
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout.inference import assess
+    >>> rng = np.random.default_rng(0)
+    >>> background = rng.normal(size=(200, 5)) * [9, 3, 1, 1, 1]
+    >>> target = rng.normal(size=(150, 5)) * [9, 3, 1, 4, 1]      # the fourth varies more
+    >>> found = assess(target, background, n_components=1, n_permutations=99, n_bootstrap=20)
+    >>> float(found.test.p_values[0]), bool(found.held_out.low[0] > 1), bool(found.stability.low[0] > 0.9)
+    (0.01, True, True)
+    """
+    if (pairs is None) != (background_pairs is None):
+        raise InputError("pairs and background_pairs belong together, and only one was given. Give both.")
+    if pairs is not None and (groups is not None or background_groups is not None):
+        raise InputError("pairs and groups were both given, and a pair is a group already. Give one of them.")
+    used = estimator if estimator is not None else DPCA(n_components or 2)
+    if n_components is None:
+        n_components = check_count("n_components", used.n_components)
+    given = {name: value for name, value in used.get_params().items() if name not in ("n_components", "random_state")}
+    # Whatever is held out or drawn anew, rows of a pair stay together.
+    sides: dict[str, Any] = {"groups": groups, "background_groups": background_groups}
+    if pairs is not None:
+        sides = {"groups": pairs, "background_groups": background_pairs}
+    same: dict[str, Any] = {"n_components": n_components, "random_state": random_state}
+    target, background = held_sides(target, background)
+    test = held = stable = None
+    if n_permutations and _is_testable(used):
+        statistic = {name: given[name] for name in ("shrinkage", "mix", "features") if name in given}
+        paired = {"pairs": pairs, "background_pairs": background_pairs}
+        chosen = paired if pairs is not None else sides
+        given_too = {**chosen, **same, **statistic}
+        test = _if_enough(
+            "permutation test", permutation_test, target, background, n_permutations=n_permutations, n_jobs=n_jobs,
+            **given_too,
+        )  # fmt: skip
+    if folds:
+        finder = used.__class__(n_components=n_components, **given)
+        held = _if_enough(
+            "held-out ratio", held_out_ratio, target, background, estimator=finder, folds=folds,
+            random_state=random_state, **sides,
+        )  # fmt: skip
+    if n_bootstrap and isinstance(used, DPCA):
+        stable = _if_enough(
+            "stability", stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **sides, **same, **given
+        )
+    return Assessment(test, held, stable, replicates_of(target, background) if groups is None and pairs is None else ())
+
+
+def _is_testable(estimator: Any) -> bool:
+    """Tell whether the permutation test speaks of this estimator's components; warn where it does not."""
+    if isinstance(estimator, DPCA) and estimator.centering == "own":
+        return True
+    warn_user(
+        "the permutation test is one of dPCA with each set about its own mean, and says nothing of these components, "
+        "so it was left out. Use DPCA with centering='own' to have it.",
+        StandoutWarning,
+    )
+    return False
+
+
+def _if_enough(what: str, ask: Callable[..., _Found], *data: Any, **given: Any) -> _Found | None:
+    """Return an answer; where the rows are too few for it, only a warning, so that the rest is not lost."""
+    try:
+        return ask(*data, **given)
+    except NotEnoughRowsError as error:
+        warn_user(f"the {what} was left out: {error}", StandoutWarning)
+        return None
+
+
+def replicates_of(target: Any, background: Any) -> tuple[ReplicateFinding, ...]:
+    """Return the datasets among these whose rows look replicated, where their sources have no groups; warn of them."""
+    several = background.values() if isinstance(background, dict) else background
+    others = [] if background is None else list(several) if isinstance(background, dict | list) else [background]
+    found = []
+    for data in (target, *others):
+        if getattr(data, "groups", None) is None and getattr(data, "row_ids", None) is not None:
+            finding = find_replicates(data)
+            if finding is not None:
+                found.append(finding)
+                warn_user(finding.text, ReplicateWarning)
+    return tuple(found)

@@ -1,0 +1,454 @@
+"""Missing values drawn from a Gaussian model of what is observed, the same model for every dataset.
+
+The model has one mean for each dataset and one covariance for all of them, estimated by stochastic
+EM: fill the missing values with draws from their distribution given the observed values of the row,
+estimate the model from the filled rows, and repeat. Drawing keeps the variances, which filling in a
+mean or a regression would shrink. One covariance for all datasets keeps the fill blind to which rows
+are target: values drawn from a covariance of the target alone would repeat its sampling noise, and
+the ratios would be taken for findings (docs/simulations.md, "missing").
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.special import ndtri
+
+from standout._blas import Array
+
+Blocks = Callable[[], Iterator[NDArray[Any]]]
+Mask = NDArray[np.bool_]
+
+# Iterations of EM: the first ones forget the start, the estimates of the others are averaged.
+_FORGET, _AVERAGE = 12, 8
+# With more features than this, the covariance is that of so many factors and an own variance of each feature.
+_MANY, _FACTORS = 300, 100
+# Added to the unit variances before they are inverted; it changes regressions by as little, and adds no noise to draws.
+_FLOOR = 1e-8
+# Variance, of one, that is rounding: features depend on each other along such directions.
+_ROUNDING = 1e-10
+# Below this many rows for each feature the covariance is shrunk toward its diagonal.
+_ROWS_PER_FEATURE = 10
+# Numbers in the stacked matrices that are worked on at a time.
+_AT_A_TIME = 4_000_000
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A covariance, as what conditional draws need; features are in units of ``scale``.
+
+    A whole row z is drawn, and what the differences of the observed values from it predict is added to its other
+    values: z_m + Σ_mo Σ_oo⁻¹ (x_o − z_o) has the conditional distribution. Where features depend on each other, z has
+    the same relations, and no noise is added.
+    """
+
+    scale: Array  # (n_features,)
+
+    @property
+    def n_normal(self) -> int:
+        """How many standard normal numbers a row needs."""
+        raise NotImplementedError
+
+    def fill(self, rows: Array, normal: Array) -> Array:
+        """Return centred rows with draws, given what is observed in the row, for NaN."""
+        gone = np.isnan(rows)
+        counts = gone.sum(axis=1)
+        order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
+        filled = np.array(rows)
+        start = 0
+        while start < len(order):  # rows that lack about as many features at a time
+            here = order[start : start + max(1, _AT_A_TIME // self._work(counts[order[start]]))]
+            here = here[: max(1, _AT_A_TIME // self._work(counts[here[-1]]))]
+            most = counts[here[-1]]
+            # The places of missing features; rows with fewer are padded with places that are observed.
+            places = np.argsort(~gone[here], axis=1, kind="stable")[:, :most]
+            lacks = np.take_along_axis(gone[here], places, axis=1)
+            observed = np.where(gone[here], 0.0, rows[here] / self.scale)
+            drawn = self._drawn(observed, gone[here], places, lacks, normal[here])
+            values = np.take_along_axis(observed, places, axis=1)
+            np.put_along_axis(observed, places, np.where(lacks, drawn, values), axis=1)
+            filled[here] = np.where(gone[here], observed * self.scale, rows[here])
+            start += len(here)
+        return filled
+
+    def _work(self, n_missing: int) -> int:
+        """Return how many numbers are worked on for a row."""
+        raise NotImplementedError
+
+    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
+        """Return draws for the features at ``places`` of each row; only those that it lacks count."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Exact(Gaussian):
+    """A covariance R with its inverse Ω: Σ_mo Σ_oo⁻¹ = −Ω_mm⁻¹Ω_mo."""
+
+    precision: Array  # (n_features, n_features): Ω
+    root: Array  # (n_features, n_features): symmetric root of R, which is unique
+    related: Array  # (n_features, n_relations): N, where features depend on each other by Nᵀx = 0
+
+    @property
+    def n_normal(self) -> int:
+        """One for each feature."""
+        return len(self.scale)
+
+    def _work(self, n_missing: int) -> int:
+        return n_missing**2 + len(self.scale)
+
+    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
+        both = lacks[:, :, None] & lacks[:, None, :]
+        inside = np.where(both, self.precision[places[:, :, None], places[:, None, :]], np.eye(places.shape[1]))
+        rows = normal @ self.root
+        apart = np.where(gone, 0.0, observed - rows)
+        given = np.where(lacks, -np.take_along_axis(apart @ self.precision, places, axis=1), 0.0)
+        drawn = np.where(lacks, np.take_along_axis(rows, places, axis=1) + _solved(inside, given), 0.0)
+        if self.related.shape[1] == 0:
+            return np.asarray(drawn)
+        # Ω is known to about the root of the rounding error: bring the relations to full precision.
+        here = np.where(lacks[:, :, None], self.related[places], 0.0)
+        off = (np.where(gone, 0.0, observed) @ self.related)[:, :, None] + here.transpose(0, 2, 1) @ drawn[:, :, None]
+        values, vectors = np.linalg.eigh(here.transpose(0, 2, 1) @ here)
+        inverse = np.where(values > 1e-6, 1 / np.maximum(values, 1e-6), 0.0)[:, None, :]  # relations that lack a value
+        return np.asarray(drawn - (here @ (vectors * inverse) @ vectors.transpose(0, 2, 1) @ off)[:, :, 0])
+
+
+@dataclass(frozen=True)
+class Factors(Gaussian):
+    """Many features: a few factors, and the rest of each feature's variance its own."""
+
+    loadings: Array  # (n_features, n_factors)
+    own: Array  # (n_features,)
+
+    @property
+    def n_normal(self) -> int:
+        """One for each factor and each feature."""
+        return sum(self.loadings.shape)
+
+    def _work(self, n_missing: int) -> int:
+        n_features, n_factors = self.loadings.shape
+        return int(n_factors * (n_missing + n_factors) + n_features)
+
+    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
+        """Draw the factors given the observed features, then the features given the factors."""
+        n_factors = self.loadings.shape[1]
+        here = np.where(lacks[:, :, None], self.loadings[places], 0.0)
+        whole = (self.loadings / self.own[:, None]).T @ self.loadings + np.eye(n_factors)
+        inside = whole - (here / self.own[places][:, :, None]).transpose(0, 2, 1) @ here
+        factors = normal[:, :n_factors]
+        alone = np.sqrt(np.where(self.own > _FLOOR, self.own, 0.0)) * normal[:, n_factors:]
+        apart = np.where(gone, 0.0, observed - factors @ self.loadings.T - alone)
+        factors = factors + _solved(inside, (apart / self.own) @ self.loadings)
+        return np.asarray((here @ factors[:, :, None])[:, :, 0] + np.take_along_axis(alone, places, axis=1))
+
+
+def _solved(matrices: Array, given: Array) -> Array:
+    return np.asarray(np.linalg.solve(matrices, given[:, :, None])[:, :, 0])
+
+
+def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
+    """Return the model of a covariance that was estimated from so many rows."""
+    scale = _scale(np.diagonal(covariance))
+    count = len(scale)
+    correlation = covariance / np.outer(scale, scale)
+    rho = _shrinkage(float(np.einsum("ij,ij->", correlation, correlation)), count, n_rows)
+    if count > _MANY:
+        correlation *= 1 - rho
+        values, vectors = linalg.eigh(correlation, subset_by_index=[count - _FACTORS, count - 1])
+        return _of_factors(scale, vectors * np.sqrt(np.maximum(values, 0.0)))
+    values, vectors = linalg.eigh(correlation)
+    # With more rows than features, directions without variance are relations between features: these are kept.
+    related = (values <= _ROUNDING) & (n_rows > count + 10)
+    inside = vectors[:, related] @ vectors[:, related].T
+    correlation *= 1 - rho
+    correlation += rho * (np.eye(count) - inside)
+    if not related.any():
+        np.einsum("ii->i", correlation)[...] = 1
+    values, vectors = linalg.eigh(correlation)
+    kept = np.where(values > _ROUNDING, values, 0.0)
+    root = (vectors * np.sqrt(kept)) @ vectors.T
+    return Exact(scale, (vectors / (kept + _FLOOR)) @ vectors.T, root, vectors[:, kept == 0])
+
+
+def _of_rows(rows: Array, n_rows: float) -> Gaussian:
+    """Return the model of the covariance ``rows.T @ rows``, with more features than rows.
+
+    Only factors above the edge of noise (Marchenko and Pastur) count: a regression on all would fit noise.
+    """
+    scale = _scale(np.einsum("ij,ij->j", rows, rows))
+    standard = rows / scale
+    gram = standard @ standard.T
+    values, vectors = linalg.eigh(gram, subset_by_index=[max(len(gram) - _FACTORS, 0), len(gram) - 1])
+    clear = values > (1 + math.sqrt(len(scale) / n_rows)) ** 2
+    return _of_factors(scale, standard.T @ vectors[:, clear])
+
+
+def _of_factors(scale: Array, loadings: Array) -> Gaussian:
+    # Draws depend on the signs, which eigenvectors leave open.
+    top = np.take_along_axis(loadings, np.abs(loadings).argmax(axis=0, keepdims=True), axis=0)
+    loadings = loadings * np.where(top < 0, -1.0, 1.0)
+    own = np.maximum(1 - np.einsum("ij,ij->i", loadings, loadings), _FLOOR)
+    return Factors(scale, loadings, own)
+
+
+def _scale(variance: Array) -> Array:
+    return np.asarray(np.sqrt(np.where(variance > 0, variance, 1.0)))
+
+
+def _shrinkage(trace_squared: float, n_features: int, n_rows: float) -> float:
+    """Return the OAS intensity for a correlation matrix with this tr R², zero with rows enough."""
+    spread = trace_squared - n_features
+    if n_rows >= _ROWS_PER_FEATURE * n_features or n_features < 2:
+        return 0.0
+    top = (1 - 2 / n_features) * trace_squared + n_features**2
+    return min(1.0, top / ((n_rows + 1 - 2 / n_features) * spread)) if spread > 1e-12 * n_features**2 else 1.0
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How the missing values of one dataset are drawn. The same row gets the same draws in every pass."""
+
+    mean: Array
+    model: Gaussian
+    fixed: Mask  # (n_features,): constant features, filled with that constant
+    seed: tuple[int, int]
+
+    def rows(self, numbers: NDArray[Any], start: int = 0) -> Array:
+        """Return rows with their missing values filled in; ``start`` is the number of rows before them."""
+        rows = np.array(numbers, dtype=np.float64)
+        rows = np.where(np.isnan(rows) & self.fixed, self.mean, rows)
+        if not np.isnan(rows).any():
+            return rows
+        filled = self.model.fill(rows - self.mean, self._normal(start, len(rows))) + self.mean
+        return np.where(np.isnan(rows), filled, rows)  # what was observed keeps its bits
+
+    def _normal(self, start: int, count: int) -> Array:
+        """Return standard normal numbers for these rows, whatever blocks they are read in."""
+        wide = self.model.n_normal
+        steps = -(-wide // 4)  # the generator makes four numbers in a step
+        bits = np.random.Philox(key=np.array(self.seed, dtype=np.uint64)).advance(start * steps)
+        uniform = np.random.Generator(bits).random((count, 4 * steps))[:, :wide]
+        return np.asarray(ndtri(uniform + 2.0**-54))
+
+    def digest(self) -> str:
+        """Return a text that differs where the draws do."""
+        parts = (self.mean, self.fixed, np.array(self.seed), *vars(self.model).values())
+        return "-".join(f"{zlib.crc32(np.ascontiguousarray(part).tobytes()):08x}" for part in parts)
+
+
+class Whole:
+    """Weight, mean and scatter of the rows without missing values: EM starts there."""
+
+    def __init__(self, n_features: int):
+        self.rows = self.weight = 0.0
+        self.mean, self.scatter = np.zeros(n_features), np.zeros((n_features,) * 2 if n_features <= _MANY else (0, 0))
+
+    def add(self, rows: Array, weight: Array) -> None:
+        """Add rows with their weights, (n, 1)."""
+        total = float(weight.sum())
+        if total == 0:
+            return
+        mean = (rows * weight).sum(axis=0) / total
+        apart, both = mean - self.mean, self.weight + total
+        centred = rows - mean
+        self.scatter += centred.T @ (centred * weight) + np.outer(apart, apart) * (self.weight * total / both)
+        self.rows += len(rows)
+        self.mean, self.weight = self.mean + apart * (total / both), both
+
+
+class Complete:
+    """A dataset without missing values, of which only the sums are needed."""
+
+    share = observed = 1.0
+
+    def __init__(self, covariance: Array, variance: Array, n_rows: float):
+        self.covariance, self.variance, self.n_rows = covariance, variance, n_rows
+        self.whole = Whole(len(variance))
+        self.whole.scatter, self.whole.weight, self.whole.rows = covariance * n_rows, n_rows, n_rows
+
+    def update(self, model: Gaussian, step: int, gain: float) -> None:
+        """Nothing to fill in: the sums stay as they are."""
+
+
+class Observed:
+    """A dataset with missing values.
+
+    Parameters
+    ----------
+    blocks : function
+        Returns the rows, with NaN, once more.
+    n_features : int
+        Number of features.
+    place : int, default=0
+        Position among the datasets. It is part of the seed, with the shape and with what is missing where; nothing
+        computed in floating point is, so that draws do not depend on units or on the order in memory.
+    weights : ndarray of shape (n_rows,), optional
+        Weights of the rows. Rows of weight zero take no part.
+    """
+
+    def __init__(self, blocks: Blocks, n_features: int, place: int = 0, weights: Array | None = None):
+        self.blocks, self.weights = blocks, weights
+        rows, share, self.weight, squared, self._key = 0, 0.0, 0.0, 0.0, zlib.crc32(bytes([place % 256]))
+        seen, self.mean, square = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
+        low, high = np.full(n_features, np.inf), np.full(n_features, -np.inf)
+        self.whole = Whole(n_features)
+        for every in blocks():
+            self._key = zlib.crc32(np.packbits(np.isnan(every), axis=1).tobytes(), self._key)
+            weight, kept = self._weights(rows, len(every))
+            block, weight = every[kept], weight[kept][:, None]
+            rows += len(every)
+            here = ~np.isnan(block)
+            count = (here * weight).sum(axis=0)
+            both = np.where(seen + count > 0, seen + count, 1.0)
+            with np.errstate(all="ignore"):  # infinite values show in the variance
+                values = np.where(here, block, 0.0).astype(np.float64)
+                fresh = (values * weight).sum(axis=0) / np.where(count > 0, count, 1.0)
+                apart = np.where(count > 0, fresh - self.mean, 0.0)
+                spread = np.where(here, values - fresh, 0.0)
+                square += (weight * spread**2).sum(axis=0) + apart**2 * (seen * count / both)
+                self.mean = self.mean + apart * (count / both)
+                if n_features <= _MANY:
+                    self.whole.add(values[here.all(axis=1)], weight[here.all(axis=1)])
+            low = np.fmin(low, np.where(here, block, np.inf).min(axis=0, initial=np.inf))
+            high = np.fmax(high, np.where(here, block, -np.inf).max(axis=0, initial=-np.inf))
+            seen += count
+            share += float((here.mean(axis=1) ** 2 * weight[:, 0]).sum())
+            self.weight += float(weight.sum())
+            squared += float((weight**2).sum())
+        self._key = zlib.crc32(str((rows, n_features)).encode(), self._key)
+        self.empty = np.flatnonzero(seen == 0)
+        constant = (low == high) & np.isfinite(low)
+        self.mean = np.where(constant, low, self.mean)
+        self.variance: Array = np.where(constant, 0.0, square / np.where(seen > 0, seen, 1.0))
+        total = self.weight or 1.0
+        self.n_rows = total**2 / (squared or 1.0)  # effective (Kish)
+        # A feature with the same value wherever it is observed, in most rows, has this value everywhere.
+        self.fixed = constant & (seen >= total / 2) & (seen > total / max(rows, 1))
+        self.share = share / total  # of the pairs of features, those that are observed
+        self.observed = float(seen.sum()) / (n_features * total)
+        self.covariance: Array = np.empty(0)  # known after the first update
+
+    def _weights(self, start: int, count: int) -> tuple[Array, Mask]:
+        """Return the weights of some rows, and which are positive."""
+        weights = np.ones(count) if self.weights is None else self.weights[start : start + count]
+        return weights, weights > 0
+
+    def fill(self, model: Gaussian, step: int = -1) -> Fill:
+        """Return how values are drawn in one step of the estimate, or for good."""
+        return Fill(self.mean, model, self.fixed, (self._key, step % 2**32))
+
+    def _filled(self, model: Gaussian, step: int) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows that count, filled, minus the mean; and their weights, which sum to one."""
+        fill, start = self.fill(model, step), 0
+        for block in self.blocks():
+            weights, kept = self._weights(start, len(block))
+            yield fill.rows(block, start)[kept] - self.mean, weights[kept] / self.weight
+            start += len(block)
+
+    def centred(self, model: Gaussian, step: int) -> Array:
+        """Return all rows, filled, about their mean, times the root of their weight; move the mean there."""
+        blocks, weights = zip(*self._filled(model, step), strict=True)
+        rows, weight = np.concatenate(blocks), np.concatenate(weights)
+        moved = weight @ rows
+        self.mean = self.mean + moved
+        return np.asarray((rows - moved) * np.sqrt(weight)[:, None])
+
+    def update(self, model: Gaussian, step: int, gain: float) -> None:
+        """Fill once more, and move mean and covariance toward those of the filled rows."""
+        moved, square = np.zeros(len(self.mean)), np.zeros((len(self.mean),) * 2)
+        for rows, weight in self._filled(model, step):
+            moved += weight @ rows
+            square += rows.T @ (rows * weight[:, None])
+        fresh = square - np.outer(moved, moved)
+        self.mean = self.mean + gain * moved
+        self.covariance = fresh if gain == 1 else self.covariance + gain * (fresh - self.covariance)
+
+
+# Takes the covariance of each dataset, and returns the one it is filled by; None: one covariance is good for all.
+Compare = Callable[[Sequence[Array]], Sequence[Array] | None]
+
+
+def estimate(
+    sets: Sequence[Observed | Complete],
+    compare: Compare | None = None,
+    forget: int = _FORGET,
+    average: int = _AVERAGE,
+) -> list[Fill | None]:
+    """Estimate one covariance from the observed values of all datasets, and return how each is filled.
+
+    Parameters
+    ----------
+    sets : sequence of Observed or Complete
+        The datasets; with more features than rows in all of them together, none may be Complete.
+    compare : function, optional
+        Where the datasets clearly differ, it returns the covariance each of them is filled by.
+    forget, average : int
+        Number of iterations.
+
+    Returns
+    -------
+    list of Fill
+        None for those without missing values.
+    """
+    n_features = len(sets[0].variance)
+    counts = np.array([float(one.n_rows) for one in sets])
+    # EM by itself counts a dataset by the share s of what it has observed, which draws the dataset that lacks more too
+    # close to the other: tests reject too rarely. Equal shares reject too often; n·s^⅔ keeps the level in simulations.
+    shares = counts / np.cbrt([one.share for one in sets])
+    shares /= shares.sum()
+    effective = sum(one.n_rows * one.observed for one in sets)
+    pooled = _mixed([one.variance for one in sets], shares)
+    lacking = [one for one in sets if isinstance(one, Observed)]
+    for part in lacking:
+        part.fixed = part.fixed | (pooled == 0)
+    model = _start(sets, lacking, pooled)
+    if n_features > counts.sum() and len(lacking) == len(sets):
+        for step in range(forget):
+            rows = [one.centred(model, step) * math.sqrt(share) for one, share in zip(lacking, shares, strict=True)]
+            model = _of_rows(np.concatenate(rows), effective)
+        return [one.fill(model) for one in lacking]
+    gains = [1.0] * forget + [1 / (step + 2) for step in range(average)]
+    for step in range(forget + average):
+        for one in sets:
+            one.update(model, step, gains[step])
+        model = _of_covariance(_mixed([one.covariance for one in sets], shares), effective)
+    models = [model] * len(sets)
+    for step in range(forget + average):
+        apart = None if compare is None else compare([one.covariance for one in sets])
+        if apart is None:
+            break
+        models = [_of_covariance(own, effective) for own in apart]
+        for one, own in zip(sets, models, strict=True):
+            one.update(own, step, gains[step])
+    return [one.fill(own) if isinstance(one, Observed) else None for one, own in zip(sets, models, strict=True)]
+
+
+def _start(sets: Sequence[Observed | Complete], lacking: Sequence[Observed], pooled: Array) -> Gaussian:
+    """Return the model to begin with: that of the rows without missing values, or of features that are independent.
+
+    EM comes to a relation between features only in the limit. Complete rows have it: the covariance has it then from
+    the start, and the means, which were of the observed values of each feature, are moved to it.
+    """
+    count, n_rows = len(pooled), sum(one.whole.rows for one in sets)
+    if count > _MANY or n_rows <= count + 10:
+        return _of_factors(_scale(pooled), np.zeros((count, 0)))
+    covariance = sum(one.whole.scatter for one in sets) / sum(one.whole.weight for one in sets)
+    scale = _scale(np.diagonal(covariance))
+    values, vectors = linalg.eigh(covariance / np.outer(scale, scale))
+    related = vectors[:, values <= _ROUNDING]
+    for one in lacking:
+        if one.whole.weight > 0:
+            off = related.T @ ((one.whole.mean - one.mean) / scale)
+            one.mean = np.where(one.fixed, one.mean, one.mean + scale * (related @ off))
+    return _of_covariance(np.asarray(covariance), n_rows)
+
+
+def _mixed(parts: Sequence[Array], shares: Array) -> Array:
+    return np.asarray(sum(share * part for share, part in zip(shares, parts, strict=True)))

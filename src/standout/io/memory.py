@@ -1,0 +1,563 @@
+"""Telling tables of numbers from everything else, without a pass over the data.
+
+Finding bad values after the sums have shown that there are some: which features, how many.
+
+Sparse rows as they are: what lies behind a source, and blocks of it that share its memory.
+
+Sources for data in memory: arrays and memory maps, sparse matrices, data frames.
+
+Rows with their weights, block by block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from standout._blas import Array
+from standout.errors import InputError, NonFiniteError, NotNumbersError, listed, named_features
+from standout.io.source import ColumnView, InMemory, RowView, Source, block_rows, block_rows_of, has_rows
+
+# Floats, integers and booleans; everything else is not fed to the maths.
+NUMBERS = "fiub"
+# Integers up to this are exact in float64; beyond it, a feature needs this many distinguishable values.
+_EXACT = 2**53
+_DISTINCT = 1e4
+# What scikit-learn or numpy say, what it means here, and what to do.
+_REMEDIES = (
+    ("Complex data not supported", "Complex data not supported. Use the real and the imaginary part as two features."),
+    (
+        "inhomogeneous",
+        "the rows have different lengths. Give every row the same number of values.",
+    ),
+    (
+        "convert string",
+        "it holds text where numbers are expected. Leave such columns out, and give labels as y or groups.",
+    ),
+    (
+        "dtype='numeric'",
+        "it holds text or dates where numbers are expected. Convert them, or leave such columns out.",
+    ),
+    ("1D array", "Expected 2D array, got 1D array. Reshape your data: rows × features, even for one row or feature."),
+    ("scalar array", "Expected 2D array, got a single value. Give a table of rows × features."),
+)
+_FILL_IN = "Use standout.read(X, missing='auto') for arrays, data frames and files, or drop those rows or features."
+_CORRECT = "Drop those rows or features, correct the values, or mark them as missing (NaN)."
+# One block of a sparse matrix has about this many entries: what is made of it stays in the cache.
+_BLOCK_ENTRIES = 2**20
+
+
+def checked_table(data: Any, role: str) -> Any:
+    """Return an array or sparse matrix of numbers, or say what the data is instead."""
+    # Arrays of plain numbers are the common case and must not pay for the general check.
+    if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind in NUMBERS and data.size:
+        if data.dtype.kind in "iu" and data.dtype.itemsize == 8:
+            check_integers({int(i): data[:, i] for i in large_values(data[0])}, role)
+        return data
+    if isinstance(data, np.ma.MaskedArray):
+        data = _unmasked(data, role)
+    if isinstance(data, np.matrix):
+        data = np.asarray(data)
+    kind = getattr(getattr(data, "dtype", None), "kind", "O")
+    if kind not in NUMBERS + "OUSc":
+        raise NotNumbersError(
+            f"{role}: values of type {data.dtype} are not numbers. Convert them to numbers, or leave them out."
+        )
+    from sklearn.utils import check_array
+
+    try:
+        return check_array(data, accept_sparse=("csr", "csc"), dtype="numeric", ensure_all_finite=False)
+    except TypeError as error:
+        raise NotNumbersError(f"{role}: {_explained(str(error), data)}") from error
+    except ValueError as error:
+        raise InputError(f"{role}: {_explained(str(error), data)}") from error
+
+
+def large_values(row: NDArray[Any]) -> NDArray[np.intp]:
+    """Return where a row is beyond 2⁵³: large integers that differ by little are large in the first row already."""
+    return np.flatnonzero(np.abs(row.astype(np.float64)) >= _EXACT)
+
+
+def check_integers(columns: Mapping[Any, NDArray[Any]], role: str) -> None:
+    """Refuse integers beyond 2⁵³ that differ by so little that float64 cannot hold the differences."""
+    for feature, values in columns.items():
+        low, high = int(values.min()), int(values.max())
+        spacing = float(np.spacing(float(max(abs(low), abs(high)))))
+        if max(abs(low), abs(high)) >= _EXACT and 0 < high - low < _DISTINCT * spacing:
+            raise InputError(
+                f"{role}: feature {listed([feature])} holds integers of about {float(high):.3g} that differ by at most "
+                f"{high - low}, and float64 keeps only multiples of {spacing:g} there. Give the feature less "
+                "a constant (subtracted as integers, the same in target and background), or leave it out."
+            )
+
+
+def checked_block(block: NDArray[Any], n_features: int, role: str) -> NDArray[Any]:
+    """Return a block of a source, or say what is wrong with it."""
+    if block.ndim == 2 and block.shape[1] == n_features and block.dtype.kind in NUMBERS:
+        return block
+    raise InputError(
+        f"{role}: its source gave a block of shape {block.shape} and type {block.dtype}, and blocks must be numbers "
+        f"of shape (rows, {n_features}). Make blocks() yield such arrays."
+    )
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a single value stands for nothing: None, NaN, or a missing value of pandas."""
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _unmasked(data: np.ma.MaskedArray[Any, Any], role: str) -> NDArray[Any]:
+    masked = int(np.ma.getmaskarray(data).sum())
+    if masked:
+        raise InputError(
+            f"{role}: {masked} values are masked, that is, missing. Drop those rows or features, or fill the values "
+            "in with filled()."
+        )
+    return np.asarray(data)
+
+
+def _explained(message: str, data: Any) -> str:
+    for mark, text in _REMEDIES:
+        if mark in message:
+            return text
+    first = message.strip().splitlines()[0].rstrip(".")
+    if "minimum of" in first:
+        return f"{first}. Give rows with at least one feature."
+    return f"{first[:200]} (type {type(data).__name__}). Give a table of numbers, rows × features."
+
+
+def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Sequence[str] | None = None) -> InputError:
+    """Return the error for a source whose sums are not finite.
+
+    ``seen`` is the block in which it showed; a source that can be read again is counted as a whole.
+    """
+    path = _path(source)
+    again = has_rows(source) or path is not None
+    blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
+    remedy = _FILL_IN
+    if path is not None:
+        role = at_file(source, role)
+        remedy = "Use missing='auto', 'drop_rows' or 'drop_features' of standout.read (--missing on the command line)."
+    where = "" if again else " (in the block where it first showed)"
+    return explain_bad(count_bad(blocks, source.n_features), names or source.names, role, remedy, where)
+
+
+def at_file(source: Any, role: str) -> str:
+    """Return the role with the path of the file that a source, or what it is a view of, was read from."""
+    path = _path(source)
+    return role if path is None or str(path) in (role, "data") else f"{role}: {path}"
+
+
+def _path(source: Any) -> Any:
+    while source is not None and not hasattr(source, "path"):
+        source = getattr(source, "source", None)
+    return getattr(source, "path", None)
+
+
+def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, role: str) -> InputError:
+    """Return the error for features whose squares are too small to be told from zero."""
+    return InputError(
+        f"{role}: {len(features)} features vary by so little that their squares underflow: "
+        f"{listed(named_features(names, features))}. Multiply these features by a common factor in target and "
+        "background alike."
+    )
+
+
+@dataclass(frozen=True)
+class BadValues:
+    """How many values of each feature are not finite, and the largest of the others; parts add up."""
+
+    nan: NDArray[np.int64]
+    infinite: NDArray[np.int64]
+    largest: NDArray[np.float64]
+
+    def __add__(self, other: BadValues) -> BadValues:
+        largest = np.maximum(self.largest, other.largest)
+        return BadValues(self.nan + other.nan, self.infinite + other.infinite, largest)
+
+
+def count_bad(blocks: Iterable[NDArray[Any]], n_features: int) -> BadValues:
+    """Count the values that are not finite."""
+    nan = np.zeros(n_features, dtype=np.int64)
+    infinite = np.zeros(n_features, dtype=np.int64)
+    largest = np.zeros(n_features)
+    for block in blocks:
+        if len(block) == 0:
+            continue
+        values = block.astype(np.float64, copy=False)
+        nan += np.isnan(values).sum(axis=0)
+        infinite += np.isinf(values).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            np.fmax(largest, np.abs(values).max(axis=0), out=largest)
+    return BadValues(nan, infinite, largest)
+
+
+def explain_bad(
+    found: BadValues, names: Sequence[str] | None, role: str, remedy: str = _FILL_IN, where: str = ""
+) -> InputError:
+    """Return the error for values that are not finite, or whose squares are not."""
+    nan, infinite = found.nan, found.infinite
+    bad = np.flatnonzero(nan + infinite)
+    if len(bad) == 0:
+        return _overflow(found.largest, names, role)
+    order = bad[np.argsort(-(nan + infinite)[bad], kind="stable")]
+    named = [f"{name} ({nan[i] + infinite[i]})" for name, i in zip(named_features(names, order), order, strict=True)]
+    more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+    remedy = remedy if nan.any() else _CORRECT
+    return NonFiniteError(
+        f"{role}: {nan.sum()} NaN and {infinite.sum()} inf values in {len(bad)} of {len(nan)} "
+        f"features{where}: {', '.join(named[:5])}{more}. {remedy}"
+    )
+
+
+def _overflow(largest: NDArray[np.float64], names: Sequence[str] | None, role: str) -> InputError:
+    huge = np.flatnonzero(largest > 1e100)
+    return InputError(
+        f"{role}: the values are finite, but their squares overflow (largest {largest.max():.3g}, in "
+        f"{len(huge)} features: {listed(named_features(names, huge))}). Divide these features by a common "
+        "factor in target and background alike."
+    )
+
+
+def sparse_rows(source: Any, index: NDArray[np.intp] | None = None) -> Any:
+    """Return the rows of a source (those at ``index``) as a CSR matrix; None where they are not sparse.
+
+    Without a copy where it is the whole of a sparse matrix; entries that stand twice are added up.
+    """
+    matrix = _matrix(source)
+    if matrix is None:
+        return None
+    if index is not None:
+        matrix = matrix[index]
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def is_sparse(source: Any) -> bool:
+    """Tell whether the rows of a source are a sparse matrix in memory."""
+    while isinstance(source, RowView | ColumnView):
+        source = source.source
+    return isinstance(source, SparseSource)
+
+
+def _matrix(source: Any) -> Any:
+    if isinstance(source, SparseSource):
+        return source.by_row
+    if isinstance(source, RowView | ColumnView) and (inner := _matrix(source.source)) is not None:
+        return inner[source.index] if isinstance(source, RowView) else inner[:, source.index]
+    return None
+
+
+def sparse_blocks(matrix: Any, rows: int | None = None) -> Iterator[Any]:
+    """Yield the rows in order, so many at a time, as CSR blocks that share the memory of the matrix."""
+    n_rows = matrix.shape[0]
+    if rows is None:
+        rows = max(1, _BLOCK_ENTRIES * n_rows // max(matrix.nnz, 1))
+    for start in range(0, n_rows, rows):
+        yield row_block(matrix, start, min(start + rows, n_rows))
+
+
+def row_block(matrix: Any, start: int, stop: int) -> Any:
+    """Return rows ``start`` to ``stop`` of a CSR matrix, without a copy."""
+    first, last = matrix.indptr[start], matrix.indptr[stop]
+    pointers = matrix.indptr[start : stop + 1] - first
+    shape = (stop - start, matrix.shape[1])
+    return _assembled(sparse.csr_array, matrix.data[first:last], matrix.indices[first:last], pointers, shape)
+
+
+def with_values(block: Any, values: NDArray[Any]) -> Any:
+    """Return a block with other values in the same places."""
+    return _assembled(type(block), values, block.indices, block.indptr, block.shape)
+
+
+def transposed(block: Any) -> Any:
+    """Return the transpose of a CSR or CSC block, without a copy."""
+    other = sparse.csc_array if block.format == "csr" else sparse.csr_array
+    return _assembled(other, block.data, block.indices, block.indptr, block.shape[::-1])
+
+
+def _assembled(
+    kind: Any, values: NDArray[Any], indices: NDArray[Any], pointers: NDArray[Any], shape: tuple[int, int]
+) -> Any:
+    block = kind(shape, dtype=values.dtype)
+    # Set one by one: the constructor copies what is a small part of something larger.
+    block.data, block.indices, block.indptr = values, indices, pointers
+    return block
+
+
+class ArraySource(InMemory):
+    """A numpy array of any numeric type, order and stride, or a memory map."""
+
+    def __init__(self, array: NDArray[Any], names: tuple[str, ...] | None = None):
+        self.array = array
+        self.n_rows, self.n_features = array.shape
+        self.names = names
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` without a copy."""
+        return self.array[start:stop]
+
+    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the rows at ``index``."""
+        return self.array[index]
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        """Return columns ``start`` to ``stop`` without a copy."""
+        return self.array[:, start:stop]
+
+
+class SparseSource(InMemory):
+    """A scipy sparse matrix or array; only one block of it is dense at a time."""
+
+    def __init__(self, matrix: Any):
+        self.by_row = matrix.tocsr()
+        self.n_rows, self.n_features = matrix.shape
+        self._by_column: Any = None
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` as a dense array."""
+        dense: NDArray[Any] = self.by_row[start:stop].toarray()
+        return dense
+
+    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the rows at ``index`` as a dense array."""
+        dense: NDArray[Any] = self.by_row[index].toarray()
+        return dense
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        """Return columns ``start`` to ``stop`` as a dense array."""
+        if self._by_column is None:
+            self._by_column = self.by_row.tocsc()
+        dense: NDArray[Any] = self._by_column[:, start:stop].toarray()
+        return dense
+
+
+class FrameSource(InMemory):
+    """A pandas or polars data frame (any frame narwhals knows), with its column names."""
+
+    def __init__(self, frame: Any, role: str):
+        import narwhals.stable.v2 as nw
+
+        # A pyarrow table keeps its columns themselves under that name.
+        check_names(list(getattr(frame, "column_names", None) or frame.columns), role)
+        self.frame = nw.from_native(frame, eager_only=True)
+        self.n_rows, self.n_features = self.frame.shape
+        columns = list(self.frame.columns)
+        self.names = tuple(columns) if columns and isinstance(columns[0], str) else None
+        # Labels that are no names (numbers, dates): they must at least agree.
+        self.unnamed = None if self.names is not None else tuple(columns)
+        _check_numeric(self.frame, role)
+        if self.n_rows:
+            large = [columns[i] for i in large_values(_numbers(self.frame[:1])[0])]
+            whole = [name for name in large if self.frame.schema[name] in (nw.Int64, nw.UInt64)]
+            check_integers({name: self.frame[name].drop_nulls().to_numpy() for name in whole}, role)
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` as a dense array."""
+        return _numbers(self.frame[start:stop])
+
+    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the rows at ``index`` as a dense array."""
+        return _numbers(self.frame[index])
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        """Return columns ``start`` to ``stop`` as a dense array."""
+        return _numbers(self.frame[:, start:stop])
+
+
+def check_names(columns: list[Any], role: str) -> None:
+    """Refuse column names that are partly no text, or that stand more than once."""
+    kinds = {isinstance(name, str) for name in columns}
+    if len(kinds) > 1:
+        odd = [name for name in columns if not isinstance(name, str)]
+        raise InputError(
+            f"{role}: {len(odd)} of {len(columns)} column names are not text: {listed(odd)}. Make all column names "
+            "text, for instance with frame.columns = frame.columns.astype(str)."
+        )
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if twice:
+        raise InputError(
+            f"{role}: {len(twice)} column names stand more than once: {listed(twice)}. "
+            "Rename or drop the repeated columns."
+        )
+
+
+def _check_numeric(frame: Any, role: str) -> None:
+    """Refuse columns that are not numbers, by name: text is never fed to the maths."""
+    schema = frame.schema
+    text = [name for name, kind in schema.items() if not may_be_numbers(kind, frame, name)]
+    if text:
+        raise InputError(
+            f"{role}: {len(text)} of {len(schema)} columns do not hold numbers: {listed(text)} "
+            f"(type {schema[text[0]]}). Leave them out, for instance with {_how_to_drop(frame, text[:3])}, "
+            "and give labels as y or groups."
+        )
+
+
+def _how_to_drop(frame: Any, columns: list[Any]) -> str:
+    return f"frame.drop({'columns=' if frame.implementation.is_pandas_like() else ''}{columns!r})"
+
+
+def may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
+    """Tell whether a column of this kind holds numbers; columns of objects are looked at."""
+    import narwhals.stable.v2 as nw
+
+    if kind.is_numeric() or kind == nw.Boolean:
+        return True
+    if kind not in (nw.Object, nw.Unknown):
+        return False
+    try:
+        _as_float(frame[name].to_numpy())
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _as_float(values: NDArray[Any]) -> NDArray[np.float64]:
+    if values.dtype.kind == "c":
+        raise TypeError("complex numbers")
+    return np.asarray(values, dtype=np.float64)
+
+
+def _numbers(frame: Any) -> NDArray[Any]:
+    """Return a frame as one numeric array; missing entries of nullable columns become NaN."""
+    block: NDArray[Any] = frame.to_numpy()
+    if block.dtype.kind in "fiub":
+        return block
+    # Columns of unlike types (or nullable ones) come back as objects: convert each by itself.
+    result = np.empty(frame.shape, order="F")
+    for position, name in enumerate(frame.columns):
+        values = frame[name].to_numpy()
+        if values.dtype == object:
+            values = np.array([np.nan if is_missing(v) else v for v in values], dtype=np.float64)
+        result[:, position] = values
+    return result
+
+
+@dataclass(frozen=True)
+class WeightedBlock:
+    """Some rows, their weights where there are any, and how many rows it was before those of weight zero left."""
+
+    rows: NDArray[Any]
+    weights: Array | None
+    seen: int
+
+
+def weighted_blocks(source: Source, weights: ArrayLike | None, role: str) -> Iterable[WeightedBlock]:
+    """Yield the blocks of a source with their weights."""
+    checked = None if weights is None else check_weights(weights, source.n_rows, role)
+    start = 0
+    for rows in source.blocks(block_rows_of(source)):
+        checked_block(rows, source.n_features, role)
+        yield weighted(rows, checked, start, role)
+        start += len(rows)
+    check_all_used(checked, start, role)
+
+
+def weighted(rows: NDArray[Any], weights: Array | None, start: int, role: str) -> WeightedBlock:
+    """Return some rows, of which ``start`` come before, with their part of the weights."""
+    stop = start + len(rows)
+    if weights is not None and stop > len(weights):
+        raise InputError(f"{role} weights: {len(weights)} weights for more rows. Give one weight for each row.")
+    return _counted(rows, None if weights is None else weights[start:stop])
+
+
+def check_all_used(weights: Array | None, n_rows: int, role: str) -> None:
+    """Refuse more weights than there were rows."""
+    if weights is not None and n_rows != len(weights):
+        raise InputError(f"{role} weights: {len(weights)} weights for {n_rows} rows. Give one weight for each row.")
+
+
+def _counted(rows: NDArray[Any], weights: Array | None) -> WeightedBlock:
+    """Leave out rows of weight zero: whatever they hold, they are not there."""
+    if weights is None or weights.all():
+        return WeightedBlock(rows, weights, len(rows))
+    return WeightedBlock(rows[weights > 0], weights[weights > 0], len(rows))
+
+
+def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
+    """Return weights as a float array, or say what is wrong with them."""
+    checked = check_each_weight(weights, n_rows, role)
+    if not checked.any():
+        raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
+    return checked
+
+
+def check_each_weight(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
+    """Return weights, of which all may be zero, as a float array, or say what is wrong with them."""
+    given = as_weights(weights, role)
+    if given.dtype.kind not in "fiub":
+        raise InputError(f"{role} weights: values of type {given.dtype} are not numbers. Give one number for each row.")
+    checked = given.astype(np.float64, copy=False)
+    if checked.ndim != 1 or (n_rows is not None and len(checked) != n_rows):
+        raise InputError(f"{role} weights: shape {checked.shape} for {n_rows} rows. Give one weight for each row.")
+    if not np.isfinite(checked).all():
+        raise InputError(f"{role} weights: {np.sum(~np.isfinite(checked))} are NaN or inf. Give finite weights.")
+    if (checked < 0).any():
+        raise InputError(
+            f"{role} weights: {np.sum(checked < 0)} are negative (smallest {checked.min():g}). "
+            "Weights count rows: use 0 to leave a row out."
+        )
+    positive = checked[checked > 0]
+    if len(positive) and (positive.max() > 1e100 or positive.min() < 1e-100):
+        raise InputError(
+            f"{role} weights: they go from {positive.min():.3g} to {positive.max():.3g}, too far for sums. "
+            "Divide all weights by a common factor, or use 0 to leave a row out."
+        )
+    return checked
+
+
+def as_weights(weights: ArrayLike, role: str) -> NDArray[Any]:
+    """Return weights as an array; those behind a mask are missing."""
+    masked = int(np.ma.getmaskarray(weights).sum()) if isinstance(weights, np.ma.MaskedArray) else 0
+    if masked:
+        raise InputError(
+            f"{role} weights: {masked} of {np.size(weights)} are masked, that is, missing. Give every row a weight, 0 "
+            "to leave it out."
+        )
+    return np.asarray(weights)
+
+
+def as_ids(ids: Any) -> NDArray[Any]:
+    """Return ids as an array that keeps each as it is: a list of text and NaN must not become text."""
+    if isinstance(ids, np.ma.MaskedArray):
+        kept = np.array(ids.data, dtype=object)
+        kept[np.ma.getmaskarray(ids)] = None
+        return kept
+    if isinstance(ids, list | tuple):
+        return np.fromiter(ids, dtype=object, count=len(ids))  # a tuple is an id, too
+    return np.asarray(ids)
+
+
+def distinct_groups(
+    groups: Sequence[Hashable] | NDArray[Any], weights: ArrayLike | None, n_rows: int, role: str
+) -> frozenset[Hashable]:
+    """Return the distinct group ids of the rows with a positive weight."""
+    ids = as_ids(groups)
+    if ids.ndim != 1 or len(ids) != n_rows:
+        raise InputError(f"{role} groups: shape {ids.shape} for {n_rows} rows. Give one group id for each row.")
+    missing = sum(is_missing(item) for item in ids.tolist())
+    if missing:
+        raise InputError(
+            f"{role} groups: {missing} of {n_rows} rows have no group id (None or NaN). Give every row an id, one of "
+            "its own where it stands alone."
+        )
+    if weights is not None:
+        ids = ids[np.asarray(weights) > 0]
+    try:
+        return frozenset(ids.tolist())
+    except TypeError as error:  # lists, dicts and the like
+        raise InputError(
+            f"{role} groups: an id cannot be compared with others ({error}). Give ids that are text or numbers."
+        ) from error

@@ -1,0 +1,382 @@
+"""From a path to a source: what kind of file it is, and who reads it.
+
+Reading: anything that holds rows of numbers becomes a :class:`Source` of blocks with names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from glob import has_magic, iglob
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from standout.errors import InputError, MissingExtraError, StandoutWarning, did_you_mean, listed, warn_user
+from standout.io.checkpoint import CheckpointFile, FileStamp
+from standout.io.containers import readable
+from standout.io.memory import ArraySource, FrameSource, SparseSource, checked_table
+from standout.io.missing import handle_missing
+from standout.io.options import Options
+from standout.io.source import (
+    LazySource,
+    MomentSource,
+    Part,
+    RowSource,
+    RowView,
+    Source,
+    block_rows,
+    has_moments,
+    has_rows,
+    is_lazy,
+    is_source,
+    reads_ahead,
+    select_columns,
+)
+from standout.io.stream import Layout, Stream, TableInMemory, name_subjects
+
+# Suffix → (module, function). Tables are read from one file or from many with the same columns.
+_TABLES = {
+    ".csv": ("csv", "open_csv"),
+    ".tsv": ("csv", "open_csv"),
+    ".txt": ("csv", "open_csv"),
+    ".parquet": ("arrow", "open_parquet"),
+    ".pq": ("arrow", "open_parquet"),
+    ".feather": ("arrow", "open_feather"),
+    ".arrow": ("arrow", "open_feather"),
+}
+_MATRICES = {
+    ".npy": ("npy", "open_npy"),
+    ".npz": ("npy", "open_npz"),
+    ".h5": ("hdf5", "open_hdf5"),
+    ".hdf5": ("hdf5", "open_hdf5"),
+    ".h5ad": ("h5ad", "open_h5ad"),
+    ".zarr": ("zarr", "open_zarr"),
+    ".mtx": ("mtx", "open_mtx"),
+}
+SUFFIXES = (*_TABLES, *_MATRICES)
+_PACKED = (".gz",)
+# What a cluster holds, told by the package its type comes from: nothing of it is imported before it is met.
+_ENGINES = {"dask": "standout.distributed.dask", "pyspark": "standout.distributed.spark"}
+
+
+def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str) -> Source:
+    """Return the source of a file, a directory of tables, or a pattern such as ``runs/*.parquet``."""
+    if os.fsdecode(given) == "-":
+        raise InputError(f"{role}: -: standard input is not read, as data are read more than once. Give a file.")
+    path = Path(os.fsdecode(given)).expanduser()
+    where = f"{role}: {path}"
+    with readable(where, "a file"):
+        paths = _files(path, where)
+    kind = _kind(paths, where)
+    files = FileStamp.of(paths, where)
+    if kind in _TABLES:
+        return _as_opened(_reader(_TABLES[kind], where)(paths, path, options, role), files, options, role)
+    if len(paths) > 1:
+        raise InputError(
+            f"{where}: {len(paths)} files of the kind {kind}, and only tables ({', '.join(_TABLES)}) are read as one "
+            "dataset. Give one file."
+        )
+    return _as_opened(_reader(_MATRICES[kind], where)(paths[0], options, role), files, options, role)
+
+
+def _as_opened(source: Any, files: FileStamp, options: Options, role: str) -> Source:
+    """Have passes know their files and, where it was asked for, be kept; what is in memory has been read already."""
+    if isinstance(source, Stream):
+        source.layout = replace(source.layout, files=files)
+    if options.checkpoint is not None and isinstance(source, Stream):
+        resumption = CheckpointFile(options.checkpoint, files, options)
+        resumption.check(role)
+        source.layout = replace(source.layout, resumption=resumption)
+    elif options.checkpoint is not None:
+        warn_user(
+            f"{role}: the checkpoint {options.checkpoint} is not used: the numbers fit the memory allowed, are read "
+            "once and kept there. Leave checkpoint= out, or give less memory=.",
+            StandoutWarning,
+        )
+    found: Source = source
+    return found
+
+
+def has_names(given: str | os.PathLike[Any]) -> bool:
+    """Tell whether files of this kind always name their columns."""
+    path = Path(given).expanduser()
+    return (path.is_dir() and path.suffix != ".zarr") or _suffix(path) in (*_TABLES, ".h5ad")
+
+
+def _files(path: Path, where: str) -> tuple[Path, ...]:
+    """Return the files meant, in the order of their names."""
+    if path.is_dir() and path.suffix != ".zarr":
+        found = sorted(p for p in path.rglob("*") if p.is_file() and _suffix(p) in _TABLES and p.name[0] not in "._")
+        if not found:
+            raise InputError(f"{where}: this directory holds no tables. Give one with {listed(tuple(_TABLES))} files.")
+        return tuple(found)
+    if path.exists():
+        return (path,)
+    if has_magic(str(path)):
+        matched = sorted(Path(name) for name in iglob(str(path), recursive=True))
+        if matched:
+            return tuple(matched)
+        raise InputError(f"{where}: no file matches this pattern. Check the path.")
+    label = where.startswith("background") and not path.suffix
+    hint = " If it is a label, say in which column with --by (or where=)." if label else ""
+    raise InputError(f"{where}: there is no such file.{_neighbour(path)}{hint} Check the path.")
+
+
+def _neighbour(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f" Neither is there a directory {str(path.parent)!r}."
+    return did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
+
+
+def _suffix(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and (suffixes[-1] in _PACKED or suffixes[-2:] == [".zarr", ".zip"]):
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def _kind(paths: tuple[Path, ...], where: str) -> str:
+    kinds = sorted({_suffix(path) for path in paths})
+    unknown = [kind for kind in kinds if kind not in SUFFIXES]
+    if unknown:
+        raise InputError(
+            f"{where}: files of the kind {unknown[0]!r} are not known. Use one of {', '.join(SUFFIXES)} "
+            "(tables may be packed with .gz)."
+        )
+    if len(kinds) > 1:
+        raise InputError(f"{where}: files of several kinds ({', '.join(kinds)}). Give files of one kind.")
+    return kinds[0]
+
+
+def _reader(home: tuple[str, str], where: str) -> Callable[..., Source]:
+    module, function = home
+    try:
+        reader: Callable[..., Source] = getattr(import_module(f"standout.io.{module}"), function)
+    except ImportError as error:
+        how = "pip install 'standout[anndata]'" if module == "h5ad" else "pip install 'standout[io]'"
+        raise MissingExtraError(
+            f"{where}: reading this kind of file needs {error.name}. Install it with: {how}"
+        ) from error
+    return reader
+
+
+__all__ = [
+    "ArraySource",
+    "LazySource",
+    "MomentSource",
+    "Part",
+    "RowSource",
+    "RowView",
+    "Source",
+    "block_rows",
+    "has_moments",
+    "has_rows",
+    "is_frame",
+    "is_lazy",
+    "is_on_cluster",
+    "is_source",
+    "opened",
+    "read",
+    "reads_ahead",
+    "select_columns",
+]
+
+
+def read(
+    data: Any,
+    *,
+    role: str = "data",
+    missing: str | None = None,
+    columns: str | Iterable[str] | None = None,
+    drop: str | Iterable[str] | None = None,
+    label: str | None = None,
+    groups: str | None = None,
+    groups_match: str | None = None,
+    ids: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    memory: str | float = "256MB",
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Source:
+    """Turn data into a source of row blocks.
+
+    Parameters
+    ----------
+    data : path, array-like, data frame, AnnData, sparse matrix, memory map or Source, of shape (n_rows, n_features)
+        The rows. Dask arrays and data frames and Spark DataFrames stay where they are: their workers add up the
+        moments. A path is a file (npy, npz, csv, tsv, parquet, feather, arrow, h5, zarr, h5ad, mtx; tables may be
+        packed with gz), a directory of tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices and
+        memory maps are read in blocks and never made dense as a whole. In files, columns that are not numbers are
+        set aside.
+    role : str
+        What the data is called in messages.
+    missing : "auto", "drop_rows", "drop_features" or "mean", optional
+        What to do about missing values. "auto" draws them from a Gaussian model of what is observed, the same for
+        target and background, which keeps p-values valid where values are missing at random. "drop_rows" and
+        "drop_features" leave out rows or features that have any. "mean" fills in the dataset's own mean, which
+        shrinks variances and makes p-values too small. By default they are an error.
+    columns, drop : str or list of str, optional
+        Columns that are features, and columns that take no part; names, or patterns such as ``"*_N"``, in which ``*``
+        stands for anything and ``?`` for one character. By default every column of numbers is a feature.
+    label, groups, ids : str, optional
+        Columns that describe rows: what to colour by, the independent unit (subject), the row's name.
+    groups_match : str, optional
+        The part of the groups column that names the subject, as a regular expression: ``"^[^_]+"`` makes 309_1 and
+        309_2 one subject, 309.
+    where : dict, optional
+        Rows to keep: column to one value or several, for instance ``{"class": ["t-SC-m", "t-SC-s"]}``.
+    key : str, optional
+        The array inside a file that holds several (npz, h5, zarr), or a layer of h5ad.
+    memory : str or int, default="256MB"
+        Files whose numbers take no more than this are kept in memory, which lets every solver read them again.
+        Larger ones are read in blocks, some of them ahead, which together take no more than this either (64 MB at
+        least, and what an array format must unpack at once). The sums, features × features, come on top.
+    checkpoint : path, optional
+        For long fits of files that are not kept in memory: the sums so far are written to this file now and then (at
+        intervals that cost at most 2 % of the time). A fit that was killed and is started again goes on from there,
+        and gives the same bits. A finished one stays and is used again, as long as files, options and weights are
+        the same; each dataset needs one of its own. It is not used, and a warning says so, for a file that fits
+        ``memory`` and is kept there, for rows chosen with ``background_label``, and where the solver works on the rows
+        (more features than rows, ``solver="matrix_free"``).
+
+    Returns
+    -------
+    Source
+        The same rows, in blocks, with ``names``, ``labels``, ``groups`` and ``row_ids`` where there are any.
+
+    Examples
+    --------
+    >>> import standout
+    >>> source = standout.read([[1, 2], [3, 4], [5, 6]])
+    >>> source.n_rows, source.n_features
+    (3, 2)
+    >>> [block.shape for block in source.blocks(2)]
+    [(2, 2), (1, 2)]
+    """
+    options = Options.of(
+        missing=missing, columns=columns, drop=drop, label=label, groups=groups, ids=ids, where=where, key=key,
+        memory=memory, checkpoint=checkpoint,
+    )  # fmt: skip
+    if checkpoint is not None and not isinstance(data, str | bytes | os.PathLike):
+        raise InputError(
+            f"{role}: checkpoint= is for files, and this is a {type(data).__name__}. Give the path of a file, or leave "
+            "checkpoint= out."
+        )
+    if isinstance(data, str | bytes | os.PathLike):
+        source = open_path(data, options, role)
+    elif is_on_cluster(data):
+        source = _on_cluster(data, options, role)
+    elif _is_anndata(data) or not options.is_default:
+        source = _with_options(data, options, role)
+    else:
+        source = _of_object(data, role)
+    if groups_match is not None and is_lazy(source):
+        raise InputError(
+            f"{role}: groups_match= is for files, and these rows lie on a cluster. Make a column of it there."
+        )
+    if groups_match is not None:
+        name_subjects(source, groups, groups_match)
+    return source if missing is None else handle_missing(source, missing, role)
+
+
+def _engine(data: Any) -> str | None:
+    packages = (kind.__module__.split(".")[0] for kind in type(data).__mro__)
+    return next((_ENGINES[package] for package in packages if package in _ENGINES), None)
+
+
+def is_on_cluster(data: Any) -> bool:
+    """Tell whether data is a collection of Dask or Spark."""
+    return _engine(data) is not None
+
+
+def _on_cluster(data: Any, options: Options, role: str) -> Source:
+    engine = import_module(str(_engine(data)))
+    if options.is_default:
+        whole: Source = engine.open_collection(data, role)
+        return whole
+    if options.where or options.missing or options.key:
+        raise InputError(
+            f"{role}: where=, missing= and key= of read are for files and for what is in memory, and this is a "
+            f"{type(data).__name__} on a cluster. Choose the rows there, or fill in what is missing, first."
+        )
+    chosen: Source = engine.open_chosen(data, options, role)
+    return chosen
+
+
+def _with_options(data: Any, options: Options, role: str) -> Source:
+    """Read what is in memory as if it were a file: columns that describe rows, rows to keep."""
+    if is_frame(data):
+        from standout.io.tables import open_frame
+
+        return open_frame(data, options, role)
+    if _is_anndata(data):
+        from standout.io.h5ad import from_anndata
+
+        return from_anndata(data, options, role)
+    if not replace(options, missing=None).is_default:
+        raise InputError(
+            f"{role}: columns are chosen by name, and {type(data).__name__} has no column names. Give a data frame or "
+            "a file, or choose the columns first."
+        )
+    table = checked_table(data, role)
+    if sparse.issparse(table):
+        raise InputError(f"{role}: missing= is not done to a sparse matrix. Give it as an array, or fill in its data.")
+    return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
+
+
+def _of_object(data: Any, role: str) -> Source:
+    """Read what is in memory as it is."""
+    if isinstance(data, np.ndarray):
+        return ArraySource(checked_table(data, role))
+    if is_source(data):
+        lacking = [name for name in ("names", "n_rows", "labels", "groups", "row_ids") if not _offers(data, name)]
+        if lacking:
+            raise InputError(
+                f"{role}: the source {type(data).__name__} has no {', '.join(lacking)}. Derive it from "
+                "standout.Source, which has them."
+            )
+        return data
+    if _is_lazy(data):
+        raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
+    if sparse.issparse(data):
+        return SparseSource(checked_table(data, role))
+    if is_frame(data):
+        source = FrameSource(data, role)
+        if 0 in (source.n_rows, source.n_features):
+            checked_table(np.empty((source.n_rows, source.n_features)), role)
+        return source
+    return ArraySource(checked_table(data, role))
+
+
+def opened(data: Any, role: str) -> Any:
+    """Return the source of what scikit-learn's checks do not know (paths, AnnData, clusters); all else as it is."""
+    if isinstance(data, str | bytes | os.PathLike) or _is_anndata(data) or is_on_cluster(data):
+        return read(data, role=role)
+    return data
+
+
+def is_frame(data: Any) -> bool:
+    """Tell whether data is a table with named columns (pandas, polars, pyarrow, ...)."""
+    if isinstance(data, np.ndarray | list | tuple) or _is_lazy(data) or not hasattr(data, "columns"):
+        return False
+    from narwhals.stable.v2 import dependencies
+
+    return bool(dependencies.is_into_dataframe(data))
+
+
+def _offers(data: Any, name: str) -> bool:
+    """Tell whether a source has an attribute, without reading it: labels of a stream may cost a pass."""
+    return name in getattr(data, "__dict__", {}) or hasattr(type(data), name)
+
+
+def _is_anndata(data: Any) -> bool:
+    return type(data).__name__ == "AnnData" and hasattr(data, "obs") and hasattr(data, "var")
+
+
+def _is_lazy(data: Any) -> bool:
+    return type(data).__name__ == "LazyFrame" and hasattr(data, "collect")

@@ -1,0 +1,1 @@
+"""Solve the generalized eigenproblem of target against background."""

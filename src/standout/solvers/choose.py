@@ -1,0 +1,260 @@
+"""Which solver, written down in one place, and the steps they share.
+
+====================================================  =================================================
+what is given                                          solver
+====================================================  =================================================
+rows at hand, more features than rows, shrunk          ``span`` (Gram matrix of the rows)
+rows at hand, more features than rows, exact           ``gsvd``
+rows at hand, D × D beyond the memory budget           ``matrix_free`` (products with the rows)
+well-conditioned background, few of many components    ``lanczos`` (from 600 features on)
+well-conditioned background otherwise                  ``dense``
+singular only through features that are constant       ``dense`` (null space split off)
+ill-conditioned or singular, rows at hand              ``gsvd``
+ill-conditioned or singular, moments alone             ``dense`` (null space split off), with a warning
+====================================================  =================================================
+
+The memory budget for matrices of features × features (or rows × rows, for ``span``) is a quarter of the
+machine's memory, between 1 and 8 GB, or what a source was read with (``read(..., memory=)``) where that
+is more. "Well-conditioned" means a condition number of at most 1e12 after equilibration. A background shrunk
+by more than 1e-6 always is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from standout._blas import Array, cholesky, rank_tolerance, regular_factor, threads_for, times
+from standout._checkpoint import warn_unused
+from standout._dataset import Dataset, Mixture
+from standout._shrinkage import Evidence, Shrinkage, factor_shrinkage, few_rows
+from standout.errors import NotEnoughRowsError, RowsNeededError
+from standout.solvers import dense
+from standout.solvers.finish import build_solution, condition_note, lost_note, shrinkage_notes, structural_notes
+from standout.solvers.gsvd import solve_from_factors, solve_from_rows
+from standout.solvers.matrix_free import solve_matrix_free
+from standout.solvers.minimax import minimax_mixture
+from standout.solvers.problem import (
+    Count,
+    CovariancePair,
+    Problem,
+    SolveOptions,
+    how_many,
+    too_long,
+    too_many,
+    too_wide,
+)
+from standout.solvers.solution import Eigenpairs, Solution, components
+
+# Less shrinkage than this leaves the condition of the background as it was.
+_FAINT = 1e-6
+# Solvers that never form a covariance.
+_ROADS: dict[str, Callable[[Problem], Solution]] = {"span": solve_from_rows, "matrix_free": solve_matrix_free}
+
+_NOT_ADDED_UP = (
+    "there are more features than rows, or the solver works on rows, and such a fit goes over the rows again and again "
+    "instead of adding them up. Leave checkpoint= out, or use solver='dense' where the memory allows."
+)
+
+
+def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions) -> tuple[Solution, Mixture | None]:
+    """Find the components of target against backgrounds; also say how the backgrounds were mixed."""
+    for data in (target, *backgrounds):
+        check_rows(data.role, data.counts.rows)
+    mixture, settled = None, None
+    if backgrounds:
+        shares = wanted.mix
+        if isinstance(shares, str) and shares == "minimax":
+            hardest = minimax_mixture(target, backgrounds, wanted)
+            shares, settled = hardest.shares, hardest.shrinkage
+            if settled is not None and wanted.intensity is not None:
+                settled = replace(settled, rho=wanted.intensity)
+        mixture = Mixture.of([data.counts for data in backgrounds], shares, [data.role for data in backgrounds])
+    task = Problem(target, backgrounds, mixture, wanted, settled)
+    if wanted.solver in ("gsvd", "span", "matrix_free") and not task.rows_at_hand:
+        raise RowsNeededError(
+            f"solver={wanted.solver!r} works on the rows, and moments (or rows that can be read only once) "
+            "were given. Give the rows, or use solver='auto'."
+        )
+    road = _road(task)
+    if road is not _by_moments:
+        for data in (target, *backgrounds):
+            warn_unused(data.source, data.role, _NOT_ADDED_UP)
+    # With more features than rows the work is that of the rows: less than the caller could know.
+    work = task.n_rows**2 * (target.n_features + 10.0 * task.n_rows) if road is solve_from_rows else math.inf
+    with threads_for(work):
+        return road(task), mixture
+
+
+def _road(task: Problem) -> Callable[[Problem], Solution]:
+    """Return the function that solves: by rows, by products, or over covariances."""
+    solver = task.wanted.solver
+    if solver in _ROADS:
+        return _ROADS[solver]
+    if solver == "auto" and task.rows_at_hand and not task.smooths:
+        wide = task.target.n_features > task.n_rows
+        if wide and not (too_long(task) and too_wide(task)):
+            return solve_from_rows
+        if too_wide(task):
+            return solve_matrix_free
+    return _by_moments
+
+
+def check_rows(role: str, rows: int) -> None:
+    """Refuse a dataset that cannot have a variance."""
+    if rows < 2:
+        raise NotEnoughRowsError(
+            f"{role}: n_samples={rows} row{'s' if rows != 1 else ''} with a positive weight, and a variance "
+            "needs at least 2. Give more rows."
+        )
+
+
+def _by_moments(task: Problem) -> Solution:
+    """Take the main road: covariances, then a dense or Lanczos eigenproblem."""
+    parts = [data.moments for data in task.backgrounds]
+    pair = CovariancePair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
+    if pair.background is None:
+        return _principal(task, pair)
+    evidence = pair.evidence()
+    if task.wanted.solver == "gsvd":
+        return _by_factors(task, pair)
+    shrinkage = _shrinkage(task, pair, evidence)
+    rho = shrinkage.rho
+    if rho < _FAINT and not task.smooths and _wants_rows(task, pair):
+        return _by_factors(task, pair)
+    if rho > 0 or task.smooths:
+        return _regular(task, pair, evidence, shrinkage)
+    if pair.factor is not None:
+        return _exact(task, pair)
+    return _singular(task, pair)
+
+
+def _by_factors(task: Problem, pair: CovariancePair) -> Solution:
+    means = [data.moments.mean for data in (task.target, *task.backgrounds)]
+    return solve_from_factors(task, pair.frame, pair.constant, means)
+
+
+def _shrinkage(task: Problem, pair: CovariancePair, evidence: Evidence) -> Shrinkage:
+    """Return the background estimate; none where the background has rows enough and still does not vary somewhere."""
+    if not task.finds_factors(evidence):
+        return task.plain_shrinkage(evidence)
+    if not few_rows(evidence) and task.wanted.intensity is None and pair.structural:
+        return Shrinkage(0.0)
+    assert pair.background is not None
+    return task.kept(factor_shrinkage(pair.target, pair.background, evidence, task.target_dimensions, task.n_rows))
+
+
+def _wants_rows(task: Problem, pair: CovariancePair) -> bool:
+    """Tell whether the rows know more than the covariances, and are there to be asked."""
+    if pair.well_conditioned or not task.rows_at_hand or task.wanted.solver != "auto":
+        return False
+    return not (pair.constant and _only_constant(pair))
+
+
+def _only_constant(pair: CovariancePair) -> bool:
+    """Tell whether constant features alone make the background singular: then nothing is in doubt."""
+    assert pair.background is not None
+    varying = np.setdiff1d(pair.frame.alive, pair.constant)
+    inner = np.searchsorted(pair.frame.alive, varying)
+    factor = cholesky(pair.background[np.ix_(inner, inner)])
+    return factor is not None and factor[1] >= 1 / dense.WORST_CONDITION
+
+
+def _top(
+    task: Problem, target: Array, factor: Array | None, count: int, vectors: bool = True
+) -> tuple[Array, Array, str]:
+    """Return the top pairs by Lanczos or densely, and which it was."""
+    wanted = task.wanted.solver
+    if wanted == "lanczos" or (wanted == "auto" and dense.pays_off(len(target), count)):
+        found = dense.lanczos_pairs(target, factor, count, task.wanted.seed, vectors) if count < len(target) else None
+        if found is not None:
+            return *found, "lanczos"
+    if not vectors:
+        return dense.top_ratios(target, factor, count), np.empty((len(target), 0)), "dense"
+    return *dense.top_pairs(target, factor, count), "dense"
+
+
+def _principal(task: Problem, pair: CovariancePair) -> Solution:
+    """Without a background: PCA, the identity in the background's place."""
+    size = len(pair.target)
+    limit = min(size, task.target_dimensions)
+    asked = how_many(task, limit, None)
+    ratios, vectors, solver = _top(task, pair.target, None, asked.kept)
+    rank = int((ratios > rank_tolerance(size) * ratios[0]).sum())
+    if task.wanted.n_components is None:
+        asked = Count(rank, rank)
+    elif rank == asked.kept:
+        rank = limit  # no fewer than were looked at; the others may be zero
+    if rank < asked.kept:
+        raise too_many(asked.kept, rank, task)
+    found = components(Eigenpairs(ratios, vectors, vectors * ratios, vectors), pair.frame, asked.kept)
+    return build_solution(task, found, pair.frame, rank, solver, asked)
+
+
+def _exact(task: Problem, pair: CovariancePair) -> Solution:
+    """Solve the paper's problem as it is, with enough rows and a regular background."""
+    assert pair.factor is not None and pair.background is not None
+    factor, reciprocal = pair.factor
+    plain = _plain(task, pair) if task.judges_all else None
+    count = how_many(task, min(pair.rank, task.target_dimensions), plain, pair.rank)
+    ratios, vectors, solver = _top(task, pair.target, factor, max(count.kept, 1))
+    eigen = Eigenpairs(ratios, vectors, times(pair.target, vectors), times(pair.background, vectors))
+    notes = () if pair.well_conditioned else (condition_note(reciprocal),)
+    plain = ratios if plain is None else plain
+    found = components(eigen, pair.frame, count.kept)
+    return build_solution(task, found, pair.frame, pair.rank, solver, count, plain=plain, notes=notes)
+
+
+def _singular(task: Problem, pair: CovariancePair) -> Solution:
+    """Solve the exact problem with a singular background, from the covariances."""
+    assert pair.background is not None
+    parts = dense.solve(pair.target, pair.background)
+    eigen = parts.eigen
+    notes = [] if parts.clear else [condition_note(0.0)]
+    notes += structural_notes(task, eigen, pair.frame, pair.constant)
+    if parts.clear and parts.rank < len(pair.target):
+        notes.append(lost_note(task, len(pair.target) - parts.rank))
+    plain = eigen.ratios
+    count = how_many(task, min(parts.rank, task.target_dimensions), plain, parts.rank)
+    found = components(eigen, pair.frame, count.kept)
+    return build_solution(
+        task, found, pair.frame, parts.rank, "dense", count,
+        plain=plain, notes=notes, n_infinite=eigen.n_infinite,
+    )  # fmt: skip
+
+
+def _regular(task: Problem, pair: CovariancePair, evidence: Evidence, shrinkage: Shrinkage) -> Solution:
+    """Solve against the background made regular: shrunk, with a price on rough components, or both."""
+    assert pair.background is not None
+    plain = _plain(task, pair) if task.has_edge(pair.rank) else None
+    count = how_many(task, min(pair.rank, task.target_dimensions), plain, pair.rank)
+    background, rho = shrinkage.of(pair.background), shrinkage.rho
+    if task.smooths:
+        alive = pair.frame.alive
+        background += task.wanted.smoothness * task.wanted.graph[alive][:, alive].toarray()
+    ratios, vectors, solver = _top(task, pair.target, regular_factor(background), max(count.kept, 1))
+    eigen = Eigenpairs(ratios, vectors, times(pair.target, vectors), times(background, vectors))
+    found = components(eigen, pair.frame, count.kept)
+    with np.errstate(divide="ignore"):
+        own = ratios / np.einsum("jk,jk->k", vectors, times(pair.background, vectors))
+    notes = shrinkage_notes(task, evidence, rho, shrinkage.n_factors) if rho > 0 else ()
+    if rho < _FAINT and not task.smooths and not pair.well_conditioned:
+        notes = (*notes, condition_note(pair.factor[1] if pair.factor is not None else 0.0))
+    return build_solution(
+        task, found, pair.frame, pair.rank, solver, count,
+        rho=rho, n_factors=shrinkage.n_factors, plain=plain, notes=notes, own=own,
+    )  # fmt: skip
+
+
+def _plain(task: Problem, pair: CovariancePair) -> Array:
+    """Return ratios of the unshrunk problem: as many as are needed to judge them."""
+    assert pair.background is not None
+    if pair.factor is None:
+        return dense.solve(pair.target, pair.background).eigen.ratios
+    wanted = task.wanted.n_components
+    some = isinstance(wanted, int) and not task.judges_all
+    count = min(int(wanted or 0), len(pair.target)) if some else len(pair.target)
+    return _top(task, pair.target, pair.factor[0], count, vectors=False)[0]

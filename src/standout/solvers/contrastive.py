@@ -1,0 +1,363 @@
+"""cPCA's problem: the largest eigenvectors of ``C_xx − α C_yy``, in the data's own units.
+
+A difference of covariances is indefinite, and wherever neither target nor background vary it has the
+eigenvalue zero, which for a large α is the largest one: such directions say nothing. So the problem is
+first reduced to the joint range of target and background. With more features than rows that is the span
+of the rows, and nothing of size features × features is formed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+from scipy.linalg import blas
+
+from standout._blas import Array, add_gram, cholesky, mirror, rank_tolerance, threads_for, top_eigen
+from standout._dataset import Dataset
+from standout.io.memory import explain_non_finite, weighted_blocks
+from standout.solvers import dense, gsvd
+from standout.solvers.problem import CovariancePair, Problem, measure
+from standout.solvers.solution import Components, FeatureScale, signs
+
+_EPS = float(np.finfo(float).eps)
+# Dinkelbach's iteration converges superlinearly: ten steps are many.
+_MOST_STEPS = 100
+# Down to this eigenvalue (relative to the largest) a Gram matrix gives a basis that is orthonormal to 1e−10.
+_CLEAR = 1e-6
+# Beyond the largest ratio all eigenvalues lie close together and Lanczos hardly moves: with one restart for
+# so many features it costs no more than the dense way, which then takes over.
+_PER_RESTART = 100
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """Target and background covariance on an orthonormal basis of the directions in which they vary."""
+
+    target: Array  # (r, r)
+    background: Array  # (r, r)
+    basis: Array | None  # (d, r), for the features that vary; None where that is every direction
+    frame: FeatureScale  # the features that vary, and their units
+    scale: Array  # (n_features,): background sd, target sd where the background is constant
+    by_rows: bool  # whether it was found from the rows, without covariances of the features
+    images: Array | None = None  # (d, r): the target covariance times the basis, where it leaves the basis
+
+    @property
+    def rank(self) -> int:
+        """The number of directions."""
+        return len(self.target)
+
+    def lifted(self, vectors: Array) -> Array:
+        """Return vectors among the features that vary."""
+        return vectors if self.basis is None else np.asarray(self.basis @ vectors)
+
+    def solver(self, count: int) -> str:
+        """Return the name of the way to ``count`` vectors."""
+        return "span" if self.by_rows else "lanczos" if dense.pays_off(self.rank, count) else "dense"
+
+
+def reduced(task: Problem, *, standardised: bool = False) -> Reduced:
+    """Reduce a target and its backgrounds to their joint range.
+
+    Parameters
+    ----------
+    task : Task
+        The data; there must be a background.
+    standardised : bool
+        Whether features are measured in background sd, instead of the data's own units.
+
+    Returns
+    -------
+    Reduced
+    """
+    if task.rows_at_hand and task.target.n_features > task.n_rows:
+        return _from_rows(task, standardised)
+    return _from_moments(task, standardised)
+
+
+def _from_moments(task: Problem, standardised: bool) -> Reduced:
+    parts = [data.moments for data in task.backgrounds]
+    pair = CovariancePair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
+    target, background, frame = pair.target, pair.background, pair.frame
+    assert background is not None
+    basis = None
+    if pair.rank < len(target):
+        # The rank is decided in background-sd units, so that no feature is lost for being written in large ones.
+        balance = np.trace(background) / np.trace(target)
+        _, basis = top_eigen(balance * target + background, pair.rank)
+    if not standardised:
+        units = frame.alive_scale
+        target, background = (matrix * units * units[:, None] for matrix in (target, background))
+        basis = None if basis is None else np.linalg.qr(units[:, None] * basis)[0]
+        frame = FeatureScale(frame.alive, np.ones(frame.n_features), frame.n_features)
+    if basis is not None:
+        target, background = (_symmetric(basis.T @ matrix @ basis) for matrix in (target, background))
+    return Reduced(target, background, basis, frame, pair.frame.scale, by_rows=False)
+
+
+def _from_rows(task: Problem, standardised: bool) -> Reduced:
+    assert task.mixture is not None
+    found = [_row_factor(data) for data in (task.target, *task.backgrounds)]
+    factors, means = [factor for factor, _ in found], [mean for _, mean in found]
+    target = [factors[0]]
+    if not task.wanted.own_centre:
+        target.append((means[0] - task.mixture.mixed_means(means[1:]))[None])
+    shares = np.sqrt(task.mixture.shares)
+    pair = gsvd.Factored.stack(target, [s * factor for s, factor in zip(shares, factors[1:], strict=True)], task.n_rows)
+    frame, _ = measure((pair.target**2).sum(axis=0), (pair.background**2).sum(axis=0))
+    scale = frame.scale
+    if not standardised:
+        frame = FeatureScale(frame.alive, np.ones(frame.n_features), frame.n_features)
+    pair = gsvd.Factored(_cut(pair.target, frame), _cut(pair.background, frame), task.n_rows)
+    joint = _joint_range(pair)
+    scores = joint.left * joint.values
+    first, second = scores[: len(pair.target)] / joint.balance, scores[len(pair.target) :]
+    return Reduced(first.T @ first, second.T @ second, joint.basis, frame, scale, by_rows=True)
+
+
+def _joint_range(pair: gsvd.Factored) -> gsvd.JointRange:
+    """Find the span of the rows from their Gram matrix, which is many times faster than from the rows.
+
+    It squares the condition of the rows, so it is used only where that leaves the basis orthonormal.
+    """
+    size = float(np.linalg.norm(pair.target))
+    balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
+    rows = np.vstack([balance * pair.target, pair.background])
+    gram = mirror(add_gram(np.zeros((len(rows), len(rows)), order="F"), rows))
+    values, left = top_eigen(gram, len(gram))
+    tolerance = rank_tolerance(len(gram))
+    kept = values > tolerance * values[0]
+    if values[kept][-1] < _CLEAR * values[0]:
+        return gsvd.joint_range(pair)
+    values, left = np.sqrt(values[kept]), np.asfortranarray(left[:, kept])
+    basis = blas.dgemm(1.0, rows.T, left / values)
+    return gsvd.JointRange(values, basis, left, balance, tolerance)
+
+
+def _row_factor(data: Dataset) -> tuple[Array, Array]:
+    """Return F with FᵀF the covariance of a dataset, and its mean; columns that hold only rounding become zero."""
+    assert data.source is not None
+    total = gsvd.RowFactor(data.n_features)
+    for block in weighted_blocks(data.source, data.weights, data.role):
+        with np.errstate(all="ignore"):
+            total.add(np.asarray(block.rows, dtype=np.float64), block.weights)
+        if not np.isfinite(total.mean).all():
+            raise explain_non_finite(data.source, block.rows, data.role, data.names)
+    factor = total.factor() / math.sqrt(total.weight)
+    with np.errstate(over="ignore"):
+        size = float(np.einsum("ij,ij->", factor, factor))
+    if not math.isfinite(size):
+        raise explain_non_finite(data.source, np.empty((0, data.n_features)), data.role, data.names)
+    factor[:, np.sqrt((factor**2).sum(axis=0)) <= 10 * _EPS * np.abs(total.mean)] = 0.0
+    return factor, total.mean
+
+
+def _cut(factor: Array, frame: FeatureScale) -> Array:
+    if len(frame.alive) == frame.n_features and (frame.scale == 1).all():
+        return factor
+    return np.asarray(factor[:, frame.alive] / frame.alive_scale)
+
+
+def top_vectors(problem: Reduced, alpha: float, count: int, seed: int = 0) -> Array:
+    """Return the eigenvectors of ``C_xx − α C_yy`` with the largest eigenvalues: algebraic, not by magnitude.
+
+    Parameters
+    ----------
+    problem : Reduced
+        Target and background.
+    alpha : float
+        How much of the background is subtracted; 0 is PCA.
+    count : int
+        How many, at most the rank.
+    seed : int
+        Seed of the start vector of the Lanczos solver.
+
+    Returns
+    -------
+    ndarray of shape (r, count)
+        Orthonormal, the largest eigenvalue first.
+    """
+    # Dividing by 1 + α leaves the vectors as they are and no α too large for the arithmetic.
+    share = 1 / (1 + alpha)
+    matrix = share * problem.target - (alpha * share) * problem.background
+    if dense.pays_off(problem.rank, count):
+        # At α = λ₁ the wanted eigenvalue is zero, to which nothing converges in relative terms: move it away.
+        np.einsum("ii->i", matrix)[...] += share * np.trace(problem.target) / problem.rank
+    vectors = top_pairs(matrix, count, seed)[1]
+    return np.asarray(linalg.qr(vectors, mode="economic", check_finite=False)[0])
+
+
+def top_pairs(matrix: Array, count: int, seed: int = 0) -> tuple[Array, Array]:
+    """Return the largest eigenvalues (those below zero as zero) and vectors, by Lanczos or densely."""
+    if dense.pays_off(len(matrix), count):
+        # One product with a vector is too little work for a second thread.
+        with threads_for(float(len(matrix)) ** 2):
+            found = dense.lanczos_pairs(matrix, None, count, seed, restarts=max(4, len(matrix) // _PER_RESTART))
+        if found is not None:
+            return found
+    values, vectors = top_eigen(matrix, count)
+    return values.clip(min=0.0), vectors
+
+
+@dataclass(frozen=True)
+class TraceRatio:
+    """The orthonormal vectors with the largest ratio of summed variances, and that ratio."""
+
+    alpha: float
+    vectors: Array  # (r, k)
+
+
+def trace_ratio(problem: Reduced, count: int, seed: int = 0) -> TraceRatio:
+    """Maximise ``tr(VᵀC_xxV) / tr(VᵀC_yyV)`` over orthonormal V, by Dinkelbach's iteration.
+
+    The best V are the top eigenvectors of ``C_xx − α C_yy`` at the α at which their eigenvalues add up to
+    zero, and that α is the ratio. One component is the first of dPCA.
+
+    Parameters
+    ----------
+    problem : Reduced
+        Target and background.
+    count : int
+        How many vectors.
+    seed : int
+        Seed of the start vector of the Lanczos solver.
+
+    Returns
+    -------
+    TraceRatio
+        With an infinite ratio where the target varies in ``count`` directions in which the background does not.
+    """
+    free = _without_background(problem)
+    if free is not None and free.shape[1] >= count:
+        inside = _symmetric(free.T @ problem.target @ free)
+        return TraceRatio(math.inf, free @ top_eigen(inside, count)[1])
+    alpha, vectors = 0.0, top_vectors(problem, 0.0, count, seed)
+    for _ in range(_MOST_STEPS):
+        found = _summed(vectors, problem.target) / max(_summed(vectors, problem.background), np.finfo(float).tiny)
+        # The ratio grows with every step until rounding is all that is left of the growth.
+        if found <= alpha * (1 + 4 * _EPS):
+            break
+        alpha, vectors = found, top_vectors(problem, found, count, seed)
+    return TraceRatio(alpha, vectors)
+
+
+def _summed(vectors: Array, matrix: Array) -> float:
+    return float(np.einsum("ik,ij,jk->", vectors, matrix, vectors, optimize=True))
+
+
+def _without_background(problem: Reduced) -> Array | None:
+    """Return an orthonormal basis of where the target varies and the background does not; None for nowhere."""
+    # In units of its own sd, so that a feature in small units is not taken for one that does not vary.
+    units = np.sqrt(np.diagonal(problem.background))
+    units = np.where(units > 0, units, 1.0)
+    scaled = problem.background / units / units[:, None]
+    tolerance = rank_tolerance(problem.rank)
+    factor = cholesky(scaled)
+    if factor is not None and factor[1] > tolerance:
+        return None
+    values, axes = top_eigen(scaled, problem.rank)
+    null = axes[:, values <= tolerance * values[0]] / units[:, None]
+    if null.shape[1] == 0:
+        return None
+    basis = np.linalg.qr(null)[0]
+    inside = _symmetric(basis.T @ problem.target @ basis)
+    spread, turn = top_eigen(inside, len(inside))
+    return np.asarray(basis @ turn[:, spread > tolerance * np.trace(problem.target)])
+
+
+def shrunk(problem: Reduced, rho: float) -> Reduced:
+    """Shrink the background toward its diagonal, as dPCA does with few background rows.
+
+    Where the problem is smaller than the features it moves to the span of dPCA's filters, ``diag(s²)⁻¹`` times
+    the joint range: the shrunk background varies in every direction there is, also in those without data.
+    """
+    if rho == 0:
+        return problem
+    variance = (problem.scale[problem.frame.alive] / problem.frame.alive_scale) ** 2
+    if problem.basis is None:
+        background = (1 - rho) * problem.background
+        np.einsum("ii->i", background)[...] += rho * variance
+        return Reduced(problem.target, background, None, problem.frame, problem.scale, problem.by_rows)
+    basis = np.linalg.qr(problem.basis / variance[:, None])[0]
+    turn = problem.basis.T @ basis
+    background = (1 - rho) * (turn.T @ problem.background @ turn) + rho * (basis.T @ (variance[:, None] * basis))
+    images = problem.basis @ (problem.target @ turn)
+    target = _symmetric(turn.T @ problem.target @ turn)
+    return Reduced(target, _symmetric(background), basis, problem.frame, problem.scale, problem.by_rows, images)
+
+
+def components(problem: Reduced, vectors: Array) -> Components:
+    """Bring orthonormal vectors to the features, with patterns, variances and fixed signs.
+
+    The patterns are ``C_xx U (Uᵀ C_xx U)⁻¹``: the regression of the target on its scores, so that
+    ``uᵢᵀ pⱼ = δᵢⱼ``. A component along which the target does not vary is its own pattern.
+    """
+    filters = problem.lifted(vectors)
+    image = problem.target @ vectors
+    inside = _symmetric(vectors.T @ image)
+    full_image = problem.lifted(image) if problem.images is None else problem.images @ vectors
+    inverse = linalg.pinvh(inside, rtol=rank_tolerance(problem.rank), check_finite=False)
+    patterns = full_image @ inverse + filters @ (np.eye(len(inside)) - inside @ inverse)
+    filters, patterns = problem.frame.filters(filters), problem.frame.images(patterns)
+    target_variance = np.diagonal(inside).clip(min=0.0)
+    background_variance = _variance(problem.background, vectors)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(background_variance > 0, target_variance / background_variance, np.inf)
+    sign = signs(patterns / problem.scale[:, None])
+    return Components(ratios, filters * sign, patterns * sign, target_variance, background_variance)
+
+
+def _variance(matrix: Array, vectors: Array) -> Array:
+    """Return the variance along each vector; what is only rounding counts as zero."""
+    variance = np.einsum("ik,ik->k", vectors, matrix @ vectors)
+    size, tolerance = np.abs(vectors), rank_tolerance(len(matrix))
+    summing = tolerance * np.einsum("ik,ik->k", size, np.abs(matrix) @ size)
+    # The vectors are rounded too, and what that adds grows with the square of it.
+    return np.where(variance > summing + tolerance**2 * np.trace(matrix), variance, 0.0)
+
+
+def subspace_similarity(bases: Array, metric: Array | None = None) -> Array:
+    """Return the product of the cosines of the principal angles between subspaces, each with each.
+
+    For orthonormal bases that is ``|det(QᵢᵀQⱼ)|``, whatever their dimension.
+
+    Parameters
+    ----------
+    bases : ndarray of shape (n, d, k)
+        A basis of each subspace; it need not be orthonormal.
+    metric : ndarray of shape (d, d), optional
+        The inner product; the covariance of some rows compares the spaces of their scores. By default
+        the usual one.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bases = np.array([[[1.0], [0.0]], [[1.0], [1.0]]])
+    >>> subspace_similarity(bases).round(3)
+    array([[1.   , 0.707],
+           [0.707, 1.   ]])
+    """
+    number, size, count = bases.shape
+    flat = bases.transpose(1, 0, 2).reshape(size, number * count)
+    inner = flat.T @ (flat if metric is None else metric @ flat)
+    blocks = inner.reshape(number, count, number, count).transpose(0, 2, 1, 3)
+    own = blocks[np.arange(number), np.arange(number)]
+    values, turn = np.linalg.eigh((own + own.transpose(0, 2, 1)) / 2)
+    # A subspace that the metric flattens has no angle to any other.
+    flat_away = values <= count * np.finfo(float).eps * values[:, -1:]
+    roots = turn * np.where(flat_away, 0.0, 1 / np.sqrt(np.where(flat_away, 1.0, values)))[:, None, :]
+    cosines = np.abs(np.linalg.det(roots.transpose(0, 2, 1)[:, None] @ blocks @ roots[None]))
+    similarity = np.minimum((cosines + cosines.T) / 2, 1.0)
+    similarity[similarity > 1 - 1e-9] = 1.0  # the same subspace: rounding must not decide a clustering
+    np.einsum("ii->i", similarity)[...] = 1.0
+    return np.asarray(similarity)
+
+
+def _symmetric(matrix: Array) -> Array:
+    return (matrix + matrix.T) / 2

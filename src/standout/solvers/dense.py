@@ -1,0 +1,186 @@
+"""The dense solver: Cholesky of the background, then a symmetric eigenproblem (the paper's (4)).
+
+Works in equilibrated coordinates, where the error is ε·cond(background) and does not depend on
+the features' units.
+
+The Lanczos solver: a few top components of many features (the paper's Remark 3).
+
+The whitened target L⁻¹ A L⁻ᵀ is applied to vectors and never formed, which saves most of the work
+when only a few components are wanted.
+
+A background covariance that is singular: split its null space off, solve what is left.
+
+Directions in the null space of the background in which the target varies have an infinite ratio;
+those in which neither varies are nothing at all (a feature that stands twice). The finite ratios
+are those of the Schur complement on the background's range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from inspect import signature
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from standout._blas import Array, rank_tolerance, top_eigen
+from standout.solvers.solution import Eigenpairs
+
+# Up to this size two triangular solves are faster than LAPACK's reduction, which has half the work.
+_SMALL = 128
+# Lanczos pays off from this many features on, while few components are wanted.
+FROM_FEATURES = 600
+_TOLERANCE = 1e-12
+# An eigenvalue's error is the square of its vector's: alone it needs half the digits.
+_VALUES_TOLERANCE = 1e-7
+_RESTARTS = 60
+# Beyond this condition number covariances no longer give seven digits.
+WORST_CONDITION = 1e12
+
+
+def top_pairs(target: Array, factor: Array | None, count: int) -> tuple[Array, Array]:
+    """Return the largest ratios and their vectors, background variance one.
+
+    Parameters
+    ----------
+    target : ndarray of shape (d, d)
+        Target covariance.
+    factor : ndarray of shape (d, d) or None
+        Lower Cholesky factor L of the background covariance; None for the identity.
+    count : int
+        How many.
+
+    Returns
+    -------
+    ratios : ndarray of shape (count,)
+    vectors : ndarray of shape (d, count)
+    """
+    values, basis = top_eigen(_whitened(target, factor), count)
+    return values.clip(min=0.0), _unwhitened(basis, factor)
+
+
+def top_ratios(target: Array, factor: Array | None, count: int) -> Array:
+    """Return the largest ratios alone."""
+    values, _ = top_eigen(_whitened(target, factor), count, vectors=False)
+    return values.clip(min=0.0)
+
+
+def _whitened(target: Array, factor: Array | None) -> Array:
+    """Return the target covariance in coordinates where the background is white: L⁻¹ A L⁻ᵀ."""
+    if factor is None:
+        return target
+    whitened: Array
+    if len(target) <= _SMALL:
+        half = blas.dtrsm(1.0, factor, target, lower=1)
+        whitened = blas.dtrsm(1.0, factor, half, side=1, lower=1, trans_a=1, overwrite_b=1)
+        return whitened
+    whitened, _ = lapack.dsygst(target, factor, itype=1, lower=1)
+    return whitened
+
+
+def _unwhitened(basis: Array, factor: Array | None) -> Array:
+    if factor is None:
+        return basis
+    vectors: Array
+    vectors, _ = lapack.dtrtrs(factor, basis, lower=1, trans=1)
+    return vectors
+
+
+def pays_off(n_features: int, count: int) -> bool:
+    """Tell whether Lanczos is the faster way to ``count`` of ``n_features`` components."""
+    return n_features >= FROM_FEATURES and count <= n_features // 50
+
+
+def lanczos_pairs(
+    target: Array, factor: Array | None, count: int, seed: int = 0, vectors: bool = True, restarts: int = _RESTARTS
+) -> tuple[Array, Array] | None:
+    """Return the largest ratios and vectors as the dense solver does; None when it did not converge."""
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+    size = len(target)
+    if not target.flags.f_contiguous:
+        target = target.T if target.flags.c_contiguous else np.asfortranarray(target)  # BLAS would copy it each time
+
+    def whitened(vector: Array) -> Array:
+        if factor is None:
+            return np.asarray(blas.dsymv(1.0, target, vector, lower=1))
+        back = blas.dtrsv(factor, vector, lower=1, trans=1)
+        return np.asarray(blas.dtrsv(factor, blas.dsymv(1.0, target, back, lower=1), lower=1))
+
+    rng = np.random.default_rng(seed)
+    start = rng.normal(size=size)
+    # ARPACK starts anew from random vectors where it comes to a standstill; newer versions of scipy draw these from
+    # a generator that is not seeded unless it is given.
+    seeded = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
+    basis_size = min(size, max(2 * count + 20, 40))
+    try:
+        values, basis = eigsh(
+            LinearOperator((size, size), matvec=whitened, dtype=np.float64),
+            k=count, which="LA", v0=start, ncv=basis_size, maxiter=restarts,
+            tol=_TOLERANCE if vectors else _VALUES_TOLERANCE, **seeded,
+        )  # fmt: skip
+    except ArpackNoConvergence:
+        return None
+    order = np.argsort(-values, kind="stable")
+    values, basis = values[order].clip(min=0.0), np.asfortranarray(basis[:, order])
+    if vectors and factor is not None:
+        basis, _ = lapack.dtrtrs(factor, basis, lower=1, trans=1)
+    return values, basis
+
+
+@dataclass(frozen=True)
+class Split:
+    """The eigenpairs, the joint rank, and whether the null space was clear to see."""
+
+    eigen: Eigenpairs
+    rank: int
+    clear: bool
+
+
+def solve(target: Array, background: Array) -> Split:
+    """Solve ``A v = λ B v`` for a singular B, all pairs, infinite ratios first."""
+    size = len(background)
+    values, basis = top_eigen(background, size)
+    noise = rank_tolerance(size)
+    n_range = int((values > noise * values[0]).sum())
+    clear = n_range == 0 or bool(values[n_range - 1] > max(1 / WORST_CONDITION, 100 * noise) * values[0])
+    inside = basis[:, :n_range] / np.sqrt(values[:n_range])
+    infinite, coupling = _null_space(target, basis[:, n_range:])
+    # Schur complement: what the target varies inside, less what the null space explains of it.
+    image = target @ inside
+    explained = coupling.T @ image
+    ratios, turn = top_eigen(_symmetric(inside.T @ image - explained.T @ explained), n_range)
+    finite = inside @ turn - coupling @ (explained @ turn)
+    vectors = np.hstack([infinite, finite])
+    q = infinite.shape[1]
+    eigen = Eigenpairs(
+        ratios=np.concatenate([np.full(q, np.inf), ratios.clip(min=0.0)]),
+        vectors=vectors,
+        target_image=target @ vectors,
+        background_image=background @ vectors,
+        n_infinite=q,
+    )
+    return Split(eigen, rank=n_range + q, clear=clear)
+
+
+def joint_rank(target: Array, background: Array) -> int:
+    """Return the number of dimensions in which target or background vary."""
+    size = len(target)
+    balance = np.trace(background) / np.trace(target)
+    values, _ = top_eigen(balance * target + background, size, vectors=False)
+    return int((values > rank_tolerance(size) * values[0]).sum())
+
+
+def _null_space(target: Array, null: Array) -> tuple[Array, Array]:
+    """Return the null directions in which the target varies: orthonormal, and with target variance one."""
+    if null.shape[1] == 0:
+        return null, null
+    inner = _symmetric(null.T @ target @ null)
+    values, axes = top_eigen(inner, len(inner))
+    varies = values > rank_tolerance(len(target)) * np.trace(target)
+    infinite = null @ axes[:, varies]
+    return infinite, infinite / np.sqrt(values[varies])
+
+
+def _symmetric(matrix: Array) -> Array:
+    return (matrix + matrix.T) / 2

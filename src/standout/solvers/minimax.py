@@ -1,0 +1,177 @@
+"""Several backgrounds, the hardest mixture: shares ω that make the largest ratio as small as possible.
+
+min over ω of λ_max(C_xx, Σ ωₖCₖ) is convex. With ν = λω it is a linear problem with a matrix constraint,
+minimise Σ νₖ subject to Σ νₖCₖ ⪰ C_xx, and every direction u gives one linear cut
+Σ νₖ uᵀCₖu ≥ uᵀC_xxu. Cuts are added at the top eigenvectors until the linear problem and the
+eigenvalue agree: the first is a lower bound, the second an upper one.
+
+``mix="minimax"``: the shares of several backgrounds, from their moments.
+
+Shrinking the mixture toward its own diagonal by a fixed ρ is shrinking every background toward its own, so the
+shrunk problem is linear in the shares too and the answer is minimax for what is solved. ρ is that of the pooled
+backgrounds. No shared factors are kept here: they would depend on the units, which change with the shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from standout._blas import Array, cholesky, rank_tolerance, top_eigen
+from standout._dataset import Dataset, Mixture
+from standout._shrinkage import Shrinkage, intensity
+from standout.errors import InputError, NotEnoughRowsError
+from standout.solvers import dense
+from standout.solvers.problem import CovariancePair, Problem, SolveOptions, scaled
+
+_GAP = 1e-9
+_STEPS = 200
+# So many eigenvectors give cuts in each step: where top ratios meet, one alone would go back and forth.
+_CUTS = 4
+# Beyond this many features the covariances of several backgrounds are too large to hold.
+_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Minimax:
+    """The shares, the largest ratio they leave, and how far that may be from the smallest possible."""
+
+    shares: Array
+    ratio: float
+    gap: float
+
+
+def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> Minimax:
+    """Return the shares of the backgrounds that leave the smallest largest ratio.
+
+    Parameters
+    ----------
+    target : ndarray of shape (d, d)
+        Target covariance.
+    backgrounds : sequence of ndarray of shape (d, d)
+        Background covariances, whose sum must be positive definite.
+
+    Returns
+    -------
+    Minimax
+    """
+    from scipy.optimize import linprog
+
+    count = len(backgrounds)
+    best = Minimax(np.full(count, 1 / count), np.inf, np.inf)
+    shares, lower = best.shares, 0.0
+    sizes: list[Array] = []
+    wanted: list[float] = []
+    for _ in range(_STEPS):
+        ratios, vectors = _top(target, backgrounds, shares)
+        if ratios[0] < best.ratio:
+            best = Minimax(shares, float(ratios[0]), 0.0)
+        if best.ratio - lower <= _GAP * best.ratio:
+            break
+        for vector in vectors.T:
+            sizes.append(np.array([vector @ part @ vector for part in backgrounds]))
+            wanted.append(float(vector @ target @ vector))
+        scale = np.maximum(np.abs(sizes).max(axis=1), 1e-300)
+        answer = linprog(
+            np.ones(count),
+            A_ub=-(np.array(sizes) / scale[:, None]),
+            b_ub=-np.array(wanted) / scale,
+            method="highs",
+            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        )
+        if answer.status != 0:  # pragma: no cover - cuts at eigenvectors always have a solution
+            raise InputError(f"mix='minimax' did not converge ({answer.message}). Use mix='pooled' or 'equal'.")
+        lower = max(lower, float(answer.x.sum()))
+        # A step toward the linear problem's answer, held back a little: pure cutting planes zigzag.
+        shares = 0.9 * answer.x / answer.x.sum() + 0.1 * best.shares
+        shares = shares / shares.sum()
+    return Minimax(best.shares, best.ratio, (best.ratio - lower) / best.ratio)
+
+
+def _top(target: Array, backgrounds: Sequence[Array], shares: Array) -> tuple[Array, Array]:
+    """Return the top ratios and vectors against a mixture; a singular mixture gets a little of the others."""
+    for blend in (0.0, 1e-9, 1e-6, 1e-3):
+        used = (1 - blend) * shares + blend / len(shares)
+        factor = cholesky(np.einsum("k,kij->ij", used, np.asarray(backgrounds)))
+        if factor is not None and factor[1] > 1e-14:
+            return dense.top_pairs(target, factor[0], min(_CUTS, len(target)))
+    raise NotEnoughRowsError(
+        "mix='minimax' needs backgrounds that vary in every direction together, and they do not. Use "
+        "shrinkage='oas', or mix='pooled'."
+    )
+
+
+@dataclass(frozen=True)
+class MinimaxMixture:
+    """The shares, and the shrinkage they were found at."""
+
+    shares: Array
+    shrinkage: Shrinkage | None  # None with one background, where nothing has to be found
+
+
+@dataclass(frozen=True)
+class _Covariances:
+    """Target and each background, shrunk toward its own diagonal, in some common coordinates."""
+
+    target: Array
+    backgrounds: list[Array]
+    shrinkage: Shrinkage
+
+
+def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions) -> MinimaxMixture:
+    """Return the shares that make the largest ratio as small as possible, in the regime of the pooled problem."""
+    for name, clash in (("centering='background'", not wanted.own_centre), ("a graph", wanted.graph is not None)):
+        if clash:
+            raise InputError(
+                f"mix='minimax' cannot be combined with {name}: the problem is no longer linear in the shares. Give "
+                "the shares as mix=[...]."
+            )
+    pooled = Mixture.of([data.counts for data in backgrounds], "pooled")
+    task = Problem(target, backgrounds, pooled, wanted)
+    if target.n_features > _MOST:
+        raise InputError(
+            f"mix='minimax' works on matrices of features × features, and {target.n_features} are more than {_MOST}. "
+            "Choose fewer features, or give the shares as mix=[...]."
+        )
+    if len(backgrounds) == 1:
+        return MinimaxMixture(np.ones(1), None)
+    found = _by_moments(task)
+    inside = _joint_range(found)
+    return MinimaxMixture(minimax_shares(inside.target, inside.backgrounds).shares, found.shrinkage)
+
+
+def _by_moments(task: Problem) -> _Covariances:
+    parts = [data.moments for data in task.backgrounds]
+    pair = CovariancePair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
+    asked = "diagonal" if task.wanted.shrinkage == "auto" else task.wanted.shrinkage
+    shrinkage = Shrinkage(intensity(asked, pair.evidence()))
+    constant = np.isin(pair.frame.alive, pair.constant)
+    shrunk = []
+    for part in parts:
+        covariance = scaled(part.covariance(), pair.frame)
+        # A feature constant in every background is measured by the target's sd, which is one here.
+        diagonal = np.where(constant, 1.0, np.diagonal(covariance))
+        shrunk.append(replace(shrinkage, psi=diagonal).of(covariance))
+    return _Covariances(pair.target, shrunk, shrinkage)
+
+
+def _joint_range(found: _Covariances) -> _Covariances:
+    """Leave out directions in which nothing varies (a feature that stands twice); refuse infinite ratios."""
+    size = len(found.target)
+    total = np.asarray(sum(found.backgrounds)) / len(found.backgrounds)
+    values, basis = top_eigen(total, size)
+    varies = values > rank_tolerance(size) * values[0]
+    if varies.all():
+        return found
+    left = basis[:, ~varies]
+    if np.trace(left.T @ found.target @ left) > 1e-9 * np.trace(found.target):
+        raise InputError(
+            "mix='minimax': in some direction the target varies and no background does, so the largest ratio is "
+            "infinite whatever the shares. Leave such features out, or use shrinkage='oas'."
+        )
+    kept = basis[:, varies]
+    return _Covariances(
+        kept.T @ found.target @ kept, [kept.T @ part @ kept for part in found.backgrounds], found.shrinkage
+    )

@@ -1,0 +1,381 @@
+"""The data and the question on their way through the solvers, and how many components that makes.
+
+Target and background covariance from moments, in the coordinates all solvers work in.
+
+Features are measured in background sd (target sd where the background is constant), which makes the
+background a correlation matrix and costs nothing in accuracy; features that vary nowhere are left
+out. Without a background its place is taken by the identity in the data's own units.
+
+How much memory covariances may take, and what they would take.
+
+Smooth components over a graph of features: neighbours should have like weights.
+
+The background covariance gets γ·L added, L the graph's Laplacian, in background-sd units: along u the
+denominator becomes uᵀC_yyu + γ Σ wᵢⱼ(sᵢuᵢ − sⱼuⱼ)², so rough components pay and the answer does not
+depend on the features' units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from standout._blas import Array, cholesky, default_budget, rank_tolerance, top_eigen
+from standout._dataset import Dataset, Mix, Mixture
+from standout._moments import Moments
+from standout._shrinkage import Evidence, GramShrinkage, Shrinkage, intensity, shrinks
+from standout._spectrum import count_components, noise_edge
+from standout.errors import InputError, NotEnoughRowsError, listed, named_features
+from standout.solvers.dense import WORST_CONDITION, joint_rank
+from standout.solvers.solution import FeatureScale
+
+_S = TypeVar("_S", Shrinkage, GramShrinkage)
+# Ratios above this leave no room for sums of them.
+_LARGEST = 1e300
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """What the user asked for."""
+
+    n_components: int | str | None = 2
+    shrinkage: str | float | None = "auto"
+    intensity: float | None = None  # ρ of shrinkage="auto", where that of another fit is kept
+    mix: Mix = "pooled"
+    own_centre: bool = True
+    solver: str = "auto"
+    axes: str = "ratio"
+    graph: Any = None  # Laplacian of a graph of features
+    smoothness: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The data and the question, on their way through the solvers."""
+
+    target: Dataset
+    backgrounds: Sequence[Dataset]
+    mixture: Mixture | None
+    wanted: SolveOptions
+    settled: Shrinkage | None = None  # where the shares of the backgrounds were found with it
+
+    def evidence(self, rank: int, n_varying: int, trace_squared: float) -> Evidence:
+        """Return what the shrinkage rule looks at."""
+        assert self.mixture is not None
+        return Evidence(self.mixture.rows, rank, self.mixture.effective, n_varying, trace_squared)
+
+    def finds_factors(self, evidence: Evidence) -> bool:
+        """Whether the background estimate keeps shared factors: what "auto" does where rows are few."""
+        return self.settled is None and self.wanted.shrinkage == "auto" and shrinks("auto", evidence)
+
+    def kept(self, found: _S) -> _S:
+        """Return the estimate with the intensity of another fit, where that is kept."""
+        return found if self.wanted.intensity is None else replace(found, rho=self.wanted.intensity)
+
+    def plain_shrinkage(self, evidence: Evidence) -> Shrinkage:
+        """Return the shrinkage toward the diagonal that was asked for, or the one settled before."""
+        return self.settled or Shrinkage(intensity(self.wanted.shrinkage, evidence))
+
+    @property
+    def rows_at_hand(self) -> bool:
+        """Whether every dataset can be read again."""
+        return all(data.rows is not None for data in (self.target, *self.backgrounds))
+
+    @property
+    def target_dimensions(self) -> int:
+        """How many dimensions the target's rows can have about their centre."""
+        own = self.mixture is None or self.wanted.own_centre
+        return self.target.counts.rows - (1 if own else 0)
+
+    @property
+    def smooths(self) -> bool:
+        """Whether rough components pay."""
+        return self.wanted.graph is not None and self.wanted.smoothness > 0 and self.mixture is not None
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Feature names, where there are any."""
+        return self.target.names
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of target and backgrounds together."""
+        return sum(data.counts.rows for data in (self.target, *self.backgrounds))
+
+    @property
+    def judges_all(self) -> bool:
+        """Whether every ratio must be known, not only those asked for."""
+        return self.wanted.n_components == "auto" or self.wanted.axes == "signal"
+
+    def units(self) -> tuple[float, float]:
+        """Independent units of target and background."""
+        background = self.mixture.units if self.mixture is not None else np.nan
+        return self.target.counts.units, background
+
+    def has_edge(self, rank: int) -> bool:
+        """Whether edge and p-value have a meaning: more background units than dimensions."""
+        return self.mixture is not None and self.mixture.units - 1 > rank
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many components are shown, and how many are kept to make them of."""
+
+    shown: int
+    kept: int
+
+
+def how_many(task: Problem, limit: int, plain: Array | None, rank: int | None = None) -> Count:
+    """Return how many components to give, and for the signal's axes how many are above the noise edge."""
+    shown = _asked(task, limit, plain, rank)
+    kept = above_edge(task, limit, plain, rank) if task.wanted.axes == "signal" else None
+    return Count(shown, shown) if kept is None else Count(min(shown, kept), kept)
+
+
+def above_edge(task: Problem, limit: int, plain: Array | None, rank: int | None) -> int | None:
+    """Return how many components are above the noise edge; None where there is no edge."""
+    if plain is None or rank is None or not task.has_edge(rank):
+        return None
+    return min(int((plain > noise_edge(rank, *task.units())).sum()), limit)
+
+
+def _asked(task: Problem, limit: int, plain: Array | None, rank: int | None) -> int:
+    """Return the number asked for, all, or as many as pass the test."""
+    wanted = task.wanted.n_components
+    if wanted is None:
+        return limit
+    if wanted == "auto":
+        m, n = task.units()
+        if rank is None or plain is None or not task.has_edge(rank):
+            raise NotEnoughRowsError(_no_auto(task, rank))
+        return min(count_components(plain, rank, m, n), limit)
+    assert isinstance(wanted, int)
+    if wanted > limit:
+        raise too_many(wanted, limit, task)
+    return wanted
+
+
+def _no_auto(task: Problem, rank: int | None) -> str:
+    if task.mixture is None:
+        return "n_components='auto' compares target with background, and there is none. Give a background or a number."
+    dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
+    return (
+        f"n_components='auto' needs more degrees of freedom in the background than {dimensions}, and "
+        f"{task.mixture.units:.0f} independent units leave {task.mixture.units - 1:.0f}: no ratio can be told from "
+        "noise by a formula. Give a number of components, more background rows or fewer features."
+    )
+
+
+def too_many(wanted: int, limit: int, task: Problem) -> InputError:
+    """Return the error for more components than the data can have."""
+    features, rows = task.target.n_features, task.target.counts.rows
+    return InputError(
+        f"n_components={wanted}, and the data has only {limit} dimension{'s' if limit != 1 else ''} to offer "
+        f"(n_features={features}, target n_samples={rows}). Ask for at most {limit}."
+    )
+
+
+@dataclass(frozen=True)
+class CovariancePair:
+    """The two covariances of the eigenproblem ``A v = λ B v``."""
+
+    target: Array  # (d, d)
+    background: Array | None  # (d, d); None is the identity
+    frame: FeatureScale
+    constant: tuple[int, ...]  # features that vary in the target only
+    mixture: Mixture | None
+
+    @classmethod
+    def of(cls, target: Moments, backgrounds: Sequence[Moments], mixture: Mixture | None, own: bool) -> CovariancePair:
+        """Build the pair; ``own`` centres the target by its own mean, else by the background's."""
+        covariance, variance = target.covariance(), target.variance()
+        if mixture is not None and not own:
+            shift = target.mean - mixture.mixed_means([part.mean for part in backgrounds])
+            covariance += np.outer(shift, shift)
+            variance = variance + shift**2
+        if mixture is None:
+            alive = np.flatnonzero(check_varies(variance, "target"))
+            frame = FeatureScale(alive, np.ones(len(variance)), len(variance))
+            return cls(_cut(covariance, frame), None, frame, (), None)
+        spread = mixture.mixed([part.variance() for part in backgrounds])
+        frame, constant = measure(variance, spread)
+        check_comparable(variance, frame)
+        return cls(
+            scaled(covariance, frame),
+            scaled(mixture.covariance(backgrounds), frame),
+            frame,
+            constant,
+            mixture,
+        )
+
+    @cached_property
+    def factor(self) -> tuple[Array, float] | None:
+        """Cholesky factor and reciprocal condition of the background; None when it is singular."""
+        assert self.background is not None
+        if self.constant:
+            return None
+        found = cholesky(self.background)
+        return found if found is not None and found[1] > rank_tolerance(len(self.background)) else None
+
+    @property
+    def well_conditioned(self) -> bool:
+        """Whether covariances are enough for an accurate answer."""
+        return self.factor is not None and self.factor[1] >= 1 / WORST_CONDITION
+
+    @cached_property
+    def rank(self) -> int:
+        """The joint rank of target and background."""
+        if self.background is None or self.factor is not None:
+            return len(self.target)
+        return joint_rank(self.target, self.background)
+
+    @cached_property
+    def structural(self) -> bool:
+        """Whether the target varies in some direction in which the background does not."""
+        if self.background is None or self.factor is not None:
+            return False
+        if self.constant:
+            return True
+        values, _ = top_eigen(self.background, len(self.background), vectors=False)
+        return int((values > rank_tolerance(len(values)) * values[0]).sum()) < self.rank
+
+    def evidence(self) -> Evidence:
+        """Return what the shrinkage rule looks at."""
+        assert self.background is not None and self.mixture is not None
+        return Evidence(
+            rows=self.mixture.rows,
+            rank=self.rank,
+            effective=self.mixture.effective,
+            n_varying=len(self.target) - len(self.constant),
+            trace_squared=float(np.einsum("ij,ij->", self.background, self.background)),
+        )
+
+
+def measure(target_variance: Array, background_variance: Array) -> tuple[FeatureScale, tuple[int, ...]]:
+    """Return the solver's coordinates, and the features that vary in the target only."""
+    check_varies(target_variance, "target")
+    if background_variance.all():
+        return FeatureScale(
+            np.arange(len(background_variance)), np.sqrt(background_variance), len(background_variance)
+        ), ()
+    check_varies(background_variance, "background")
+    variance = np.where(background_variance > 0, background_variance, target_variance)
+    alive = np.flatnonzero(variance > 0)
+    scale = np.sqrt(np.where(variance > 0, variance, 1.0))
+    constant = np.flatnonzero((background_variance == 0) & (target_variance > 0))
+    return FeatureScale(alive, scale, len(scale)), tuple(int(i) for i in constant)
+
+
+def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
+    """Refuse a dataset in which every feature is constant."""
+    varies = variance > 0
+    if not varies.any():
+        some = listed(named_features(None, range(len(variance))))
+        raise InputError(
+            f"{role}: every feature is constant ({len(variance)} features: {some}), so there is no variance "
+            "to compare. Check that the right rows were given."
+        )
+    return varies
+
+
+def check_comparable(target_variance: Array, frame: FeatureScale) -> None:
+    """Refuse a target whose variance is too far from the background's for their ratio to be a number."""
+    with np.errstate(over="ignore"):
+        ratio = target_variance / frame.scale / frame.scale
+    if not (ratio.sum() < _LARGEST):
+        worst = int(np.argmax(ratio))
+        raise InputError(
+            f"target and background are in units so far apart that the ratio of their variances would overflow "
+            f"(feature {worst}: sd {np.sqrt(target_variance[worst]):.3g} against {frame.scale[worst]:.3g}). "
+            "Bring both to the same units."
+        )
+
+
+def _cut(matrix: Array, frame: FeatureScale) -> Array:
+    if len(frame.alive) == frame.n_features:
+        return matrix
+    return matrix[np.ix_(frame.alive, frame.alive)]
+
+
+def scaled(matrix: Array, frame: FeatureScale) -> Array:
+    """Return the covariance of the alive features in the solver's units (changes its argument)."""
+    matrix = _cut(matrix, frame)
+    inverse = 1 / frame.alive_scale
+    matrix *= inverse[:, None]
+    matrix *= inverse
+    return matrix
+
+
+def memory_budget(task: Problem) -> int:
+    """Return the bytes that covariances may take: the default, or what a source was read with where that is more."""
+    given = [int(getattr(data.source, "memory", None) or 0) for data in (task.target, *task.backgrounds)]
+    return max(default_budget(), *given)
+
+
+def covariance_bytes(task: Problem) -> int:
+    """Return what the road over covariances holds: one of each dataset, two scaled, one shrunk, one factor."""
+    return (5 + len(task.backgrounds)) * 8 * task.target.n_features**2
+
+
+def too_wide(task: Problem) -> bool:
+    """Tell whether matrices of features × features are beyond the budget."""
+    return covariance_bytes(task) > memory_budget(task)
+
+
+def too_long(task: Problem) -> bool:
+    """Tell whether matrices of rows × rows are beyond the budget."""
+    return 3 * 8 * task.n_rows**2 > memory_budget(task)
+
+
+def laplacian(graph: Any, n_features: int) -> Any:
+    """Return the Laplacian (CSR) of a graph given by its adjacency or by its Laplacian.
+
+    Parameters
+    ----------
+    graph : array-like or sparse matrix of shape (n_features, n_features)
+        Symmetric; non-negative weights between features (adjacency), or a Laplacian.
+    n_features : int
+        Number of features of the data.
+
+    Returns
+    -------
+    sparse matrix of shape (n_features, n_features)
+
+    Examples
+    --------
+    >>> laplacian([[0, 1, 0], [1, 0, 1], [0, 1, 0]], 3).toarray().tolist()
+    [[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]]
+    """
+    try:
+        given = sparse.csr_array(graph)
+        kind = given.dtype.kind
+    except (TypeError, ValueError):
+        kind = "O"
+    if kind not in "fiub":
+        raise InputError("graph: not a matrix of real numbers. Give an adjacency or a Laplacian, dense or sparse.")
+    matrix = sparse.csr_array(given, dtype=np.float64)
+    if matrix.shape != (n_features, n_features):
+        raise InputError(
+            f"graph: shape {matrix.shape} for {n_features} features. Give one row and one column for each feature."
+        )
+    if not np.isfinite(matrix.data).all():
+        raise InputError("graph: some weights are NaN or inf. Give finite weights.")
+    if abs(matrix - matrix.T).max() > 1e-10 * abs(matrix).max():
+        raise InputError("graph: the matrix is not symmetric. Give (graph + graph.T) / 2, or check the edges.")
+    edges = matrix - sparse.diags_array(matrix.diagonal())
+    if edges.nnz == 0 or edges.min() >= 0:
+        degree = np.asarray(edges.sum(axis=0)).ravel()
+        return sparse.csr_array(sparse.diags_array(degree) - edges)
+    if edges.max() <= 0 and np.abs(matrix.sum(axis=0)).max() <= 1e-8 * abs(matrix).max():
+        return matrix
+    raise InputError(
+        "graph: neither an adjacency (weights from 0 on) nor a Laplacian (rows that sum to 0). Give one of these, "
+        "for instance sklearn.feature_extraction.image.grid_to_graph for pixels."
+    )
