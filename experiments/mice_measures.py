@@ -15,7 +15,7 @@ from experiments.data.mice import TWIN, Reading
 from experiments.judge import FOLDS, accuracy, right_on, silhouette
 from experiments.literal import literal_components
 from experiments.record import Spread
-from standout import Path
+from standout import SubspacePath
 from standout._base import BaseContrast
 from standout._cpca import CPCA
 from standout._dpca import DPCA
@@ -76,7 +76,7 @@ def chance(reading: Reading, seed: int, count: int) -> Spread:
     return Spread(tuple(_unseen(_methods()[EXACT], one, seed).accuracy for one in shuffled))
 
 
-def search(target: Array, background: Array) -> Path:
+def search(target: Array, background: Array) -> SubspacePath:
     """Follow cPCA along the paper's 15 alphas, and let four of them stand for all."""
     return path(target, background, values=PAPER_GRID, n_representatives=4)
 

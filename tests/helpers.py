@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 from scipy import linalg
 from scipy.special import digamma
+from scipy.stats import binomtest
 
 from standout._moments import Moments
 
@@ -102,3 +103,9 @@ def exact_ratios(target, background, count=None):
 def null_log_ratio(m, n):
     """Return the expected log ratio of variances that divide by m and n, of Gaussian rows that vary alike."""
     return digamma((m - 1) / 2) - np.log(m / 2) - (digamma((n - 1) / 2) - np.log(n / 2))
+
+
+def possible(one):
+    """Whether the wanted rate could have given so many hits (99.9 %)."""
+    ends = binomtest(one.hits, one.runs).proportion_ci(0.999)
+    return ends.low <= one.wanted[1] and ends.high >= one.wanted[0]

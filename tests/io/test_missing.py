@@ -9,9 +9,9 @@ from scipy import linalg, stats
 from simulations.missing import formula, incomplete, permuted
 from simulations.size import NOMINAL
 from simulations.table import rate, repeat
-from tests.test_inference_simulations import possible
 
 import standout
+from helpers import possible
 from standout._cpca import CPCA
 from standout._dataset import fill_by_training
 from standout._dpca import DPCA

@@ -15,9 +15,9 @@ from standout._dataset import Dataset
 from standout._kernel_dpca import KernelDPCA, count_above_one, held_out_logs, split
 from standout._model_file import load, save
 from standout.errors import ConditionWarning, InputError, ModelFileError, NotEnoughRowsError, OverfitWarning
-from test_kernel import AGREED, ridge, second_order
-from test_store import GOLDEN
-from test_store_hostile import sealed, taken_apart
+from test_kernel_dpca import AGREED, ridge, second_order
+from test_model_file import GOLDEN
+from test_model_file_hostile import sealed, taken_apart
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -14,7 +14,7 @@ import pytest
 
 from standout._model_file import header, load, save
 from standout.errors import ModelFileError, StandoutError
-from test_store import X, answers, differences, fitted
+from test_model_file import X, answers, differences, fitted
 
 
 @pytest.fixture

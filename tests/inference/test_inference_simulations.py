@@ -4,18 +4,13 @@ The long form is also a command, ``python -m simulations``, which writes the tab
 """
 
 import pytest
-from scipy.stats import binomtest
 from simulations.__main__ import SIMULATIONS
 from simulations.size import NOMINAL, Noise, _analytic, _grouped, _permuted
 from simulations.table import Rate, rate, repeat
 
+from helpers import possible
+
 MICE = ([15] * 18, [15] * 9)
-
-
-def possible(one):
-    """Whether the wanted rate could have given so many hits (99.9 %)."""
-    ends = binomtest(one.hits, one.runs).proportion_ci(0.999)
-    return ends.low <= one.wanted[1] and ends.high >= one.wanted[0]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._model_file import header, load, save
 from standout.errors import ModelFileError, OutputError
-from test_store import X, Y, fitted
+from test_model_file import X, Y, fitted
 
 
 @pytest.fixture
