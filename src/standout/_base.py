@@ -9,8 +9,7 @@ What the estimators share: reading inputs, keeping features and moments, and eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -38,12 +37,11 @@ from standout._kernel_model import KernelModel
 from standout._model import Model, Summary, TopFeature, mean_log_ratio, summarize
 from standout._moments import Moments
 from standout._spectrum import mean_log_variance
-from standout.distributed.reduce import check_fits, check_order, computed
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
-from standout.io.missing import is_incomplete
-from standout.io.read import is_on_cluster, opened, read
-from standout.io.source import Source, has_moments, is_lazy, is_source, select_columns
+from standout.io.read import is_array_like, open_data, read_scores
+from standout.io.source import Source, select_columns
 from standout.solvers.choose import check_rows
+from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
 
 # Along a component with an infinite ratio the background has no variance: less than this part of the target's sd.
@@ -84,7 +82,7 @@ def needed(target: Dataset | None) -> Dataset:
 
 def projected(data: Dataset, model: Model, *, background: bool = False) -> Moments:
     """Return the moments of a dataset's scores; a variance that is only rounding is exactly zero."""
-    summed = data.given is not None or is_lazy(data.source) or (has_moments(data.source) and data.weights is None)
+    summed = data.source is None or not data.source.is_local
     if summed:
         moments = data.moments.project(model.components.T)
     else:
@@ -122,17 +120,6 @@ def check_container(estimator: Any) -> None:
         )
 
 
-def collect_scores(transforms: Sequence[Callable[[Any], Any]], source: Source, role: str) -> list[Array]:
-    """Return in memory what each of these makes of the rows; rows on a cluster are gone over once for all of them."""
-    if not is_lazy(source):
-        # An estimator may have been told to return frames.
-        return [np.asarray(transform(source)) for transform in transforms]
-    check_order(source, role)
-    lazily = [transform(source) for transform in transforms]
-    check_fits(source.n_rows, sum(scores.shape[1] for scores in lazily), role)
-    return computed(lazily, role)
-
-
 def as_given(background: Any, parts: Mapping[str, Any]) -> Any:
     """Return one thing for each background in the form the backgrounds were given in."""
     if list(parts) == ["background"]:
@@ -141,40 +128,22 @@ def as_given(background: Any, parts: Mapping[str, Any]) -> Any:
     return dict(zip(keys, parts.values(), strict=True))
 
 
-def given_scores(scores: Any, n_components: int) -> Any:
-    """Return scores as a numpy array, or as a dask array where they lie on a cluster."""
-    if not is_on_cluster(scores):
-        scores = np.asarray(scores)
-    # On the type: a delayed object has any attribute one asks it for.
-    elif hasattr(type(scores), "to_dask_array"):
-        scores = scores.to_dask_array()
-    elif not hasattr(type(scores), "chunks"):
-        raise InputError(
-            f"scores: a {type(scores).__name__} on a cluster is not taken. Give a dask array, or bring the scores "
-            "into memory first: toPandas().to_numpy() of Spark, compute() of dask."
-        )
-    if scores.ndim != 2 or scores.shape[1] != n_components or scores.dtype.kind not in "fiub":
-        raise InputError(
-            f"scores: values of type {scores.dtype} and shape {scores.shape} do not fit {n_components} "
-            "components. Give one column of numbers for each component."
-        )
-    return scores
-
-
 @dataclass(frozen=True)
 class Sums:
     """Moments so far; adding a batch gives new sums and leaves these as they are."""
 
     target: Moments | None
     backgrounds: dict[str, Moments]
+    names: tuple[str, ...] | None  # all features of the target
+    n_features: int
     kept: NDArray[np.intp] | None = None
     notes: tuple[Note, ...] = ()
 
     @staticmethod
     def known(batch: MatchedInputs) -> bool:
-        """Tell whether the moments of a batch are there without another pass over its rows."""
+        """Return whether the fit has added up the moments of all datasets."""
         parts = (batch.inputs.target, *batch.inputs.backgrounds.values())
-        return all(data is not None and ("moments" in data.__dict__ or data.given is not None) for data in parts)
+        return all(data is not None and (data.summed or data.given) is not None for data in parts)
 
     @classmethod
     def of(cls, batch: MatchedInputs) -> Sums:
@@ -182,7 +151,7 @@ class Sums:
         inputs = batch.inputs
         target = None if inputs.target is None else inputs.target.moments
         backgrounds = {name: data.moments for name, data in inputs.backgrounds.items()}
-        return cls(target, backgrounds, batch.kept, batch.notes)
+        return cls(target, backgrounds, batch.names, batch.n_features, batch.kept, batch.notes)
 
     def plus(self, batch: MatchedInputs) -> Sums:
         """Return the sums with one more batch."""
@@ -190,13 +159,13 @@ class Sums:
         target = _added(self.target, new.target)
         names = dict.fromkeys([*self.backgrounds, *new.backgrounds])
         merged = {name: _added(self.backgrounds.get(name), new.backgrounds.get(name)) for name in names}
-        return Sums(target, {name: part for name, part in merged.items() if part is not None}, self.kept, self.notes)
+        return replace(self, target=target, backgrounds={k: part for k, part in merged.items() if part is not None})
 
     def matched(self) -> MatchedInputs:
         """Return the sums as inputs of a fit."""
         target = None if self.target is None else Dataset("target", given=self.target)
         backgrounds = {name: Dataset(name, given=part) for name, part in self.backgrounds.items()}
-        return MatchedInputs(Inputs(target, backgrounds), self.kept, self.notes)
+        return MatchedInputs(Inputs(target, backgrounds), self.names, self.n_features, self.kept, self.notes)
 
 
 def _added(one: Moments | None, other: Moments | None) -> Moments | None:
@@ -264,17 +233,19 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         -------
         self
         """
-        X = opened(X, "X" if self.background_label is not None else "target")
+        options = self._check_parameters()
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
-        self._check_parameters()
         inputs = parse_inputs(given, self.background_label, whole=True)
         target = needed(inputs.target)
-        with self._rollback_on_error():
-            self._note_features(X, target, reset=True)
-            matched = match_features(inputs, target.names, target.n_features, self.features)
-            model = self._fit(matched)
-            self._sums = Sums.of(matched) if Sums.known(matched) else None
-            self._model = model
+        matched = match_features(inputs, target.names, target.n_features, self.features)
+        model = self._fit(matched, options)
+        if matched.kept is not None and matched.names is not None:
+            model = model.widened(matched.kept, matched.names)
+        if matched.notes:
+            model = model.noted(matched.notes)
+        # The estimator changes only here, so that a failed fit leaves the former model in place.
+        self._set_features(target)
+        self._model, self._sums = model, Sums.of(matched) if Sums.known(matched) else None
         warn_of(model)
         return self
 
@@ -306,9 +277,8 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         -------
         self
         """
-        X = opened(X, "X" if self.background_label is not None else "target")
-        given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         self._check_parameters()
+        given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         if self._model is not None and self._sums is None:
             raise InputError(
                 "this model keeps no moments (it was loaded from a file, fitted to more features than rows, or by the "
@@ -323,21 +293,22 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if inputs.target is None and not inputs.backgrounds:
             raise InputError("partial_fit got neither X nor background. Give rows of at least one of them.")
         for data in (inputs.target, *inputs.backgrounds.values()):
-            if data is not None and is_incomplete(data.source):
+            if data is not None and data.is_incomplete:
                 raise InputError(
                     f"{data.role}: missing='auto' fills target and background together, and partial_fit gets them in "
                     "batches. Use fit with all rows, or read the batches with missing='drop_rows'."
                 )
-        first = self._sums is None
-        with self._rollback_on_error():
+        first = inputs.target or next(iter(inputs.backgrounds.values()))
+        if self._sums is None:
+            matched = match_features(inputs, first.names, first.n_features, "all")
+            sums = self._ordered(Sums.of(matched))
+            self._set_features(first)
+        else:
             if X is not None:
-                self._note_features(X, inputs.target or next(iter(inputs.backgrounds.values())), reset=first)
-            elif first:
-                data = next(iter(inputs.backgrounds.values()))
-                self._note_features(data.source or data.given, data, reset=True)
+                self._check_features(X, first)
             matched = match_features(inputs, self._names(), self.n_features_in_, "all")
-            sums = Sums.of(matched) if self._sums is None else self._sums.plus(matched)
-            self._sums, self._model = self._ordered(sums), None
+            sums = self._ordered(self._sums.plus(matched))
+        self._sums, self._model = sums, None
         return self
 
     def transform(self, X: Any) -> Any:
@@ -358,11 +329,9 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         source = self._source(X, "transform")
         if model.used is not None:  # what takes no part is not looked at
             source = select_columns(source, model.used)
-        project = model.narrowed().project
-        if not is_lazy(source):
-            return project(source)
-        check_container(self)
-        return source.mapped(project, self.get_feature_names_out())
+        if not source.is_local:
+            check_container(self)
+        return source.map_rows(model.narrowed().project, self.get_feature_names_out())
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return rows from scores: ``mean_ + X @ patterns_``.
@@ -378,7 +347,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             Of a dask array or data frame of scores, a dask array that is not computed yet.
         """
         model = self._solved()
-        return model.restore(given_scores(X, model.n_components))
+        return model.restore(read_scores(X, model.n_components))
 
     def score(
         self,
@@ -410,7 +379,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         -------
         float
         """
-        given = FitArguments(opened(X, "X"), y, background, sample_weight, background_sample_weight)
+        given = FitArguments(X, y, background, sample_weight, background_sample_weight)
         return mean_log_ratio(*self._variances(given))
 
     def top_features(self, count: int = 5) -> list[list[TopFeature]]:
@@ -456,7 +425,11 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                     f"no row with background_label={self.background_label!r} has come in yet. Check the label, or give "
                     "partial_fit a batch that has it."
                 )
-            self._model = self._fit(self._sums.matched())
+            matched = self._sums.matched()
+            model = self._fit(matched, self._check_parameters())
+            if matched.kept is not None and matched.names is not None:
+                model = model.widened(matched.kept, matched.names)
+            self._model = model.noted(matched.notes)
             warn_of(self._model)
         return self._model
 
@@ -472,7 +445,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 "score compares target rows with background rows, and no background was given. "
                 "Give background= (or y, with background_label)."
             )
-        self._note_features(given.X, needed(inputs.target), reset=False)
+        self._check_features(given.X, needed(inputs.target))
         used = model.used
         if used is None and self.features == "common":
             used = np.arange(self.n_features_in_)
@@ -499,32 +472,21 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         second = mean_log_variance(own * (1 - 1 / rows[1:, None]), rows[1:, None] - 1)
         return variance, mixed, first - second
 
-    def _check_parameters(self) -> None:
-        """Refuse parameters that are not possible, before any data is read."""
+    def _check_parameters(self) -> SolveOptions:
+        """Check the parameters before any data is read, and return them as options of the solvers."""
         raise NotImplementedError
 
-    def _fit(self, matched: MatchedInputs) -> Model:
-        """Return the model of some inputs on the same features."""
+    def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
+        """Return the model of inputs on the same features."""
         raise NotImplementedError
-
-    @contextmanager
-    def _rollback_on_error(self) -> Iterator[None]:
-        """Put the estimator back as it was when what is inside fails."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
 
     def _source(self, X: Any, method: str) -> Source:
         """Return rows on the features of the fit."""
         model = self._solved()
         if isinstance(X, Moments):
             raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
-        X = opened(X, "X")
-        data = Dataset("X", read(X, role="X"))
-        self._note_features(X, data, reset=False)
+        data = Dataset("X", open_data(X, "X"))
+        self._check_features(X, data)
         source = align(data, self._names(), self.n_features_in_, "all").source
         assert source is not None
         mean = model.mean
@@ -551,24 +513,22 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _names(self) -> tuple[str, ...] | None:
         return tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
 
-    def _note_features(self, X: Any, data: Dataset, reset: bool) -> None:
-        """Keep or check number and names of the features, as scikit-learn does."""
-        # A plain array has no names to look for, and small fits would notice the search.
-        unnamed = reset and type(X) is np.ndarray
-        if not (unnamed or isinstance(X, Moments) or is_source(X)):
+    def _set_features(self, data: Dataset) -> None:
+        """Set number and names of the features, as scikit-learn does."""
+        self.n_features_in_ = data.n_features
+        if data.names is not None:
+            self.feature_names_in_ = np.array(data.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _check_features(self, X: Any, data: Dataset) -> None:
+        """Check number and names of the features, as scikit-learn does."""
+        if is_array_like(X):
             try:
-                validate_data(self, X, reset=reset, skip_check_array=True)
+                validate_data(self, X, reset=False, skip_check_array=True)
             except ValueError as error:
-                told = str(error).rstrip()
-                told += "" if told.endswith(".") else "."
-                raise FeatureError(f"{told} Give the features the model was fitted to, in their order.") from error
-            return
-        if reset:
-            self.n_features_in_ = data.n_features
-            if data.names is not None:
-                self.feature_names_in_ = np.array(data.names, dtype=object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
+                text = str(error).rstrip().rstrip(".")
+                raise FeatureError(f"{text}. Give the features the model was fitted to, in their order.") from error
         elif data.n_features != self.n_features_in_:
             raise FeatureError(
                 f"X has {data.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "

@@ -67,16 +67,14 @@ class CheckpointedPass:
     unsaved: bool = False  # whether a checkpoint could not be written
 
     @classmethod
-    def of(cls, source: Source, counting: bool) -> CheckpointedPass | None:
-        """Return how a source is kept; None for sources without a checkpoint, and for a choice of their rows."""
+    def of(cls, source: Source, counting: bool) -> CheckpointedPass:
+        """Return the pass over a source that has a checkpoint."""
         stream: Any = source
         views: list[NDArray[Any]] = []
         while isinstance(stream, ColumnView):
             views.insert(0, stream.index)
             stream = stream.source
-        if not isinstance(stream, Stream) or stream.layout.resumption is None:
-            return None
-        return cls(source, stream, stream.layout.resumption, views, counting)
+        return cls(source, stream, stream.checkpoint, views, counting)
 
     def added_up(
         self, weights: ArrayLike | None, names: Sequence[str] | None, role: str, add: AddScatter
@@ -181,10 +179,9 @@ def check_apart(sources: Mapping[str, Source | None]) -> None:
     """Refuse datasets (role → source) that share a checkpoint, before one of them has been read to its end."""
     seen: dict[Path, str] = {}
     for role, source in sources.items():
-        kept = None if source is None else CheckpointedPass.of(source, counting=True)
-        if kept is None:
+        if source is None or source.checkpoint is None:
             continue
-        path = kept.resumption.path
+        path = source.checkpoint.path
         if path in seen:
             raise InputError(
                 f"{role}: the checkpoint {path} is that of the {seen[path]} too, and each dataset needs one of its "
@@ -195,6 +192,5 @@ def check_apart(sources: Mapping[str, Source | None]) -> None:
 
 def warn_unused(source: Source | None, role: str, why: str) -> None:
     """Tell that a source has a checkpoint which this fit will not use; ``why`` ends with what to do about it."""
-    kept = None if source is None else CheckpointedPass.of(source, counting=True)
-    if kept is not None:
-        warn_user(f"{role}: the checkpoint {kept.resumption.path} is not used: {why}", StandoutWarning)
+    if source is not None and source.checkpoint is not None:
+        warn_user(f"{role}: the checkpoint {source.checkpoint.path} is not used: {why}", StandoutWarning)

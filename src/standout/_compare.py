@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from standout._base import as_given, collect_scores, needed
+from standout._base import as_given, needed
 from standout._blas import Array
 from standout._cpca import CPCA
 from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
-from standout.distributed.reduce import check_column, collect_column, collect_values
 from standout.errors import InputError, RowsNeededError, StandoutWarning
-from standout.io.read import opened
-from standout.io.source import Source, block_rows, has_moments, is_lazy
+from standout.io.read import open_data
+from standout.io.source import Source, block_rows, collect_values
 
 # Silhouettes compare all pairs of rows: a sample of this size is enough and stays quick.
 _SAMPLE = 2000
@@ -84,10 +83,11 @@ def compare(
     >>> [view.name for view in found]
     ['PCA', 'cPCA, alpha 1.75', 'dPCA by ratio', 'dPCA by signal']
     """
-    target = opened(target, "target")
-    labels = collect_values(labels, target, "labels")
-    if labels is None:
-        check_column(target, "label", "target labels")
+    if not isinstance(target, Moments):
+        target = open_data(target, "target")
+        labels = collect_values(labels, target, "labels")
+        if labels is None:
+            target.check_row_values("label", "target labels")
     sides = _sides(FitArguments(target, None, background, groups=groups, background_groups=background_groups), features)
     same: dict[str, Any] = {"mix": mix, "features": features}
     given = {name: getattr(sides.given, name) for name in ("background", "groups", "background_groups")}
@@ -145,18 +145,18 @@ def _fitted(data: Dataset) -> Moments | Source | None:
 
 def _adds_up(data: Dataset) -> bool:
     """Tell whether a set gives its moments without its rows coming here."""
-    return data.source is not None and (is_lazy(data.source) or has_moments(data.source))
+    return data.source is not None and not data.source.is_local
 
 
 def _judged(estimators: dict[str, Any], sides: _Sides, labels: Any) -> list[Comparison]:
     if labels is None and sides.rows is not None:  # after the rows: a file tells its labels while it is read
-        labels = collect_column(sides.rows, "label", "target labels")
+        labels = sides.rows.row_values("label", "target labels")
     scores: list[Any] = [None] * len(estimators)
     # Rows on a cluster stay there where nobody asks for scores: what components hold follows from the moments.
     if labels is not None or sides.moments is None:
         if sides.rows is None:
             raise RowsNeededError("labels: they belong to rows, and moments were given. Give the rows of the target.")
-        scores = collect_scores([estimator.transform for estimator in estimators.values()], sides.rows, "target")
+        scores = sides.rows.collect_mapped([estimator.transform for estimator in estimators.values()], "target")
     if labels is not None:
         labels = _checked(labels, len(scores[0]))
     if sides.moments is not None:

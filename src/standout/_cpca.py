@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout._base import BaseContrast, Fitted
-from standout._inputs import Inputs, MatchedInputs, check_choice, check_count, check_mix, seed_from
+from standout._inputs import Inputs, MatchedInputs, check_choice, check_count, solve_options
 from standout._model import Model, Summary, assess_ratios, fit_model, summarize
 from standout._path import AFFINITIES, Grouping, PathProblem, SubspacePath, along_alpha, check_grid
 from standout.errors import InputError
@@ -158,42 +158,34 @@ class CPCA(BaseContrast):
         title = f"{type(self).__name__} (alpha = {self.alpha_:.4g})"
         return summarize(model, title, list(self.get_feature_names_out()))
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self) -> SolveOptions:
         check_choice("affinity", self.affinity, AFFINITIES)
-        check_choice("centering", self.centering, ("own", "background"))
-        check_choice("features", self.features, ("all", "common"))
         check_grid("grid", self.grid)
         if check_count("n_representatives", self.n_representatives) < 2:
             raise InputError("n_representatives=1 leaves nothing but PCA to stand for the rest. Use 2 or more.")
         _check_alpha(self.alpha)
-        self._wanted()
-
-    def _wanted(self) -> SolveOptions:
-        value = self.n_components
-        if not (value is None or (isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1)):
-            raise InputError(f"n_components={value!r} is not possible. Use a whole number from 1 on, or None (all).")
-        return SolveOptions(
-            n_components=None if value is None else int(value),
-            mix=check_mix(self.mix),
-            own_centre=self.centering == "own",
-            seed=seed_from(self.random_state),
+        if isinstance(self.n_components, str):
+            raise InputError(
+                f"n_components={self.n_components!r} is not possible. Use a whole number from 1 on, or None (all)."
+            )
+        return solve_options(
+            n_components=self.n_components,
+            mix=self.mix,
+            centering=self.centering,
+            features=self.features,
+            random_state=self.random_state,
         )
 
-    def _fit(self, matched: MatchedInputs) -> Model:
-        model: Model
+    def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
+        assert matched.inputs.target is not None
         if matched.inputs.backgrounds:
-            model = self._against(matched.inputs)
-        else:
-            assert matched.inputs.target is not None
-            model = _principal(fit_model(matched.inputs.target, {}, self._wanted()))
-        if matched.kept is not None:
-            model = model.widened(matched.kept, list(self.feature_names_in_))
-        return model.noted(matched.notes)
+            return self._against(matched.inputs, options)
+        return _principal(fit_model(matched.inputs.target, {}, options))
 
-    def _against(self, inputs: Inputs) -> ContrastiveModel:
+    def _against(self, inputs: Inputs, options: SolveOptions) -> ContrastiveModel:
         """Return the model of a target against backgrounds."""
         assert inputs.target is not None
-        problem = PathProblem.of(inputs.target, list(inputs.backgrounds.values()), self._wanted())
+        problem = PathProblem.of(inputs.target, list(inputs.backgrounds.values()), options)
         rho, path, notes = 0.0, None, problem.solution.notes
         with problem.threads():
             reduced = contrastive.reduced(problem.task)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,9 +23,9 @@ from standout._spectrum import largest_root_p_value
 from standout.errors import InputError, listed
 from standout.io.gaussian import Complete, Fill, Observed, estimate
 from standout.io.memory import at_file, check_weights, distinct_groups
-from standout.io.missing import AtMean, FilledRows, filled_by, is_incomplete, observed, raw_blocks, raw_rows
-from standout.io.read import read
-from standout.io.source import RowSource, RowView, Source, block_rows_of, has_rows, select_columns
+from standout.io.missing import AtMean, FilledRows, filled_by, observed, raw_blocks, raw_rows
+from standout.io.read import open_data
+from standout.io.source import RowSource, RowView, Source, block_rows_of, select_columns
 
 # Target and background are filled by variances of their own along directions whose ratio noise reaches this rarely.
 # Below the level of the tests: they reject in such a case already, so that it does not change how often they do.
@@ -34,53 +34,52 @@ _CLEARLY = 0.01
 _PASSES = {"forget": 6, "average": 4}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Dataset:
-    """One dataset under the name it has in messages."""
+    """One dataset: rows with their weights and groups, or moments alone.
+
+    ``role`` is its name in messages. ``summed`` are the moments of the rows, once they have been added up.
+    """
 
     role: str
     source: Source | None = None
     given: Moments | None = None
     weights: ArrayLike | None = None
     groups: Sequence[Hashable] | NDArray[Any] | None = None
+    summed: Moments | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        data = self.source if self.source is not None else self.given
+        assert data is not None
+        self.names, self.n_features = data.names, data.n_features
+        # Rows that can be read as often as needed.
+        self.rows = self.source if isinstance(self.source, RowSource) else None
 
     @classmethod
     def of(cls, role: str, data: Any, weights: ArrayLike | None = None, groups: Any = None) -> Dataset:
-        """Read anything: rows in any form, or moments."""
+        """Read rows in any form, or take moments."""
         if isinstance(data, Moments):
             if weights is not None or groups is not None:
                 raise InputError(
                     f"{role}: moments already hold their weights and groups. Give these to Moments.of instead."
                 )
             return cls(role, given=data)
-        return cls(role, read(data, role=role), weights=weights, groups=groups)
+        return cls(role, open_data(data, role), weights=weights, groups=groups)
 
     @property
-    def names(self) -> tuple[str, ...] | None:
-        """Feature names, where there are any."""
-        return self.source.names if self.source is not None else self._moments_given.names
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.source.n_features if self.source is not None else self._moments_given.n_features
-
-    @property
-    def rows(self) -> RowSource | None:
-        """The rows, where they can be read as often as needed."""
-        return self.source if has_rows(self.source) else None
-
-    @property
-    def _moments_given(self) -> Moments:
-        assert self.given is not None
-        return self.given
-
-    @cached_property
     def moments(self) -> Moments:
         """The moments: as given, or added up in one pass over the rows."""
         if self.given is not None:
             return self.given
-        return Moments.of(self.source, weights=self.weights, groups=self.groups, role=self.role)
+        if self.summed is None:
+            assert self.source is not None
+            self.summed = self.source.moments(self.weights, self.groups, names=self.names, role=self.role)
+        return self.summed
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether missing values are to be drawn."""
+        return self.source is not None and self.source.is_incomplete
 
     @cached_property
     def row_weights(self) -> Array:
@@ -120,7 +119,8 @@ class Dataset:
         """Return the dataset with the features at ``index``, in that order."""
         if self.source is not None:
             return replace(self, source=select_columns(self.source, index))
-        return replace(self, given=self._moments_given.select(index))
+        assert self.given is not None
+        return replace(self, given=self.given.select(index))
 
 
 Mix = str | ArrayLike | Mapping[Any, float]
@@ -212,11 +212,9 @@ def _shares(weights: Array, mix: str | ArrayLike) -> Array:
 def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> list[Dataset | None]:
     """Return the datasets, target first, with the missing values of all drawn from one model."""
     given = [data for data in (target, *backgrounds) if data is not None]
-    if not any(is_incomplete(data.source) for data in given):
-        return [target, *backgrounds]
     fills = _fills(given, compared=target is not None and bool(backgrounds))
     filled: list[Dataset | None] = [
-        replace(data, source=filled_by(data.source, fill)) if is_incomplete(data.source) and fill is not None else data
+        replace(data, source=filled_by(data.source, fill)) if data.is_incomplete and fill is not None else data
         for data, fill in zip(given, fills, strict=True)
     ]
     return filled if target is not None else [None, *filled]
@@ -224,7 +222,7 @@ def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> lis
 
 def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Fill training and held-out rows, target first, by a model of the training rows."""
-    if not any(map(is_incomplete, (*training, *held_out))):
+    if not any(source.is_incomplete for source in (*training, *held_out)):
         return list(training), list(held_out)
     fills = _fills([Dataset("training rows", source) for source in training], compared=True, every=True)
     parts: list[list[Any]] = []
@@ -233,26 +231,26 @@ def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[
         for source, fill in zip(sources, fills, strict=True):
             assert fill is not None
             seeded = replace(fill, seed=(fill.seed[0], step % 2**32))
-            raw = raw_rows(source) if is_incomplete(source) else None
+            raw = raw_rows(source) if source.is_incomplete else None
             parts[-1].append(source if raw is None else FilledRows(seeded.rows(raw), source))
     return parts[0], parts[1]
 
 
 def _fills(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | None]:
     """Return how each dataset is filled; None where nothing is missing, unless ``every`` dataset is to have one."""
-    at_hand = all(has_rows(data.source) for data in given)
+    at_hand = all(data.rows is not None for data in given)
     n_rows = sum(data.source.n_rows or 0 for data in given if data.source is not None)
     every = every or (at_hand and given[0].n_features > n_rows)  # the model is made of the rows then, not of sums
     sets = [_observed(data, every, place) for place, data in enumerate(given)]
     compare = _comparison(given, [one.n_rows for one in sets]) if compared else None
-    streamed = any(is_incomplete(data.source) and not has_rows(data.source) for data in given)
+    streamed = any(data.is_incomplete and data.rows is None for data in given)
     return estimate(sets, compare, **(_PASSES if streamed else {}))
 
 
 def _observed(data: Dataset, every: bool, place: int) -> Observed | Complete:
     source: Any = data.source
-    if not is_incomplete(source):
-        if not (every and has_rows(source)):
+    if not data.is_incomplete:
+        if not (every and data.rows is not None):
             moments = data.moments
             return Complete(moments.covariance(), moments.variance(), moments.n_effective)
         return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features, place, _weights(data))
@@ -311,4 +309,4 @@ def _units(data: Dataset, n_rows: float) -> float:
 
 def at_means(source: Source, mean: Array) -> Source:
     """Return rows with given means for missing values that would be drawn: a score depends on its own row only."""
-    return filled_by(source, AtMean(mean)) if is_incomplete(source) else source
+    return filled_by(source, AtMean(mean)) if source.is_incomplete else source

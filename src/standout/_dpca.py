@@ -11,8 +11,7 @@ from standout._base import BaseContrast
 from standout._inputs import MatchedInputs, solve_options
 from standout._model import Model, fit_model
 from standout.errors import InputError
-from standout.io.source import is_lazy
-from standout.solvers.problem import SolveOptions, laplacian
+from standout.solvers.problem import SolveOptions, graph_of
 
 
 class DPCA(BaseContrast):
@@ -113,7 +112,7 @@ class DPCA(BaseContrast):
     """
 
     _signal_model: Model | None = None
-    _asked: SolveOptions | None = None
+    _options: SolveOptions | None = None
 
     def __init__(
         self,
@@ -171,10 +170,7 @@ class DPCA(BaseContrast):
         array([0. , 0.1, 0.1, 3.7, 0.1])
         """
         source = self._source(X, "denoise")
-        denoise = self._denoiser().denoise
-        if not is_lazy(source):
-            return denoise(source)
-        return source.mapped(denoise, self._names() or [f"x{i}" for i in range(source.n_features)])
+        return source.map_rows(self._denoiser().denoise, self._names() or [f"x{i}" for i in range(source.n_features)])
 
     def _denoiser(self) -> Model:
         """Return a model that keeps every component above the edge; solved when first needed."""
@@ -186,11 +182,11 @@ class DPCA(BaseContrast):
                 return model
             matched = self._sums.matched()
             assert matched.inputs.target is not None
-            assert self._asked is not None
+            assert self._options is not None
             # From the moments that were kept, whichever solver saw the rows; with the parameters of the fit.
-            wanted = replace(self._asked, axes="signal", solver="auto")
+            options = replace(self._options, axes="signal", solver="auto")
             try:
-                found = fit_model(matched.inputs.target, matched.inputs.backgrounds, wanted)
+                found = fit_model(matched.inputs.target, matched.inputs.backgrounds, options)
             except InputError:  # the rows knew more dimensions than the moments do: the components must do
                 return model
             if matched.kept is not None:
@@ -199,29 +195,26 @@ class DPCA(BaseContrast):
             self._signal_model = replace(found, mean=model.mean)
         return self._signal_model
 
-    def _wanted(self, matched: MatchedInputs) -> SolveOptions:
-        """Return what to solve for, with the graph of the features that take part."""
-        wanted = solve_options(self)
-        if self.graph is None:
-            return wanted
-        graph = laplacian(self.graph, self.n_features_in_)
-        if matched.kept is not None:
-            adjacency = -graph[matched.kept][:, matched.kept]
-            adjacency.setdiag(0)
-            graph = laplacian(adjacency, len(matched.kept))
-        return replace(wanted, graph=graph)
+    def _check_parameters(self) -> SolveOptions:
+        return solve_options(
+            n_components=self.n_components,
+            shrinkage=self.shrinkage,
+            axes=self.axes,
+            mix=self.mix,
+            normalize=self.normalize,
+            centering=self.centering,
+            solver=self.solver,
+            graph=self.graph,
+            smoothness=self.smoothness,
+            features=self.features,
+            random_state=self.random_state,
+        )
 
-    def _check_parameters(self) -> None:
-        self._signal_model = None
-        solve_options(self)
-
-    def _fit(self, matched: MatchedInputs) -> Model:
+    def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
         target = matched.inputs.target
         assert target is not None
-        self._asked = self._wanted(matched)
-        model = fit_model(target, matched.inputs.backgrounds, self._asked)
-        if self.normalize == "background":
-            model = model.with_unit_background()
-        if matched.kept is not None:
-            model = model.widened(matched.kept, list(self.feature_names_in_))
-        return model.noted(matched.notes)
+        if self.graph is not None:
+            options = replace(options, graph=graph_of(self.graph, matched.n_features, matched.kept))
+        model = fit_model(target, matched.inputs.backgrounds, options)
+        self._signal_model, self._options = None, options
+        return model.with_unit_background() if self.normalize == "background" else model

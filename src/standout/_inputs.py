@@ -9,8 +9,7 @@ that have a certain label in y.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -32,8 +31,8 @@ from standout.errors import (
     named_features,
 )
 from standout.io.memory import is_missing
-from standout.io.read import is_frame, is_on_cluster, read
-from standout.io.source import RowSource, RowView, has_rows, is_source
+from standout.io.read import is_dataset, open_data
+from standout.io.source import RowSource, RowView
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
 
@@ -48,56 +47,55 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise InputError(f"{name}={value!r} is not possible. Use one of {', '.join(map(repr, choices))}.")
 
 
-def solve_options(estimator: Any) -> SolveOptions:
-    """Return what a DPCA estimator's parameters ask for, checked."""
-    check_choice("axes", estimator.axes, ("ratio", "signal"))
-    check_choice("normalize", estimator.normalize, (None, "background"))
-    check_choice("centering", estimator.centering, ("own", "background"))
-    check_choice("solver", estimator.solver, SOLVERS)
-    check_choice("features", estimator.features, ("all", "common"))
+def solve_options(
+    *,
+    n_components: Any,
+    mix: Any,
+    random_state: Any,
+    shrinkage: Any = "auto",
+    axes: Any = "ratio",
+    normalize: Any = None,
+    centering: Any = "own",
+    solver: Any = "auto",
+    features: Any = "all",
+    graph: Any = None,
+    smoothness: Any = 0.0,
+) -> SolveOptions:
+    """Check the parameters of an estimator and return them as options of the solvers."""
+    check_choice("axes", axes, ("ratio", "signal"))
+    check_choice("normalize", normalize, (None, "background"))
+    check_choice("centering", centering, ("own", "background"))
+    check_choice("solver", solver, SOLVERS)
+    check_choice("features", features, ("all", "common"))
+    if isinstance(mix, str):
+        check_choice("mix", mix, ("pooled", "equal", "minimax"))
+    if not (n_components is None or (isinstance(n_components, str) and n_components == "auto")):
+        if not isinstance(n_components, Integral) or isinstance(n_components, bool) or int(n_components) < 1:
+            raise InputError(
+                f"n_components={n_components!r} is not possible. Use a whole number from 1 on, None (all) or 'auto'."
+            )
+        n_components = int(n_components)
+    if not (shrinkage is None or (isinstance(shrinkage, str) and shrinkage in ("auto", "oas"))):
+        if not isinstance(shrinkage, Real) or isinstance(shrinkage, bool) or not 0 <= float(shrinkage) <= 1:
+            raise InputError(
+                f"shrinkage={shrinkage!r} is not possible. Use 'auto', 'oas', None or a number from 0 to 1."
+            )
+        shrinkage = float(shrinkage)
+    if not isinstance(smoothness, Real) or isinstance(smoothness, bool) or not 0 <= float(smoothness) < math.inf:
+        raise InputError(f"smoothness={smoothness!r} is not possible. Use a number from 0 on.")
+    if graph is not None and solver in ("gsvd", "span", "matrix_free"):
+        raise InputError(f"solver={solver!r} cannot use a graph. Use solver='auto', 'dense' or 'lanczos'.")
     return SolveOptions(
-        n_components=_n_components(estimator.n_components),
-        shrinkage=_shrinkage(estimator.shrinkage),
-        mix=check_mix(estimator.mix),
-        own_centre=estimator.centering == "own",
-        solver=estimator.solver,
-        axes=estimator.axes,
-        graph=estimator.graph,
-        smoothness=_smoothness(estimator),
-        seed=seed_from(estimator.random_state),
+        n_components=n_components,
+        shrinkage=shrinkage,
+        mix=mix,
+        own_centre=centering == "own",
+        solver=solver,
+        axes=axes,
+        graph=graph,
+        smoothness=float(smoothness),
+        seed=seed_from(random_state),
     )
-
-
-def _n_components(value: Any) -> int | str | None:
-    if value is None or (isinstance(value, str) and value == "auto"):
-        return value
-    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
-        return int(value)
-    raise InputError(f"n_components={value!r} is not possible. Use a whole number from 1 on, None (all) or 'auto'.")
-
-
-def _shrinkage(value: Any) -> str | float | None:
-    if value is None or (isinstance(value, str) and value in ("auto", "oas")):
-        return value
-    if isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= 1:
-        return float(value)
-    raise InputError(f"shrinkage={value!r} is not possible. Use 'auto', 'oas', None or a number from 0 to 1.")
-
-
-def _smoothness(estimator: Any) -> float:
-    value = estimator.smoothness
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < math.inf:
-        raise InputError(f"smoothness={value!r} is not possible. Use a number from 0 on.")
-    if estimator.graph is not None and estimator.solver in ("gsvd", "span", "matrix_free"):
-        raise InputError(f"solver={estimator.solver!r} cannot use a graph. Use solver='auto', 'dense' or 'lanczos'.")
-    return float(value)
-
-
-def check_mix(value: Any) -> Any:
-    """Return the shares as given; what is in them is checked against the backgrounds."""
-    if isinstance(value, str):
-        check_choice("mix", value, ("pooled", "equal", "minimax"))
-    return value
 
 
 def seed_from(random_state: Any) -> int:
@@ -148,7 +146,8 @@ def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool 
         backgrounds = _backgrounds(given)
         target = None if given.X is None else Dataset.of("target", given.X, given.sample_weight, given.groups)
         every = backgrounds if target is None else {"target": target, **backgrounds}
-        check_apart({role: data.source for role, data in every.items()})
+        if any(data.source is not None and data.source.checkpoint is not None for data in every.values()):
+            check_apart({role: data.source for role, data in every.items()})
         return Inputs(target, backgrounds)
     if given.background is not None:
         raise InputError(
@@ -196,17 +195,7 @@ def _several(background: Any) -> bool:
         return True
     if not isinstance(background, list | tuple):
         return False
-    return not background or _is_table(background[0])
-
-
-def _is_table(item: Any) -> bool:
-    if isinstance(item, Moments | str | bytes | os.PathLike) or is_source(item) or is_on_cluster(item):
-        return True
-    if is_frame(item):
-        return True
-    if hasattr(item, "shape"):
-        return len(item.shape) == 2
-    return isinstance(item, list | tuple) and len(item) > 0 and np.ndim(item[0]) == 1
+    return not background or isinstance(background[0], Moments) or is_dataset(background[0])
 
 
 def _named(several: Any) -> dict[str, Any]:
@@ -242,8 +231,8 @@ def _by_label(given: FitArguments, wanted: list[Any], whole: bool) -> Inputs:
             "with background_label, sample_weight and groups cover the background rows too. "
             "Leave background_sample_weight and background_groups out."
         )
-    source = read(given.X, role="X")
-    if not has_rows(source):
+    source = open_data(given.X, "X")
+    if not isinstance(source, RowSource):
         raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
     warn_unused(
         source,
@@ -322,9 +311,11 @@ def _part(role: str, given: FitArguments, source: RowSource, mask: NDArray[np.bo
 
 @dataclass(frozen=True)
 class MatchedInputs:
-    """Inputs on one list of features; where features were left out, which are kept and a note."""
+    """Inputs on the same features; where some features of the target were left out, which are kept, and a note."""
 
     inputs: Inputs
+    names: tuple[str, ...] | None  # all features of the target
+    n_features: int
     kept: NDArray[np.intp] | None = None
     notes: tuple[Note, ...] = ()
 
@@ -342,6 +333,7 @@ def match_features(
     are the features to use, where that was settled in an earlier fit.
     """
     notes: tuple[Note, ...] = ()
+    all_names, n_all = names, n_features
     target = None if inputs.target is None else align(inputs.target, names, n_features, "all")
     if kept is not None and names is not None:
         names, n_features = tuple(names[i] for i in kept), len(kept)
@@ -354,24 +346,26 @@ def match_features(
             names, n_features = tuple(names[i] for i in kept), len(kept)
     if target is not None and kept is not None:
         target = target.select(kept)
-    if target is not None:
-        for data in inputs.backgrounds.values():
-            _check_unnamed(target, data)
+    if target is not None and names is None:
+        _check_unnamed(target, inputs.backgrounds.values())
     backgrounds = {role: align(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
-    target, *others = fill_together(target, list(backgrounds.values()))
-    filled = {role: data for role, data in zip(backgrounds, others, strict=True) if data is not None}
-    return MatchedInputs(Inputs(target, filled), kept, notes)
+    if any(data.is_incomplete for data in (target, *backgrounds.values()) if data is not None):
+        target, *others = fill_together(target, list(backgrounds.values()))
+        backgrounds = {role: data for role, data in zip(backgrounds, others, strict=True) if data is not None}
+    return MatchedInputs(Inputs(target, backgrounds), all_names, n_all, kept, notes)
 
 
-def _check_unnamed(target: Dataset, background: Dataset) -> None:
-    """Refuse frames whose columns are labelled by something other than names, and differently."""
-    one, other = (getattr(data.source, "unnamed", None) for data in (target, background))
-    if one is not None and other is not None and one != other:
-        raise FeatureError(
-            f"{background.role}: its columns are labelled {listed(other)}, those of the target {listed(one)}, and "
-            "labels that are not text are not matched. Give both the same columns in the same order, or make the "
-            "labels text."
-        )
+def _check_unnamed(target: Dataset, backgrounds: Iterable[Dataset]) -> None:
+    """Refuse data frames whose column labels are not text and differ."""
+    labels = None if target.source is None else target.source.unnamed
+    for data in backgrounds:
+        other = None if data.source is None else data.source.unnamed
+        if labels is not None and other is not None and labels != other:
+            raise FeatureError(
+                f"{data.role}: its columns are labelled {listed(other)}, those of the target {listed(labels)}, and "
+                "labels that are not text are not matched. Give both the same columns in the same order, or make the "
+                "labels text."
+            )
 
 
 def _left_out(names: Sequence[str], kept: NDArray[np.intp]) -> Note:

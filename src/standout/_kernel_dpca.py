@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike
 from standout._base import BaseContrast, Fitted
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
-from standout._dpca import DPCA
 from standout._folds import (
     Fold,
     Index,
@@ -51,8 +50,8 @@ from standout._model import Model, Summary
 from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, OverfitWarning, RowsNeededError
 from standout.io.memory import explain_non_finite
-from standout.io.read import opened
-from standout.io.source import RowView, has_moments, is_lazy
+from standout.io.read import open_data
+from standout.io.source import RowView
 from standout.solvers.choose import check_rows
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
@@ -342,13 +341,13 @@ class KernelDPCA(BaseContrast):
         -------
         float
         """
-        X = opened(X, "X")
+        X = X if isinstance(X, Moments) else open_data(X, "X")
         given = FitArguments(X, y, background, sample_weight, background_sample_weight)
         inputs = parse_inputs(given, self.background_label)
         for data in (inputs.target, *inputs.backgrounds.values()):
             if data is not None:
                 _check_here(data)
-            if data is not None and (data.given is not None or has_moments(data.source)):
+            if data is not None and data.given is not None:
                 raise RowsNeededError(f"{data.role}: a kernel needs rows, and moments were given. Give the rows.")
         return super().score(
             X,
@@ -364,14 +363,13 @@ class KernelDPCA(BaseContrast):
         assert isinstance(model, KernelModel)
         return summarize_kernel(model, type(self).__name__, list(self.get_feature_names_out()))
 
-    def _wanted(self) -> SolveOptions:
-        """Return the parameters that DPCA has too, checked by its rules."""
-        shrinkage = "auto" if _is_cv(self.shrinkage) else self.shrinkage
-        same = DPCA(self.n_components, shrinkage=shrinkage, mix=self.mix, random_state=self.random_state)
-        return solve_options(same)
-
-    def _check_parameters(self) -> None:
-        wanted = self._wanted()
+    def _check_parameters(self) -> SolveOptions:
+        options = solve_options(
+            n_components=self.n_components,
+            shrinkage="auto" if _is_cv(self.shrinkage) else self.shrinkage,
+            mix=self.mix,
+            random_state=self.random_state,
+        )
         if not callable(self.kernel):
             check_choice("kernel", self.kernel, KERNELS)
         if not (isinstance(self.gamma, str) and self.gamma in ("median", "cv")):
@@ -381,13 +379,13 @@ class KernelDPCA(BaseContrast):
         check_choice("standardize", self.standardize, (True, False))
         if self.n_landmarks is not None:
             check_count("n_landmarks", self.n_landmarks)
-        if wanted.shrinkage in (None, 0.0) and self.kernel == "rbf":
+        if options.shrinkage in (None, 0.0) and self.kernel == "rbf":
             raise exact_refused(self.shrinkage, "the kernel 'rbf' has as many dimensions as there are rows")
+        return options
 
-    def _fit(self, matched: MatchedInputs) -> Model:
+    def _fit(self, matched: MatchedInputs, wanted: SolveOptions) -> Model:
         target, backgrounds = matched.inputs.target, matched.inputs.backgrounds
         assert target is not None
-        wanted = self._wanted()
         data = [_rows(part) for part in (target, *backgrounds.values())]
         asked = {"n_components='auto'": wanted.n_components == "auto", "gamma='cv'": self._selects_gamma}
         asked["shrinkage='cv'"] = _is_cv(self.shrinkage)
@@ -485,7 +483,7 @@ def _rows(data: Dataset) -> Dataset:
 
 def _check_here(data: Dataset) -> None:
     """Refuse rows that lie on a cluster."""
-    if is_lazy(data.source):
+    if data.source is not None and not data.source.is_local:
         raise RowsNeededError(
             f"{data.role}: a kernel compares rows with each other, and these lie on a cluster. Bring them, or a sample "
             "of them, into memory first: compute() of dask, toPandas() of Spark."

@@ -234,13 +234,8 @@ class Features:
         return bool(np.median(similarity.max(axis=1)) < _SIMILAR)
 
 
-class KernelSource:
+class KernelSource(Source):
     """The rows of a source as kernel columns or features, block by block."""
-
-    names: tuple[str, ...] | None = None
-    labels: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
-    row_ids: NDArray[Any] | None = None
 
     def __init__(self, source: Source, onto: Landmarks | Features, role: str):
         self.source, self.onto, self.role = source, onto, role

@@ -23,8 +23,8 @@ from standout._moments import Counts
 from standout._shrinkage import Regime, estimate_text
 from standout._spectrum import debiased, largest_root_p_value, noise_edge
 from standout.errors import InputError, OverfitWarning, listed
-from standout.io.memory import ArraySource, checked_block, explain_non_finite, sparse_blocks, sparse_rows
-from standout.io.source import Source, block_rows
+from standout.io.memory import checked_block, explain_non_finite, sparse_blocks, sparse_rows
+from standout.io.source import ArraySource, Source, block_rows
 from standout.solvers.choose import solve
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note, Signal, Solution, gains

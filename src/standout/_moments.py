@@ -24,11 +24,10 @@ from standout._accumulate import (
 )
 from standout._blas import Array
 from standout._checkpoint import CheckpointedPass
-from standout.distributed.reduce import reduce_sums
 from standout.errors import FeatureError, InputError, listed
 from standout.io.memory import distinct_groups, explain_non_finite, explain_underflow, weighted_blocks
-from standout.io.read import read
-from standout.io.source import Source, has_moments, is_lazy, is_source, reads_ahead
+from standout.io.read import open_data
+from standout.io.source import Source
 
 _EPS = float(np.finfo(float).eps)
 
@@ -115,29 +114,12 @@ class Moments:
         """
         if isinstance(data, Moments):
             raise InputError(f"{role}: these are moments already. Use them as they are.")
-        source: Source = data if is_source(data) else read(data, role=role)
+        source = open_data(data, role)
         named = source.names if names is None else _check_names(names, source.n_features, role)
-        if weights is None and groups is None and has_moments(source):
-            return replace(source.moments(), names=named)
-        if is_lazy(source):
-            found = reduce_sums(source, weights, groups, named, role)
-            return cls._of_sums(found.sums, found.groups, named)
-        with scatter_adder(source.n_rows, source.n_features, reads_ahead(source)) as add:
-            if (kept := CheckpointedPass.of(source, counting=groups is None)) is None:
-                sums, seen = _added_up(source, weights, named, role, add)
-            else:
-                sums, seen = kept.added_up(weights, named, role, add)
-        if len(sums.underflown):
-            raise explain_underflow(sums.underflown, named, role)
-        if groups is None and kept is not None:
-            return cls._of_sums(sums, kept.groups, named)
-        if groups is None:  # after the rows: a file tells both in one pass
-            groups = source.groups
-        ids = None if groups is None else distinct_groups(groups, weights, seen, role)
-        return cls._of_sums(sums, ids, named)
+        return source.moments(weights, groups, names=named, role=role)
 
     @classmethod
-    def _of_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
+    def from_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
         return cls(
             sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names, sums.residue
         )  # fmt: skip
@@ -224,6 +206,27 @@ class Moments:
                 f"moments with other feature names cannot be added: {listed(unlike)}. "
                 "Bring the parts to the same features in the same order with select()."
             )
+
+
+def sum_rows(
+    source: Source, weights: ArrayLike | None, groups: Any, names: tuple[str, ...] | None, role: str
+) -> Moments:
+    """Return the moments of a source in one pass over its blocks, resumed where it has a checkpoint."""
+    with scatter_adder(source.n_rows, source.n_features, source.reads_ahead) as add:
+        if source.checkpoint is not None:
+            kept = CheckpointedPass.of(source, counting=groups is None)
+            sums, seen = kept.added_up(weights, names, role, add)
+            ids = kept.groups
+        else:
+            sums, seen = _added_up(source, weights, names, role, add)
+            ids = None
+    if len(sums.underflown):
+        raise explain_underflow(sums.underflown, names, role)
+    if groups is None and source.checkpoint is None:
+        groups = source.groups  # after the pass, in which a file reads its groups too
+    if groups is not None:
+        ids = distinct_groups(groups, weights, seen, role)
+    return Moments.from_sums(sums, ids, names)
 
 
 def _added_up(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from standout._blas import Array, threads_for, top_eigen
 from standout._dataset import Dataset, Mixture
-from standout._inputs import FitArguments, check_choice, check_count, check_mix, match_features, parse_inputs, seed_from
+from standout._inputs import FitArguments, check_choice, check_count, match_features, parse_inputs, seed_from
 from standout.errors import InputError
 from standout.solvers import contrastive, solution
 from standout.solvers.choose import solve
@@ -173,7 +173,9 @@ def path(
     elif values is not None:
         values = _check_numbers("values", values, 1.0)
     grouping = Grouping(affinity, check_count("n_representatives", n_representatives), seed_from(random_state))
-    wanted = SolveOptions(check_count("n_components", n_components), mix=check_mix(mix), own_centre=centering == "own")
+    if isinstance(mix, str):
+        check_choice("mix", mix, ("pooled", "equal", "minimax"))
+    wanted = SolveOptions(check_count("n_components", n_components), mix=mix, own_centre=centering == "own")
     if background is None:
         raise InputError("background: a path goes from target to background, and none was given. Give background=.")
     inputs = parse_inputs(FitArguments(target, background=background))

@@ -19,10 +19,9 @@ from scipy.special import gammaincinv
 
 from standout._blas import Array, add_scatter, cholesky, mirror, rank_tolerance, threads_for, top_eigen
 from standout._moments import Moments
-from standout.distributed.reduce import check_column, collect_column, collect_rows, collect_values
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError, listed, named_features
 from standout.io.read import read
-from standout.io.source import has_moments
+from standout.io.source import collect_values
 
 # Rows closer to the centre than this share of the median distance count as if they were that far: a row that
 # is the centre itself has no direction.
@@ -82,7 +81,7 @@ def robust_moments(
     array([1., 2., 3.])
     """
     _check_iteration(max_iter, tol)
-    if isinstance(rows, Moments) or has_moments(rows):
+    if isinstance(rows, Moments):
         raise RowsNeededError(f"{role}: outliers can be told only among rows, and moments were given. Give the rows.")
     source = read(rows, role=role)
     weights, groups = (
@@ -90,10 +89,10 @@ def robust_moments(
         collect_values(groups, source, f"{role} groups"),
     )
     if groups is None:
-        check_column(source, "groups", f"{role} groups")
-    table = collect_rows(source, role).astype(np.float64)
+        source.check_row_values("groups", f"{role} groups")
+    table = source.collect(role).astype(np.float64)
     named = source.names if names is None else names
-    groups = groups if groups is not None else collect_column(source, "groups", f"{role} groups")
+    groups = groups if groups is not None else source.row_values("groups", f"{role} groups")
     # The classical moments check values, weights, groups and names, and hold the counts.
     plain = Moments.of(table, weights=weights, groups=groups, names=named, role=role)
     share = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from standout._base import BaseContrast, collect_scores
+from standout._base import BaseContrast
 from standout._blas import Array
 from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._inputs import FitArguments, align, background_name, parse_inputs
 from standout._model import Model
 from standout._report.text import code_of, method_name
-from standout.distributed.reduce import check_order, collect_column
 from standout.errors import InputError, RowsNeededError, StandoutWarning, listed
-from standout.io.source import Source, has_rows, is_lazy
+from standout.io.source import RowSource, Source
 from standout.io.stream import ReadSummary
 from standout.plot._style import Labels, checked_estimator, fitted_model
 
@@ -175,7 +174,11 @@ def _sources(target: Dataset | None, backgrounds: dict[str, Dataset]) -> tuple[d
         else:
             sources[name] = data.source
     for name, source in sources.items():  # before anything is computed on a cluster
-        check_order(source, name)
+        if not source.ordered:
+            raise RowsNeededError(
+                f"{name}: a report shows every row with its label, and the rows of a Spark DataFrame have no order. "
+                "Bring them into memory first, with toPandas()."
+            )
     return sources, left_out
 
 
@@ -211,7 +214,7 @@ def _narrowed(main: Model, name: str, source: Source) -> Source:
 def _scores(estimators: Mapping[str, BaseContrast], sources: Mapping[str, Source]) -> dict[str, list[Array]]:
     """Return the scores of all rows of each dataset, by model."""
     transforms = [_transform(estimator) for estimator in estimators.values()]
-    by_source = [collect_scores(transforms, source, name) for name, source in sources.items()]
+    by_source = [source.collect_mapped(transforms, name) for name, source in sources.items()]
     return {name: [scores[place] for scores in by_source] for place, name in enumerate(estimators)}
 
 
@@ -221,13 +224,13 @@ def _transform(estimator: BaseContrast) -> Callable[[Source], Any]:
     if model.used is None:
         return cast(Callable[[Source], Any], estimator.transform)
     project, names = model.narrowed().project, estimator.get_feature_names_out()
-    return lambda source: source.mapped(project, names) if is_lazy(source) else project(source)
+    return lambda source: source.map_rows(project, names)
 
 
 def _beside(main: Model, target: Source) -> tuple[dict[str, BaseContrast], list[str]]:
     """Return the PCA of the target, to be shown beside a single model, or say why there is none."""
     rows, size = main.target_counts.rows, target.n_features
-    if size > _MOST_FEATURES and not (has_rows(target) and rows <= size):
+    if size > _MOST_FEATURES and not (isinstance(target, RowSource) and rows <= size):
         return {}, [f"There is no PCA beside this: its covariances of {size:,} features would take too much memory."]
     refused = None
     for wanted in (max(min(max(main.n_components, 2), size, rows - 1), 1), 1):
@@ -260,8 +263,8 @@ def _kept(scores: list[Array], drawn: list[NDArray[np.intp]]) -> tuple[Array, ..
 
 def _part(name: str, source: Source, labels: Any, ids: Any, size: int, drawn: NDArray[np.intp]) -> Part:
     """Return a dataset's rows to draw; a stream knows its own labels and ids now that it was read."""
-    labels = collect_column(source, "label", f"{name}: labels") if labels is None else labels
-    ids = collect_column(source, "ids", f"{name}: ids") if ids is None else ids
+    labels = source.row_values("label", f"{name}: labels") if labels is None else labels
+    ids = source.row_values("ids", f"{name}: ids") if ids is None else ids
     about = None if labels is None else Labels.of(labels, size, f"{name}: labels").take(drawn)
     if ids is not None:
         ids = np.asarray(ids)

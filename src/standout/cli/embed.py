@@ -18,10 +18,9 @@ from standout._blas import Array
 from standout.cli.data import Reading, Side, distinct, new_rows_options
 from standout.cli.options import Page, Session, check_apart, option, telling_options
 from standout.errors import InputError, NonFiniteError
-from standout.io.memory import ArraySource
 from standout.io.output import check_table_path, free_name, writing
 from standout.io.read import has_names
-from standout.io.source import Source, block_rows_of
+from standout.io.source import ArraySource, Source, block_rows_of
 
 _EMBED_EXAMPLES = """
 standout embed model.standout new_patients.csv -o scores.csv

@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout._blas import threads_for
+from standout.distributed.reduce import DistributedSource, Result
 from standout.errors import FeatureError, GraphWarning, InputError, listed, warn_user
 from standout.io.memory import (
     NUMBERS,
-    ArraySource,
     FrameSource,
     as_ids,
     as_weights,
@@ -44,7 +44,7 @@ from standout.io.memory import (
 )
 from standout.io.options import Options, choose
 from standout.io.read import is_on_cluster, read
-from standout.io.source import InMemory, Part, Result, Source, select_columns
+from standout.io.source import ArraySource, Part, Source, select_columns
 from standout.io.stream import Layout
 from standout.io.tables import Coded, Texts, warn_aside
 
@@ -268,10 +268,8 @@ def _in_scipy(piece: Any) -> Any:
     return piece.to_scipy_sparse() if hasattr(piece, "to_scipy_sparse") else piece
 
 
-class _Stacked:
+class _Stacked(Source):
     """Chunks of rows, one after the other."""
-
-    names = labels = groups = row_ids = None
 
     def __init__(self, sources: Sequence[Any]):
         self.sources = sources
@@ -283,16 +281,20 @@ class _Stacked:
             yield from source.blocks(rows)
 
 
-class _SideBySide(InMemory):
-    """Chunks of columns; put together one block at a time."""
+class _SideBySide(Source):
+    """Chunks of columns, joined one block at a time."""
+
+    n_rows: int
 
     def __init__(self, sources: Sequence[Any], n_features: int):
         self.sources = sources
         self.n_rows, self.n_features = sources[0].n_rows, n_features
 
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` of all columns."""
-        return np.concatenate([source.rows(start, stop) for source in self.sources], axis=1)
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield the rows in order, at most ``rows`` at a time."""
+        for start in range(0, self.n_rows, rows):
+            stop = min(start + rows, self.n_rows)
+            yield np.concatenate([source.rows(start, stop) for source in self.sources], axis=1)
 
 
 def open_collection(data: Any, role: str, described: RowColumns | None = None) -> DaskSource:
@@ -339,7 +341,7 @@ def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
     return source
 
 
-class DaskSource:
+class DaskSource(DistributedSource):
     """The rows of a dask array or data frame, in chunks of any size and kind."""
 
     def __init__(
@@ -367,17 +369,17 @@ class DaskSource:
     # A pass over a column each: made when somebody asks, and not for a fit.
 
     @cached_property
-    def labels(self) -> NDArray[Any] | None:
+    def labels(self) -> NDArray[Any] | None:  # type: ignore[override]
         """The label of each row."""
         return self._fetched("label")
 
     @cached_property
-    def groups(self) -> NDArray[Any] | None:
+    def groups(self) -> NDArray[Any] | None:  # type: ignore[override]
         """The group of each row."""
         return self._fetched("groups")
 
     @cached_property
-    def row_ids(self) -> NDArray[Any] | None:
+    def row_ids(self) -> NDArray[Any] | None:  # type: ignore[override]
         """The id of each row."""
         return self._fetched("ids")
 
@@ -387,7 +389,7 @@ class DaskSource:
             key = (f"standout-fetch-{uuid4().hex}", 0)
             yield from self._run({key: (self._opener, [pieces])}, key, [self._chunks]).blocks(rows)
 
-    def mapped(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> da.Array:
+    def map_rows(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> da.Array:
         """Return ``function`` of the rows as a dask array that is not computed yet."""
         return da.blockwise(
             map_chunk,
@@ -404,7 +406,7 @@ class DaskSource:
             meta=np.empty((0, 0)),
         )
 
-    def reduced(
+    def reduce(
         self,
         function: Callable[[Part], Result],
         merge: Callable[[Result, Result], Result],
@@ -432,6 +434,10 @@ class DaskSource:
         tasks[last] = tasks.pop(parts[0])
         held = [self._chunks, *(values for values in beside if values is not None)]
         return cast(Result, self._run(tasks, last, held))
+
+    def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:
+        """Return lazy tables of this source as arrays, in one pass over its rows."""
+        return [np.asarray(array) for array in computed_together(tables, role)]
 
     def _run(self, tasks: dict[Any, Any], key: tuple[str, int], held: Sequence[da.Array]) -> Any:
         """Compute one task of a graph, as the user's own scheduler or cluster would."""

@@ -1,24 +1,26 @@
-"""Bringing rows that lie on a cluster, and what goes with them, to this process.
+"""Rows on a cluster: a source whose partitions are summed on the workers, and collected only where they fit.
 
-Adding up rows that lie on a cluster: each part where it lies, and the results merged in a fixed order.
+Each worker adds up its own partitions, and the partial sums are merged in a fixed order, so that the result does
+not depend on scheduling.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from standout._accumulate import Accumulator, Sums, merge_sums
 from standout._blas import default_budget, physical_memory
+from standout._moments import Moments
 from standout.errors import InputError, RowsNeededError
 from standout.io.memory import (
-    ArraySource,
     BadValues,
     check_all_used,
     check_each_weight,
@@ -32,87 +34,74 @@ from standout.io.memory import (
     weighted_blocks,
 )
 from standout.io.read import is_on_cluster
-from standout.io.source import LazySource, Part, Source, block_rows, is_lazy, is_source
+from standout.io.source import Part, RowSource, Source, block_rows
 
-# What is worked on must fit beside what is fetched.
+# The part of the memory that collected rows may take.
 _SHARE = 0.25
-# Option of read that names a column → where a source keeps what it says of each row.
-_KEPT = {"label": "labels", "groups": "groups", "ids": "row_ids"}
+Result = TypeVar("Result")
 
 
-def collect_rows(source: Source, role: str) -> NDArray[Any]:
-    """Return all rows of a source as one array; those of a cluster in one go, so that no step there is taken twice."""
-    if is_lazy(source) and has_order(source):
-        check_fits(source.n_rows, source.n_features, role)
-        columns = [str(place) for place in range(source.n_features)]
-        (rows,) = computed([source.mapped(_all_rows, columns)], role)
-        return checked_block(rows, source.n_features, role)
-    parts, seen = [], 0
-    for block in source.blocks(block_rows(source.n_features)):
-        parts.append(checked_block(np.asarray(block), source.n_features, role))
-        seen += len(parts[-1])
-        if is_lazy(source):
-            check_fits(seen, source.n_features, role)
-    return _joined(parts, source)
+class DistributedSource(Source):
+    """Rows in partitions on a cluster. Functions are sent to the workers, so they must be picklable."""
 
+    is_local = False
 
-class Fetched(ArraySource):
-    """All rows of a source that were brought here."""
+    @abstractmethod
+    def map_rows(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> Any:
+        """Return ``function`` of the rows, one column for each name, as a lazy table of the engine."""
 
-    def __init__(self, source: Source, role: str):
-        super().__init__(collect_rows(source, role), source.names)
-        self.unnamed = getattr(source, "unnamed", None)
-        self.ordered = has_order(source)
+    @abstractmethod
+    def reduce(
+        self,
+        function: Callable[[Part], Result],
+        merge: Callable[[Result, Result], Result],
+        weights: Any = None,
+        groups: Any = None,
+    ) -> Result:
+        """Return ``function`` of every partition, merged on the workers: neighbours first, in a fixed order.
 
+        ``weights`` and ``groups`` (one value for each row) are split into the same partitions.
+        """
 
-def has_order(source: Any) -> bool:
-    """Tell whether the rows of a source have an order that an array can follow: those of a Spark frame have none."""
-    # A data frame answers to the names of its columns.
-    return not is_source(source) or bool(getattr(source, "ordered", not hasattr(type(source), "groups_column")))
+    @abstractmethod
+    def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:
+        """Return lazy tables of this source as arrays, in one pass over its rows."""
 
+    def moments(
+        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
+    ) -> Moments:
+        """Return the moments of all rows, added up on the workers."""
+        found = reduce_sums(self, weights, groups, names, role)
+        return Moments.from_sums(found.sums, found.groups, names)
 
-def check_order(source: Any, role: str) -> None:
-    """Refuse rows without an order where every row is shown or judged."""
-    if not has_order(source):
-        raise RowsNeededError(
-            f"{role}: every row is needed here, with its label, and the rows of a Spark DataFrame stay on the cluster "
-            "and have no order. Bring them into memory first, with toPandas()."
-        )
+    def collect(self, role: str) -> NDArray[Any]:
+        """Return all rows as one array, in one pass, where they fit."""
+        check_fits(self.n_rows, self.n_features, role)
+        (rows,) = self.compute([self.map_rows(_all_rows, [str(i) for i in range(self.n_features)])], role)
+        return checked_block(rows, self.n_features, role)
 
+    def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
+        """Return several functions of the rows as arrays in memory, in one pass."""
+        if not self.ordered:
+            raise RowsNeededError(
+                f"{role}: this needs every row with its label, and the rows of a Spark DataFrame have no order. Bring "
+                "them into memory first, with toPandas()."
+            )
+        tables = [function(self) for function in functions]
+        check_fits(self.n_rows, sum(table.shape[1] for table in tables), role)
+        return self.compute(tables, role)
 
-def collect_values(values: Any, source: Any, what: str) -> Any:
-    """Return one value for each row of a source; what lies on a cluster is fetched."""
-    if values is None:
-        return None
-    if not has_order(source):
-        raise RowsNeededError(
-            f"{what}: the rows of a Spark DataFrame have no order, so that these values cannot be told to belong to "
-            "them. Bring both into memory together first, with toPandas()."
-        )
-    return np.asarray(values) if is_on_cluster(values) else values
-
-
-def collect_column(source: Source, option: str, what: str) -> NDArray[Any] | None:
-    """Return what the column named by an option of ``read`` says of each row; None where none was named."""
-    check_column(source, option, what)
-    found: NDArray[Any] | None = getattr(source, _KEPT[option])
-    return found
-
-
-def check_column(source: Any, option: str, what: str) -> None:
-    """Refuse such a column of rows without an order, before anything is fetched."""
-    # A data frame answers to the names of its columns.
-    column = getattr(source, f"{option}_column", None) if is_source(source) else None
-    if column is not None:
-        raise RowsNeededError(
-            f"{what}: the rows of a Spark DataFrame have no order, so the column {column!r} cannot say what belongs to "
-            f"which row once the rows are brought here. Bring rows and {what.split()[-1]} into memory together: "
-            f"standout.read(frame.toPandas(), {option}={column!r})."
-        )
+    def in_memory(self, role: str) -> RowSource:
+        """Return the rows in memory, with what describes them."""
+        groups = self.row_values("groups", f"{role} groups")  # first: what cannot be used costs no rows
+        found = super().in_memory(role)
+        found.groups, found.row_ids = groups, self.row_ids
+        found.labels = None if found.row_ids is None else self.labels
+        return found
 
 
 def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
-    """Refuse numbers on a cluster that are too many for this process, where it is known how many there are."""
+    """Refuse to collect more numbers than fit into this process, where their number is known."""
     size, most = 8 * (n_rows or 0) * n_columns, _SHARE * physical_memory()
     if size > most > 0:
         raise InputError(
@@ -122,19 +111,8 @@ def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
         )
 
 
-def computed(arrays: Sequence[Any], role: str) -> list[NDArray[Any]]:
-    """Return Dask arrays of one source in memory; the source is gone over once for all of them."""
-    from standout.distributed.dask import computed_together
-
-    return [np.asarray(array) for array in computed_together(arrays, role)]
-
-
 def _all_rows(source: Source) -> NDArray[Any]:
-    return _joined([np.asarray(block) for block in source.blocks(block_rows(source.n_features))], source)
-
-
-def _joined(blocks: list[NDArray[Any]], source: Source) -> NDArray[Any]:
-    return np.concatenate(blocks) if blocks else np.empty((0, source.n_features))
+    return source.collect("")
 
 
 @dataclass(frozen=True)
@@ -146,7 +124,9 @@ class PartialSums:
     seen: int
 
 
-def reduce_sums(source: LazySource, weights: Any, groups: Any, names: Sequence[str] | None, role: str) -> PartialSums:
+def reduce_sums(
+    source: DistributedSource, weights: Any, groups: Any, names: Sequence[str] | None, role: str
+) -> PartialSums:
     """Add up a source on the workers that hold its rows."""
     _check_width(source.n_features, role)
     ids = None
@@ -154,11 +134,11 @@ def reduce_sums(source: LazySource, weights: Any, groups: Any, names: Sequence[s
         weights = check_weights(weights, source.n_rows, role)
     if _at_hand(groups) and source.n_rows is not None and (weights is None or _at_hand(weights)):
         ids, groups = distinct_groups(groups, weights, source.n_rows, role), None
-    found = source.reduced(partial(add_up, role=role), merge, weights, groups)
+    found = source.reduce(partial(add_up, role=role), merge, weights, groups)
     if found.seen == 0:
         checked_table(np.empty((0, source.n_features)), role)
     if not math.isfinite(found.sums.mean.sum() + np.einsum("ii->", found.sums.scatter)):
-        raise explain_bad(source.reduced(_bad_values, BadValues.__add__), names, role)
+        raise explain_bad(source.reduce(_bad_values, BadValues.__add__), names, role)
     if source.n_rows is not None and found.seen != source.n_rows:
         raise InputError(
             f"{role}: the chunks of the dask array have {found.seen} rows, and the array says {source.n_rows}. Give "

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.errors import FeatureError, InputError, MissingExtraError, listed
-from standout.io.memory import ArraySource, check_names, checked_table
+from standout.distributed.reduce import DistributedSource, Result, check_fits
+from standout.errors import FeatureError, InputError, MissingExtraError, RowsNeededError, listed
+from standout.io.memory import check_names, checked_block, checked_table
 from standout.io.options import Options, choose
-from standout.io.source import Part, Result
+from standout.io.source import ArraySource, Part, block_rows
 from standout.io.stream import Layout
 from standout.io.tables import warn_aside
 
@@ -30,7 +31,7 @@ _NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "Do
 
 
 @dataclass(frozen=True, eq=False)
-class SparkSource:
+class SparkSource(DistributedSource):
     """The rows of a Spark DataFrame, which stay on the cluster.
 
     Weights and groups are columns of the frame, given by name: the rows of a frame have no order that an array
@@ -48,11 +49,10 @@ class SparkSource:
     label_column: str | None = None
     ids_column: str | None = None
 
-    # Per row nothing is kept here: the cluster has it.
-    n_rows = labels = groups = row_ids = None
+    ordered = False
 
     @property
-    def n_features(self) -> int:
+    def n_features(self) -> int:  # type: ignore[override]
         """Number of features."""
         return self.reader.n_features
 
@@ -73,7 +73,7 @@ class SparkSource:
         chosen = index if self.reader.index is None else self.reader.index[index]
         return replace(self, reader=replace(self.reader, index=chosen), names=names)
 
-    def mapped(self, function: Callable[[Any], NDArray[Any]], names: Sequence[str]) -> Any:
+    def map_rows(self, function: Callable[[Any], NDArray[Any]], names: Sequence[str]) -> Any:
         """Return a DataFrame of the columns that are no features and those that ``function`` makes; lazily."""
         from pyspark.sql.types import DoubleType, StructField, StructType
 
@@ -90,7 +90,7 @@ class SparkSource:
         step = Scores(function, self.reader, self.names, columns)
         return self._columns((*self.features, *self.aside)).mapInArrow(step, schema)
 
-    def reduced(
+    def reduce(
         self,
         function: Callable[[Part], Result],
         merge: Callable[[Result, Result], Result],
@@ -120,6 +120,31 @@ class SparkSource:
         if isinstance(result, Failed):
             raise result.error
         return result
+
+    def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:  # noqa: ARG002
+        """Refuse: the rows of a lazy table have no order."""
+        raise RowsNeededError(
+            f"{role}: the rows of a Spark DataFrame have no order. Bring them into memory first, with toPandas()."
+        )
+
+    def collect(self, role: str) -> NDArray[Any]:
+        """Return all rows as one array, partition by partition, where they fit."""
+        parts, seen = [], 0
+        for block in self.blocks(block_rows(self.n_features)):
+            parts.append(checked_block(block, self.n_features, role))
+            seen += len(block)
+            check_fits(seen, self.n_features, role)
+        return np.concatenate(parts) if parts else np.empty((0, self.n_features))
+
+    def check_row_values(self, option: str, what: str) -> None:
+        """Refuse columns that describe rows, whose order is lost when rows are collected."""
+        column = getattr(self, f"{option}_column")
+        if column is not None:
+            raise RowsNeededError(
+                f"{what}: the rows of a Spark DataFrame have no order, so the column {column!r} cannot be matched to "
+                f"rows once they are collected. Bring rows and {what.split()[-1]} into memory together: "
+                f"standout.read(frame.toPandas(), {option}={column!r})."
+            )
 
     def _columns(self, places: Sequence[int]) -> Any:
         return self.frame.select(*(str(place) for place in places))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from standout._blas import Array
 from standout.errors import InputError, StandoutError
 from standout.io.arrow import coded, numbers_of
-from standout.io.source import Part
+from standout.io.source import Part, Source
 from standout.io.tables import Texts
 
 # How many neighbours one task merges. Two rounds of it bring a thousand partitions together.
@@ -58,13 +58,8 @@ class Reader:
         return numbers if self.index is None else numbers[:, self.index]
 
 
-class Partition:
-    """The rows of a partition as Spark hands them over; those of an iterator can be read once."""
-
-    labels: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
-    row_ids: NDArray[Any] | None = None
-    n_rows: int | None = None
+class Partition(Source):
+    """The rows of one Spark partition; those of an iterator can be read once."""
 
     def __init__(self, batches: Iterable[Any], reader: Reader, names: tuple[str, ...] | None):
         self._batches, self._reader = batches, reader

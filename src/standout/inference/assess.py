@@ -25,14 +25,13 @@ from standout._dpca import DPCA
 from standout._folds import Index, coded
 from standout._inputs import check_count
 from standout._model import Summary
-from standout.distributed.reduce import check_column, collect_column, collect_values
 from standout.errors import InputError, NotEnoughRowsError, ReplicateWarning, StandoutWarning, warn_user
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
 from standout.inference.resampling import held_sides, unit_means
 from standout.inference.stability import Stability, stability
 from standout.io.read import read
-from standout.io.source import block_rows
+from standout.io.source import block_rows, collect_values
 
 # Rows of a unit must be closer (in squared distance) than rows of different units by this factor,
 _CLOSE = 0.9
@@ -117,13 +116,13 @@ def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> Replicate
     source = read(rows, role="rows")
     ids, labels = collect_values(ids, source, "ids"), collect_values(labels, source, "labels")
     if ids is None:
-        check_column(source, "ids", "ids")
+        source.check_row_values("ids", "ids")
     values = _first_rows(source)
     # After the rows: a file tells its ids and labels while it is read.
-    names = _described(ids if ids is not None else collect_column(source, "ids", "ids"), source.n_rows, "ids")
+    names = _described(ids if ids is not None else source.row_values("ids", "ids"), source.n_rows, "ids")
     if names is None or len(names) < 4:
         return None
-    labels = labels if labels is not None else collect_column(source, "label", "labels")
+    labels = labels if labels is not None else source.row_values("label", "labels")
     kinds = _described(labels, source.n_rows, "labels")
     classes = np.zeros(len(values), dtype=np.intp) if kinds is None else coded(kinds[: len(values)])[0]
     distance = _squared_distances(_standardised(values, classes))

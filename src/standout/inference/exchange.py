@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from standout._blas import Array
 from standout._folds import Index, coded
-from standout.distributed.reduce import collect_values
 from standout.errors import InputError, NotEnoughRowsError, listed
 from standout.inference.resampling import Sample, Samples, panels, unit_means
-from standout.io.memory import ArraySource, as_ids, is_missing
+from standout.io.memory import as_ids, is_missing
+from standout.io.source import ArraySource, collect_values
 
 # Sets of groups that have up to this many times more rows than their like keep the level of the test as they are.
 _NEARLY = 1.05

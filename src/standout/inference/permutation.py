@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from standout._blas import Array, threads_for
-from standout._dpca import DPCA
 from standout._inputs import check_choice, check_count, solve_options
 from standout._model import Summary
 from standout.errors import InputError
@@ -190,11 +189,13 @@ def permutation_test(
     >>> found.count()
     1
     """
-    same = DPCA(
-        check_count("n_components", n_components), shrinkage=shrinkage, mix=mix, features=features,
+    wanted = solve_options(
+        n_components=check_count("n_components", n_components),
+        shrinkage=shrinkage,
+        mix=mix,
+        features=features,
         random_state=random_state,
-    )  # fmt: skip
-    wanted = solve_options(same)
+    )
     if isinstance(mix, str):
         check_choice("mix", mix, ("pooled", "equal"))
     plan = _Plan(check_count("n_permutations", n_permutations), n_components, wanted.seed, n_jobs)

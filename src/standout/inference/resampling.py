@@ -21,12 +21,11 @@ from standout._blas import Array, add_gram, mirror, rank_tolerance, threads_for,
 from standout._dataset import Dataset
 from standout._folds import Index, coded
 from standout._inputs import FitArguments, background_name, check_choice, match_features, parse_inputs
-from standout.distributed.reduce import Fetched, check_column, collect_column, collect_values
 from standout.errors import InputError, RowsNeededError
 from standout.io.memory import distinct_groups, explain_non_finite
-from standout.io.missing import RefillableRows, is_incomplete, raw_rows
-from standout.io.read import is_on_cluster, read
-from standout.io.source import RowSource, has_moments, is_lazy, report
+from standout.io.missing import RefillableRows, raw_rows
+from standout.io.read import is_on_cluster, open_data
+from standout.io.source import ArraySource, RowSource, Source, collect_values, report
 
 # What is left of a feature that a component explains is rounding below this share of its sd.
 NOTHING = 1e-10
@@ -171,20 +170,21 @@ def collect_samples(
 
 
 def _sample(data: Dataset, purpose: str) -> Sample:
-    if data.source is None or (has_moments(data.source) and data.rows is None):
+    if data.source is None:
         raise RowsNeededError(f"{data.role}: {purpose} resamples rows, and moments were given. Give the rows.")
     what = f"{data.role} groups"
     given = collect_values(data.groups, data.source, what)
     if given is None:
-        check_column(data.source, "groups", what)
+        data.source.check_row_values("groups", what)
     rows = data.rows
     if rows is None:
-        rows = Fetched(data.source, data.role)
-        if is_incomplete(data.source):
+        rows = ArraySource(data.source.collect(data.role), data.source.names)
+        rows.unnamed, rows.ordered = data.source.unnamed, data.source.ordered
+        if data.is_incomplete:
             rows = RefillableRows(raw_rows(data.source), rows.array, data.source)
     n_rows = rows.n_rows or 0
     # After the rows: a file tells its groups while it is read.
-    groups = given if given is not None else collect_column(data.source, "groups", what)
+    groups = given if given is not None else data.source.row_values("groups", what)
     if groups is None:
         return Sample(data.role, rows, np.arange(n_rows), ())
     distinct_groups(groups, None, n_rows, data.role)
@@ -193,14 +193,10 @@ def _sample(data: Dataset, purpose: str) -> Sample:
 
 def held(data: Any, role: str) -> Any:
     """Return rows on a cluster as a source in memory, with what describes them, and all else as it is."""
-    if not (is_on_cluster(data) or is_lazy(data)):
+    if not (is_on_cluster(data) or isinstance(data, Source)):
         return data
-    source = read(data, role=role)
-    groups = collect_column(source, "groups", f"{role} groups")  # first: what cannot be used costs no rows
-    found = Fetched(source, role)
-    found.groups, found.row_ids = groups, source.row_ids
-    found.labels = None if found.row_ids is None else source.labels  # where it may be asked who is a replicate
-    return found
+    source = open_data(data, role)
+    return source if source.is_local else source.in_memory(role)
 
 
 def held_sides(target: Any, background: Any) -> tuple[Any, Any]:

@@ -20,12 +20,12 @@ from standout._blas import Array
 from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._folds import Index
-from standout._inputs import Inputs, MatchedInputs, check_count, seed_from
+from standout._inputs import check_count, seed_from
 from standout._model import Model, Summary, fit_model
 from standout.errors import InputError, NotEnoughRowsError
 from standout.inference.resampling import Chunk, Sample, Samples, collect_samples, in_chunks
 from standout.io.source import RowSource, RowView
-from standout.solvers.problem import SolveOptions
+from standout.solvers.problem import SolveOptions, graph_of
 
 
 @dataclass(frozen=True)
@@ -250,8 +250,9 @@ class _Refit:
     def of(cls, estimator: DPCA, samples: Samples) -> _Refit:
         """Fit the original; its shrinkage and the number of its components are kept."""
         data = [_dataset(sample, _Drawn(np.arange(sample.n_rows), sample.units)) for sample in samples.sets]
-        estimator.n_features_in_ = data[0].n_features
-        wanted = estimator._wanted(_matched(data))
+        wanted = estimator._check_parameters()
+        if estimator.graph is not None:
+            wanted = replace(wanted, graph=graph_of(estimator.graph, data[0].n_features, None))
         model = fit_model(data[0], {part.role: part for part in data[1:]}, wanted)
         if model.n_components == 0:
             raise InputError("nothing was found above noise, so there is nothing to follow. Use axes='ratio'.")
@@ -338,10 +339,6 @@ class _Drawn:
 
 def _dataset(sample: Sample, drawn: _Drawn) -> Dataset:
     return Dataset(sample.role, RowView(sample.source, drawn.rows), groups=drawn.units if sample.ids else None)
-
-
-def _matched(data: list[Dataset]) -> MatchedInputs:
-    return MatchedInputs(Inputs(data[0], {part.role: part for part in data[1:]}))
 
 
 def _drawn(sample: Sample, rng: np.random.Generator) -> _Drawn:

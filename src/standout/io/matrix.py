@@ -20,7 +20,7 @@ from scipy import sparse
 
 from standout.io.containers import Column, readable
 from standout.io.options import Options
-from standout.io.source import BLOCK_BYTES, Source, ahead, block_rows_of, report
+from standout.io.source import BLOCK_BYTES, RowSource, Source, ahead, block_rows_of, report
 from standout.io.stream import Block, Layout, SparseInMemory, Stream, TableInMemory
 from standout.io.tables import chosen_features, chosen_rows, described
 
@@ -295,7 +295,7 @@ class OneWay(Stream):
         return part if self.picked.columns is None else part[:, self.picked.columns]
 
 
-class OnDisk(OneWay):
+class OnDisk(OneWay, RowSource):
     """A matrix in a file of which any rows and columns can be read again, never all of it at once."""
 
     _panel: tuple[int, NDArray[Any]] | None = None  # the columns read last, and where they start

@@ -23,7 +23,7 @@ from scipy import sparse
 
 from standout._blas import Array
 from standout.errors import InputError, NonFiniteError, NotNumbersError, listed, named_features
-from standout.io.source import ColumnView, InMemory, RowView, Source, block_rows, block_rows_of, has_rows
+from standout.io.source import RowSource, Source, block_rows, block_rows_of
 
 # Floats, integers and booleans; everything else is not fed to the maths.
 NUMBERS = "fiub"
@@ -141,7 +141,7 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
     ``seen`` is the block in which it showed; a source that can be read again is counted as a whole.
     """
     path = _path(source)
-    again = has_rows(source) or path is not None
+    again = isinstance(source, RowSource) or path is not None
     blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
     remedy = _FILL_IN
     if path is not None:
@@ -228,12 +228,12 @@ def _overflow(largest: NDArray[np.float64], names: Sequence[str] | None, role: s
     )
 
 
-def sparse_rows(source: Any, index: NDArray[np.intp] | None = None) -> Any:
+def sparse_rows(source: Source, index: NDArray[np.intp] | None = None) -> Any:
     """Return the rows of a source (those at ``index``) as a CSR matrix; None where they are not sparse.
 
     Without a copy where it is the whole of a sparse matrix; entries that stand twice are added up.
     """
-    matrix = _matrix(source)
+    matrix = source.sparse()
     if matrix is None:
         return None
     if index is not None:
@@ -242,21 +242,6 @@ def sparse_rows(source: Any, index: NDArray[np.intp] | None = None) -> Any:
         matrix = matrix.copy()
         matrix.sum_duplicates()
     return matrix
-
-
-def is_sparse(source: Any) -> bool:
-    """Tell whether the rows of a source are a sparse matrix in memory."""
-    while isinstance(source, RowView | ColumnView):
-        source = source.source
-    return isinstance(source, SparseSource)
-
-
-def _matrix(source: Any) -> Any:
-    if isinstance(source, SparseSource):
-        return source.by_row
-    if isinstance(source, RowView | ColumnView) and (inner := _matrix(source.source)) is not None:
-        return inner[source.index] if isinstance(source, RowView) else inner[:, source.index]
-    return None
 
 
 def sparse_blocks(matrix: Any, rows: int | None = None) -> Iterator[Any]:
@@ -296,29 +281,11 @@ def _assembled(
     return block
 
 
-class ArraySource(InMemory):
-    """A numpy array of any numeric type, order and stride, or a memory map."""
-
-    def __init__(self, array: NDArray[Any], names: tuple[str, ...] | None = None):
-        self.array = array
-        self.n_rows, self.n_features = array.shape
-        self.names = names
-
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` without a copy."""
-        return self.array[start:stop]
-
-    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
-        """Return the rows at ``index``."""
-        return self.array[index]
-
-    def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` without a copy."""
-        return self.array[:, start:stop]
-
-
-class SparseSource(InMemory):
+class SparseSource(RowSource):
     """A scipy sparse matrix or array; only one block of it is dense at a time."""
+
+    is_sparse = True
+    n_rows: int
 
     def __init__(self, matrix: Any):
         self.by_row = matrix.tocsr()
@@ -335,6 +302,10 @@ class SparseSource(InMemory):
         dense: NDArray[Any] = self.by_row[index].toarray()
         return dense
 
+    def sparse(self) -> Any:
+        """Return the matrix."""
+        return self.by_row
+
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` as a dense array."""
         if self._by_column is None:
@@ -343,8 +314,10 @@ class SparseSource(InMemory):
         return dense
 
 
-class FrameSource(InMemory):
-    """A pandas or polars data frame (any frame narwhals knows), with its column names."""
+class FrameSource(RowSource):
+    """A pandas or polars data frame (any frame narwhals supports), with its column names."""
+
+    n_rows: int
 
     def __init__(self, frame: Any, role: str):
         import narwhals.stable.v2 as nw

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from standout._blas import Array
 from standout.errors import InputError, StandoutWarning, listed, named_features, warn_user
 from standout.io.gaussian import Blocks, Observed, estimate
-from standout.io.memory import ArraySource, at_file, count_bad, explain_bad
-from standout.io.source import ColumnView, RowView, Source, block_rows_of, has_rows, select_columns
+from standout.io.memory import at_file, count_bad, explain_bad
+from standout.io.source import ArraySource, ColumnView, RowSource, RowView, Source, block_rows_of, select_columns
 from standout.io.stream import Block, Layout, ReadSummary, RowMetadata, Stream, TableInMemory
 
 
@@ -83,7 +83,9 @@ def check_seen(empty: NDArray[np.intp], names: Sequence[str] | None, role: str) 
 
 
 class Incomplete:
-    """What sources with missing values that are drawn have in common."""
+    """A source with missing values that are to be drawn."""
+
+    is_incomplete = True
 
     def raw_blocks(self) -> Iterator[NDArray[Any]]:
         """Yield the rows with NaN for missing values."""
@@ -110,13 +112,6 @@ class RefillableRows(Incomplete, FilledRows):
         yield self.raw
 
 
-def is_incomplete(source: Any) -> bool:
-    """Return whether a source, or what it is a view of, has missing values that are drawn."""
-    while isinstance(source, RowView | ColumnView):
-        source = source.source
-    return isinstance(source, Incomplete)
-
-
 def raw_blocks(source: Any) -> Iterator[NDArray[Any]]:
     """Yield the rows of an incomplete source with NaN for missing values."""
     if isinstance(source, RowView):
@@ -141,7 +136,7 @@ def filled_by(source: Any, filling: Filling) -> Source:
     while isinstance(inner, ColumnView):
         columns.insert(0, inner.index)
         inner = inner.source
-    if has_rows(inner):
+    if isinstance(inner, RowSource):
         raw = raw_rows(source)
         return RefillableRows(raw, filling.rows(raw), source)
     stream = copy.copy(inner)

@@ -1,7 +1,4 @@
-"""From a path to a source: what kind of file it is, and who reads it.
-
-Reading: anything that holds rows of numbers becomes a :class:`Source` of blocks with names.
-"""
+"""Read a dataset: choose the source for an object in memory, a path, or a collection on a cluster."""
 
 from __future__ import annotations
 
@@ -19,24 +16,10 @@ from scipy import sparse
 from standout.errors import InputError, MissingExtraError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.io.checkpoint import CheckpointFile, FileStamp
 from standout.io.containers import readable
-from standout.io.memory import ArraySource, FrameSource, SparseSource, checked_table
+from standout.io.memory import FrameSource, SparseSource, checked_table
 from standout.io.missing import handle_missing
 from standout.io.options import Options
-from standout.io.source import (
-    LazySource,
-    MomentSource,
-    Part,
-    RowSource,
-    RowView,
-    Source,
-    block_rows,
-    has_moments,
-    has_rows,
-    is_lazy,
-    is_source,
-    reads_ahead,
-    select_columns,
-)
+from standout.io.source import ArraySource, Source
 from standout.io.stream import Layout, Stream, TableInMemory, name_subjects
 
 # Suffix → (module, function). Tables are read from one file or from many with the same columns.
@@ -165,28 +148,6 @@ def _reader(home: tuple[str, str], where: str) -> Callable[..., Source]:
     return reader
 
 
-__all__ = [
-    "ArraySource",
-    "LazySource",
-    "MomentSource",
-    "Part",
-    "RowSource",
-    "RowView",
-    "Source",
-    "block_rows",
-    "has_moments",
-    "has_rows",
-    "is_frame",
-    "is_lazy",
-    "is_on_cluster",
-    "is_source",
-    "opened",
-    "read",
-    "reads_ahead",
-    "select_columns",
-]
-
-
 def read(
     data: Any,
     *,
@@ -274,14 +235,77 @@ def read(
     elif _is_anndata(data) or not options.is_default:
         source = _with_options(data, options, role)
     else:
-        source = _of_object(data, role)
-    if groups_match is not None and is_lazy(source):
+        source = open_data(data, role)
+    if groups_match is not None and not source.is_local:
         raise InputError(
             f"{role}: groups_match= is for files, and these rows lie on a cluster. Make a column of it there."
         )
     if groups_match is not None:
         name_subjects(source, groups, groups_match)
     return source if missing is None else handle_missing(source, missing, role)
+
+
+def open_data(data: Any, role: str) -> Source:
+    """Return the source of a dataset that is used as it is, without the options of :func:`read`."""
+    if isinstance(data, np.ndarray):
+        return ArraySource(checked_table(data, role))
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, str | bytes | os.PathLike):
+        return open_path(data, Options.of(), role)
+    if is_on_cluster(data):
+        return _on_cluster(data, Options.of(), role)
+    if _is_anndata(data):
+        return _with_options(data, Options.of(), role)
+    # On the type: a data frame answers to the names of its columns.
+    if callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features"):
+        raise InputError(
+            f"{role}: {type(data).__name__} has blocks, but is not a source. Derive it from standout.Source."
+        )
+    if _is_lazy(data):
+        raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
+    if sparse.issparse(data):
+        return SparseSource(checked_table(data, role))
+    if is_frame(data):
+        source = FrameSource(data, role)
+        if 0 in (source.n_rows, source.n_features):
+            checked_table(np.empty((source.n_rows, source.n_features)), role)
+        return source
+    return ArraySource(checked_table(data, role))
+
+
+def is_array_like(data: Any) -> bool:
+    """Return whether data is in memory in a form that scikit-learn's own checks understand."""
+    return not (isinstance(data, str | bytes | os.PathLike | Source) or is_on_cluster(data) or _is_anndata(data))
+
+
+def is_dataset(item: Any) -> bool:
+    """Return whether an item of a list is a dataset, and not one row."""
+    if isinstance(item, str | bytes | os.PathLike | Source) or is_on_cluster(item) or is_frame(item):
+        return True
+    if hasattr(item, "shape"):
+        return len(item.shape) == 2
+    return isinstance(item, list | tuple) and len(item) > 0 and np.ndim(item[0]) == 1
+
+
+def read_scores(scores: Any, n_components: int) -> Any:
+    """Return scores as a numpy array, or as a dask array where they are on a cluster."""
+    if not is_on_cluster(scores):
+        scores = np.asarray(scores)
+    # On the type: a delayed object has any attribute one asks it for.
+    elif hasattr(type(scores), "to_dask_array"):
+        scores = scores.to_dask_array()
+    elif not hasattr(type(scores), "chunks"):
+        raise InputError(
+            f"scores: a {type(scores).__name__} on a cluster is not supported. Give a dask array, or bring the scores "
+            "into memory first: toPandas().to_numpy() of Spark, compute() of dask."
+        )
+    if scores.ndim != 2 or scores.shape[1] != n_components or scores.dtype.kind not in "fiub":
+        raise InputError(
+            f"scores: values of type {scores.dtype} and shape {scores.shape} do not fit {n_components} "
+            "components. Give one column of numbers for each component."
+        )
+    return scores
 
 
 def _engine(data: Any) -> str | None:
@@ -329,37 +353,6 @@ def _with_options(data: Any, options: Options, role: str) -> Source:
     return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
 
 
-def _of_object(data: Any, role: str) -> Source:
-    """Read what is in memory as it is."""
-    if isinstance(data, np.ndarray):
-        return ArraySource(checked_table(data, role))
-    if is_source(data):
-        lacking = [name for name in ("names", "n_rows", "labels", "groups", "row_ids") if not _offers(data, name)]
-        if lacking:
-            raise InputError(
-                f"{role}: the source {type(data).__name__} has no {', '.join(lacking)}. Derive it from "
-                "standout.Source, which has them."
-            )
-        return data
-    if _is_lazy(data):
-        raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
-    if sparse.issparse(data):
-        return SparseSource(checked_table(data, role))
-    if is_frame(data):
-        source = FrameSource(data, role)
-        if 0 in (source.n_rows, source.n_features):
-            checked_table(np.empty((source.n_rows, source.n_features)), role)
-        return source
-    return ArraySource(checked_table(data, role))
-
-
-def opened(data: Any, role: str) -> Any:
-    """Return the source of what scikit-learn's checks do not know (paths, AnnData, clusters); all else as it is."""
-    if isinstance(data, str | bytes | os.PathLike) or _is_anndata(data) or is_on_cluster(data):
-        return read(data, role=role)
-    return data
-
-
 def is_frame(data: Any) -> bool:
     """Tell whether data is a table with named columns (pandas, polars, pyarrow, ...)."""
     if isinstance(data, np.ndarray | list | tuple) or _is_lazy(data) or not hasattr(data, "columns"):
@@ -367,11 +360,6 @@ def is_frame(data: Any) -> bool:
     from narwhals.stable.v2 import dependencies
 
     return bool(dependencies.is_into_dataframe(data))
-
-
-def _offers(data: Any, name: str) -> bool:
-    """Tell whether a source has an attribute, without reading it: labels of a stream may cost a pass."""
-    return name in getattr(data, "__dict__", {}) or hasattr(type(data), name)
 
 
 def _is_anndata(data: Any) -> bool:

@@ -1,27 +1,25 @@
-"""What the rest of the library knows about data: a source of row blocks with names.
+"""Define a source: a dataset as blocks of rows with names, and views of its rows and columns.
 
-Everything after reading sees only blocks (or the moments a source adds up by itself), so that files
-and clusters can be added here without touching the estimators.
-
-Telling how far a long read has come, to whoever watches: readers tell, a terminal may show.
-
-Reading ahead: the next blocks are read while the caller works on this one.
-
-A part of a source: some of its rows, some of its columns in another order, without a copy.
+A source is all that the library sees of a dataset. Arrays, files and clusters differ only in the methods they
+override, so that a new kind of data needs no change in the estimators. The module also holds what every reader
+uses: progress reports and prefetching.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from standout.errors import RowsNeededError
 
 if TYPE_CHECKING:
     from standout._moments import Moments
@@ -32,31 +30,28 @@ BLOCK_BYTES = 8 * 2**20
 # With this many rows a block's product costs much more than passing over the sums it is added to.
 _ENOUGH = 512
 T = TypeVar("T")
-# One item is in use, one waits, one is being read: more would only take memory.
+# One item is in use, one waits, one is being read: more would only use memory.
 _DEPTH = 2
 _END = object()
 
 
-Result = TypeVar("Result")
+class Source(ABC):
+    """A dataset as rows of numbers, read in blocks. Derive from it to add another kind of data.
 
-
-class Source(Protocol):
-    """Rows of numbers, in blocks. Derive from it to bring data of another kind.
-
-    ``n_features`` and ``blocks`` are all that is needed. A source that can also give any rows and
-    columns (``rows``, ``take``, ``columns``) lets solvers read it again; one with ``moments()`` adds
-    up its own.
+    A subclass sets ``n_features`` and implements ``blocks``. It overrides the other methods where it does
+    something better than one pass over the blocks: a file resumes from a checkpoint, a cluster reduces on its
+    workers and maps lazily.
 
     Attributes
     ----------
     n_features : int
         Number of columns of every block.
     n_rows : int or None
-        Number of rows, where it is known beforehand.
+        Number of rows, where it is known in advance.
     names : tuple of str or None
         Feature names.
     labels, groups, row_ids : ndarray or None
-        What the data says about each row besides the features.
+        Label, group (independent unit) and id of each row.
 
     Examples
     --------
@@ -72,125 +67,146 @@ class Source(Protocol):
     12
     """
 
+    n_features: int
+    n_rows: int | None = None
     names: tuple[str, ...] | None = None
     labels: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     row_ids: NDArray[Any] | None = None
+    unnamed: tuple[Any, ...] | None = None  # column labels that are not text, which cannot be matched by name
+    ordered: bool = True  # whether rows have an order that labels in an array can follow
+    memory: int = 0  # bytes that blocks may take together; 0 for the default
+    reads_ahead: bool = False  # whether a thread prefetches blocks
+    checkpoint: Any = None  # the file that a long pass resumes from
+    is_sparse: bool = False
+    is_incomplete: bool = False  # whether missing values are to be drawn
+    is_local: bool = True  # False where only moments and lazy tables are to be had cheaply, as on a cluster
 
-    @property
-    def n_features(self) -> int:
-        """Number of columns of every block."""
-        ...
-
-    @property
-    def n_rows(self) -> int | None:
-        """Number of rows, where it is known beforehand."""
-        return None
-
+    @abstractmethod
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield 2-D numeric arrays of at most ``rows`` rows each, in order."""
-        ...
+
+    def moments(
+        self,
+        weights: Any = None,
+        groups: Any = None,
+        *,
+        names: tuple[str, ...] | None = None,
+        role: str = "data",
+    ) -> Moments:
+        """Return the moments of all rows: by default in one pass over the blocks."""
+        from standout._moments import sum_rows  # the only import of the core from here, at the time of the call
+
+        return sum_rows(self, weights, groups, names or self.names, role)
+
+    def map_rows(self, function: Callable[[Source], Any], names: Sequence[str]) -> Any:  # noqa: ARG002
+        """Return ``function`` of the rows, one column for each name; a cluster returns its own lazy table."""
+        return function(self)
+
+    def select(self, index: NDArray[np.intp]) -> Source:
+        """Return the source with the columns at ``index``, in that order."""
+        return ColumnView(self, index)
+
+    def collect(self, role: str) -> NDArray[Any]:  # noqa: ARG002
+        """Return all rows as one array."""
+        parts = [np.asarray(block) for block in self.blocks(block_rows(self.n_features))]
+        return np.concatenate(parts) if parts else np.empty((0, self.n_features))
+
+    def collect_mapped(
+        self,
+        functions: Sequence[Callable[[Source], Any]],
+        role: str,  # noqa: ARG002
+    ) -> list[NDArray[Any]]:
+        """Return several functions of the rows as arrays in memory; a cluster computes all of them in one pass."""
+        return [np.asarray(function(self)) for function in functions]
+
+    def in_memory(self, role: str) -> RowSource:
+        """Return the rows as a source that can be read again and in any order."""
+        rows = ArraySource(self.collect(role), self.names)
+        rows.unnamed, rows.ordered = self.unnamed, self.ordered
+        return rows
+
+    def row_values(self, option: str, what: str) -> NDArray[Any] | None:
+        """Return labels, groups or ids: the values of the column that an option of ``read`` names, else None."""
+        self.check_row_values(option, what)
+        found: NDArray[Any] | None = getattr(self, {"label": "labels", "groups": "groups", "ids": "row_ids"}[option])
+        return found
+
+    def check_row_values(self, option: str, what: str) -> None:  # noqa: B027
+        """Raise where such values cannot be matched to rows once these are collected."""
+
+    def sparse(self) -> Any:
+        """Return the rows as a CSR matrix where they are sparse and in memory, else None."""
+        return None
 
 
-class RowSource(Source, Protocol):
+class RowSource(Source):
     """A source whose rows can be read again and in any order: data in memory or on disk."""
 
+    @abstractmethod
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows ``start`` to ``stop`` as a dense array."""
-        ...
 
+    @abstractmethod
     def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
         """Return the rows at ``index`` as a dense array."""
-        ...
 
+    @abstractmethod
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` of every row as a dense array."""
-        ...
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield the rows in order, at most ``rows`` at a time."""
+        n_rows = self.n_rows or 0
+        for start in range(0, n_rows, rows):
+            yield self.rows(start, min(start + rows, n_rows))
+
+    def select(self, index: NDArray[np.intp]) -> Source:
+        """Return the source with the columns at ``index``, in that order."""
+        return RowColumnView(self, index)
+
+    def in_memory(self, role: str) -> RowSource:  # noqa: ARG002
+        """Return the source itself."""
+        return self
 
 
-class MomentSource(Source, Protocol):
-    """A source that adds up its own moments, for instance on a cluster."""
+class ArraySource(RowSource):
+    """A numpy array of any numeric type, order and stride, or a memory map."""
 
-    def moments(self) -> Moments:
-        """Return the moments of all rows."""
-        ...
+    n_rows: int
+
+    def __init__(self, array: NDArray[Any], names: tuple[str, ...] | None = None):
+        self.array = array
+        self.n_rows, self.n_features = array.shape
+        self.names = names
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` without a copy."""
+        return self.array[start:stop]
+
+    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the rows at ``index``."""
+        return self.array[index]
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        """Return columns ``start`` to ``stop`` without a copy."""
+        return self.array[:, start:stop]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of a lazy source where they lie: in the memory of one worker, with what goes with each row."""
+    """The rows of one partition on the worker that holds it, with their weights and groups."""
 
     rows: Source
     weights: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
 
 
-class LazySource(Source, Protocol):
-    """A source whose rows lie in parts on a cluster: functions go to the rows, not rows to the functions.
-
-    Functions are sent to the workers, so pickle must know them. A part may have no rows.
-    """
-
-    def select(self, index: NDArray[np.intp]) -> LazySource:
-        """Return the source with the columns at ``index``, in that order."""
-        ...
-
-    def mapped(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> Any:
-        """Return ``function`` of the rows, which gives one column for each name, as a table of the engine's own kind.
-
-        Nothing is computed before the user asks for it.
-        """
-        ...
-
-    def reduced(
-        self,
-        function: Callable[[Part], Result],
-        merge: Callable[[Result, Result], Result],
-        weights: Any = None,
-        groups: Any = None,
-    ) -> Result:
-        """Return ``function`` of every part, merged on the workers: two neighbours at a time, in a fixed order.
-
-        ``weights`` and ``groups`` (one value for each row) are cut into the same parts.
-        """
-        ...
-
-
-# Whether an object is a source is told by its methods: looking at two names is fifty times faster
-# than a runtime check of the whole protocol, and small fits would notice.
-
-
-def is_source(data: Any) -> TypeGuard[Source]:
-    """Tell whether data is a source of blocks."""
-    # On the type: a data frame answers to the names of its columns.
-    return callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features")
-
-
-def has_rows(source: Any) -> TypeGuard[RowSource]:
-    """Tell whether a source can be read again and in any order."""
-    return hasattr(type(source), "take") and hasattr(type(source), "columns") and is_source(source)
-
-
-def has_moments(source: Any) -> TypeGuard[MomentSource]:
-    """Tell whether a source adds up its own moments."""
-    return callable(getattr(type(source), "moments", None)) and is_source(source)
-
-
-def is_lazy(source: Any) -> TypeGuard[LazySource]:
-    """Tell whether the rows of a source lie on a cluster."""
-    return hasattr(type(source), "mapped") and hasattr(type(source), "reduced") and is_source(source)
-
-
-def reads_ahead(source: Any) -> bool:
-    """Tell whether a thread reads the blocks of a source while the caller works."""
-    return bool(getattr(source, "reads_ahead", False))
-
-
 def block_rows(n_features: int, memory: int = 0) -> int:
     """Return how many rows a block of ``n_features`` columns should have, where blocks may take ``memory`` bytes.
 
-    An eighth of it is for one block: some are read ahead, and one is worked on. Blocks of few rows cost a pass over
-    the D × D sums each, so that wide data get more than a cache holds where the memory allows.
+    One block takes at most an eighth of it, because several are prefetched. Each block costs a pass over the
+    D × D sums, so blocks of wide data exceed the cache where ``memory`` allows.
 
     Examples
     --------
@@ -201,34 +217,14 @@ def block_rows(n_features: int, memory: int = 0) -> int:
     return max(64, min(4096, max(BLOCK_BYTES // row, min(_ENOUGH, memory // 8 // row))))
 
 
-def block_rows_of(source: Any) -> int:
+def block_rows_of(source: Source) -> int:
     """Return how many rows the blocks of a source should have."""
-    return block_rows(source.n_features, getattr(source, "memory", 0))
-
-
-class InMemory:
-    """What the sources in memory share: blocks are slices of the rows."""
-
-    n_features: int
-    n_rows: int
-    names: tuple[str, ...] | None = None
-    labels: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
-    row_ids: NDArray[Any] | None = None
-
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` as a dense array."""
-        raise NotImplementedError
-
-    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the rows in order, at most ``rows`` at a time."""
-        for start in range(0, self.n_rows, rows):
-            yield self.rows(start, min(start + rows, self.n_rows))
+    return block_rows(source.n_features, source.memory)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a pass over a file has come."""
+    """Progress of a pass over a file."""
 
     what: str  # the file
     rows: int  # rows so far
@@ -239,8 +235,8 @@ _watcher: ContextVar[Callable[[Progress], None] | None] = ContextVar("standout_p
 
 
 @contextmanager
-def watching(tell: Callable[[Progress], None]) -> Iterator[None]:
-    """Have every reader inside tell its progress, block by block.
+def watching(callback: Callable[[Progress], None]) -> Iterator[None]:
+    """Call ``callback`` with the progress of every reader inside, block by block.
 
     Examples
     --------
@@ -250,7 +246,7 @@ def watching(tell: Callable[[Progress], None]) -> Iterator[None]:
     >>> seen
     [Progress(what='rows.csv', rows=10, share=0.5)]
     """
-    before = _watcher.set(tell)
+    before = _watcher.set(callback)
     try:
         yield
     finally:
@@ -258,24 +254,24 @@ def watching(tell: Callable[[Progress], None]) -> Iterator[None]:
 
 
 def report(what: str, rows: int, share: float | None = None) -> None:
-    """Tell the watcher, if there is one."""
-    tell = _watcher.get()
-    if tell is not None:
-        tell(Progress(what, rows, share))
+    """Report progress to the callback of :func:`watching`, if any."""
+    callback = _watcher.get()
+    if callback is not None:
+        callback(Progress(what, rows, share))
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of an iterator, the next two of which another thread is getting meanwhile.
+    """Yield the items of an iterator while another thread prefetches the next two.
 
-    What the iterator raises is raised here, in its turn. When the caller stops early (an error, Ctrl-C), the read
-    under way is waited for and the iterator is closed, files and all.
+    Exceptions of the iterator are raised here, in order. When the caller stops early (an error, Ctrl-C), the
+    current read is waited for and the iterator is closed with its files.
 
     Examples
     --------
     >>> list(ahead(iter("abc")))
     ['a', 'b', 'c']
     """
-    # Reads are asked for one by one, so that no thread ever waits for room: there is nothing to hang on at exit.
+    # Reads are submitted one by one, so that no thread ever blocks on a full queue at exit.
     pool = ThreadPoolExecutor(1, thread_name_prefix="standout-reader")
     asked: deque[Future[Any]] = deque(pool.submit(next, items, _END) for _ in range(_DEPTH))
     try:
@@ -292,13 +288,14 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
 Index = NDArray[np.intp]
 
 
-class RowView(InMemory):
+class RowView(RowSource):
     """The rows of a source at ``index``."""
 
     def __init__(self, source: RowSource, index: Index):
         self.source, self.index = source, index
         self.n_rows, self.n_features = len(index), source.n_features
-        self.names = source.names
+        self.names, self.unnamed, self.is_sparse = source.names, source.unnamed, source.is_sparse
+        self.is_incomplete = source.is_incomplete
         self.labels, self.groups, self.row_ids = (
             None if values is None else values[index] for values in (source.labels, source.groups, source.row_ids)
         )
@@ -315,64 +312,59 @@ class RowView(InMemory):
         """Return columns ``start`` to ``stop`` of the view's rows."""
         return self.source.columns(start, stop)[self.index]
 
+    def sparse(self) -> Any:
+        """Return the rows as a CSR matrix where the source is sparse, else None."""
+        matrix = self.source.sparse()
+        return None if matrix is None else matrix[self.index]
 
-class ColumnView:
-    """The columns of a source at ``index``; works for any source, block by block."""
+
+class ColumnView(Source):
+    """The columns of a source at ``index``, block by block."""
+
+    source: Source
 
     def __init__(self, source: Source, index: Index):
         self.source, self.index = source, index
         self.n_features = len(index)
         self.names = None if source.names is None else tuple(source.names[i] for i in index)
+        self.memory, self.reads_ahead, self.checkpoint = source.memory, source.reads_ahead, source.checkpoint
+        self.ordered, self.is_local, self.is_sparse = source.ordered, source.is_local, source.is_sparse
+        self.is_incomplete = source.is_incomplete
 
-    # What a stream knows of its rows may cost a pass: it is asked when it is needed.
+    # These may cost a pass over a file, so they are read when they are needed.
 
     @property
-    def n_rows(self) -> int | None:
+    def n_rows(self) -> int | None:  # type: ignore[override]
         """Number of rows, where it is known."""
         return self.source.n_rows
 
     @property
-    def labels(self) -> NDArray[Any] | None:
-        """The label of each row."""
+    def labels(self) -> NDArray[Any] | None:  # type: ignore[override]
+        """Label of each row."""
         return self.source.labels
 
     @property
-    def groups(self) -> NDArray[Any] | None:
-        """The group of each row."""
+    def groups(self) -> NDArray[Any] | None:  # type: ignore[override]
+        """Group of each row."""
         return self.source.groups
 
     @property
-    def row_ids(self) -> NDArray[Any] | None:
-        """The id of each row."""
+    def row_ids(self) -> NDArray[Any] | None:  # type: ignore[override]
+        """Id of each row."""
         return self.source.row_ids
-
-    @property
-    def memory(self) -> int:
-        """Bytes that blocks may take together."""
-        return int(getattr(self.source, "memory", 0))
-
-    @property
-    def reads_ahead(self) -> bool:
-        """Whether a thread reads the blocks while the caller works."""
-        return reads_ahead(self.source)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield blocks with the chosen columns."""
         for block in self.source.blocks(rows):
             yield block[:, self.index]
 
-
-class MomentColumnView(ColumnView):
-    """The columns at ``index`` of a source that adds up its own moments."""
-
-    source: MomentSource
-
-    def moments(self) -> Moments:
-        """Return the moments of the chosen columns."""
-        return self.source.moments().select(self.index)
+    def sparse(self) -> Any:
+        """Return the chosen columns as a CSR matrix where the source is sparse, else None."""
+        matrix = self.source.sparse()
+        return None if matrix is None else matrix[:, self.index]
 
 
-class RowColumnView(ColumnView):
+class RowColumnView(ColumnView, RowSource):
     """The columns at ``index`` of a source whose rows can be read again."""
 
     source: RowSource
@@ -398,9 +390,16 @@ def select_columns(source: Source, index: Index) -> Source:
     """Return ``source`` with the columns at ``index``, in that order."""
     if len(index) == source.n_features and np.array_equal(index, np.arange(len(index))):
         return source
-    if callable(getattr(type(source), "select", None)):  # files that read only the columns they are asked for
-        chosen: Source = source.select(index)  # type: ignore[attr-defined]
-        return chosen
-    view: Any = MomentColumnView if has_moments(source) else RowColumnView if has_rows(source) else ColumnView
-    narrowed: Source = view(source, index)
-    return narrowed
+    return source.select(index)
+
+
+def collect_values(values: Any, source: Source, what: str) -> Any:
+    """Return one value for each row of a source as given; values on a cluster as an array."""
+    if values is None:
+        return None
+    if not source.ordered:
+        raise RowsNeededError(
+            f"{what}: the rows of a Spark DataFrame have no order, so these values cannot be matched to them. Bring "
+            "both into memory together first, with toPandas()."
+        )
+    return values if isinstance(values, np.ndarray | list | tuple) else np.asarray(values)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from standout.errors import InputError
 from standout.io.checkpoint import CheckpointFile, FileStamp
-from standout.io.memory import ArraySource, SparseSource
-from standout.io.source import block_rows_of, report
+from standout.io.memory import SparseSource
+from standout.io.source import ArraySource, Source, block_rows_of, report
 
 RowMetadata = dict[str, NDArray[Any]]
 
@@ -159,7 +159,7 @@ class SparseInMemory(_Described, SparseSource):
     table_blocks = TableInMemory.table_blocks
 
 
-class Stream(_Described):
+class Stream(_Described, Source):
     r"""A file too large to be kept: every pass opens it anew and reads it block by block.
 
     ``open_blocks(rows, columns, mark)`` yields :class:`Block`\ s of at most ``rows`` rows, in order; ``columns`` are
@@ -177,14 +177,19 @@ class Stream(_Described):
         self._kept: RowMetadata = {}
 
     @property
-    def n_rows(self) -> int | None:
+    def n_rows(self) -> int | None:  # type: ignore[override]
         """Number of rows: known beforehand, or after the first pass."""
         return self._seen
 
     @property
-    def memory(self) -> int:
+    def memory(self) -> int:  # type: ignore[override]
         """Bytes that blocks may take together."""
         return self.layout.memory
+
+    @property
+    def checkpoint(self) -> CheckpointFile | None:
+        """The file that a long pass resumes from."""
+        return self.layout.resumption
 
     @property
     def account(self) -> ReadSummary:
@@ -215,17 +220,17 @@ class Stream(_Described):
         yield from self._keeping(rows, self.layout.label, self.layout.groups, self.layout.ids)
 
     @property
-    def labels(self) -> NDArray[Any] | None:
+    def labels(self) -> NDArray[Any] | None:  # type: ignore[override]
         """The label of each row."""
         return self._role(self.layout.label)
 
     @property
-    def groups(self) -> NDArray[Any] | None:
+    def groups(self) -> NDArray[Any] | None:  # type: ignore[override]
         """The group of each row."""
         return self._subjects()
 
     @property
-    def row_ids(self) -> NDArray[Any] | None:
+    def row_ids(self) -> NDArray[Any] | None:  # type: ignore[override]
         """The id of each row."""
         return self._role(self.layout.ids)
 

@@ -40,7 +40,6 @@ from standout.errors import InputError
 from standout.io.memory import (
     explain_non_finite,
     explain_underflow,
-    is_sparse,
     sparse_blocks,
     sparse_rows,
     transposed,
@@ -121,7 +120,7 @@ class RowCovariance:
     def _sparse_blocks(self) -> list[_Block] | None:
         """Return sparse rows by column, without those of weight zero: whatever they hold, they are not there."""
         index = None if self._weights is None or self._weights.all() else np.flatnonzero(self._weights)
-        matrix = sparse_rows(self.data.rows, index)
+        matrix = None if self.data.rows is None else sparse_rows(self.data.rows, index)
         if matrix is None:
             return None
         weights = np.ones(matrix.shape[0]) if self._weights is None else self._weights[self._weights > 0]
@@ -229,7 +228,7 @@ class RowCovariance:
 
 def measured(datasets: Sequence[Dataset]) -> list[RowCovariance]:
     """Return the covariances of datasets, sparse ones each measured on a thread of its own."""
-    if all(is_sparse(data.rows) for data in datasets):
+    if all(data.rows is not None and data.rows.is_sparse for data in datasets):
         return list(_pool().map(RowCovariance, datasets))
     # What is read from files must stop with the caller (Ctrl-C), and tell it how far it has come.
     return [RowCovariance(data) for data in datasets]

@@ -324,7 +324,8 @@ def solve(span: RowSpan, shrinkage: GramShrinkage, count: int) -> Eigenpairs:
 
 def row_span(target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture | None, own: bool) -> RowSpan:
     """Return the span of rows: of sparse ones as they are where that is less work, of all others in dense panels."""
-    matrices = [None if data.rows is None else sparse_rows(data.counted().rows) for data in (target, *backgrounds)]
+    parts = [data.counted().rows for data in (target, *backgrounds)]
+    matrices = [None if rows is None else sparse_rows(rows) for rows in parts]
     if all(matrix is not None for matrix in matrices) and _pays_off(matrices):
         found = SparseSpan(target, backgrounds, mixture, own, matrices)
         if found.near_zero:

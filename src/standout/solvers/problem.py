@@ -379,3 +379,13 @@ def laplacian(graph: Any, n_features: int) -> Any:
         "graph: neither an adjacency (weights from 0 on) nor a Laplacian (rows that sum to 0). Give one of these, "
         "for instance sklearn.feature_extraction.image.grid_to_graph for pixels."
     )
+
+
+def graph_of(graph: Any, n_features: int, kept: NDArray[np.intp] | None) -> Any:
+    """Return the Laplacian of a graph of features, or of those that are kept."""
+    whole = laplacian(graph, n_features)
+    if kept is None:
+        return whole
+    adjacency = -whole[kept][:, kept]
+    adjacency.setdiag(0)
+    return laplacian(adjacency, len(kept))
