@@ -17,6 +17,7 @@ import standout
 from standout._moments import Moments
 from standout.cli import main
 from standout.errors import InputError, StandoutError
+from standout.io.source import Source
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -43,14 +44,12 @@ def whole_numbers(m=200, n=300, seed=0):
     return Data(np.clip(np.round(2 * target) + 30, 0, 60), np.clip(np.round(2 * background) + 25, 0, 60))
 
 
-class OneShot:
-    """A home-made source: blocks of its own size, once, and nothing else."""
-
-    labels = groups = row_ids = None
+class OneShot(Source):
+    """A source that yields blocks of a fixed size, once."""
 
     def __init__(self, rows, names=None, step=7):
         self._array, self.names, self.step = np.asarray(rows), names, step
-        self.n_features, self.n_rows = self._array.shape[1], None
+        self.n_features = self._array.shape[1]
         self.read = 0
 
     def blocks(self, rows):
@@ -61,10 +60,10 @@ class OneShot:
             yield self._array[start : start + step]
 
 
-class OnCluster:
-    """A home-made source that adds up its own moments; nobody may ask it for rows."""
+class OnCluster(Source):
+    """A source that returns its moments and refuses to yield rows."""
 
-    labels = groups = row_ids = n_rows = None
+    is_local = False
 
     def __init__(self, rows, names=None):
         self._rows, self.names, self.n_features = rows, names, rows.shape[1]
@@ -72,8 +71,8 @@ class OnCluster:
     def blocks(self, _rows):
         raise AssertionError("rows were fetched from a source that adds up its own moments")
 
-    def moments(self):
-        return Moments.of(self._rows, names=self.names)
+    def moments(self, weights=None, groups=None, *, names=None, role="data"):
+        return Moments.of(self._rows, weights=weights, groups=groups, names=names or self.names, role=role)
 
 
 def memory_map(rows, folder):

@@ -523,7 +523,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _check_features(self, X: Any, data: Dataset) -> None:
         """Check number and names of the features, as scikit-learn does."""
-        if is_array_like(X):
+        if not isinstance(X, Moments) and is_array_like(X):
             try:
                 validate_data(self, X, reset=False, skip_check_array=True)
             except ValueError as error:

@@ -11,7 +11,6 @@ from conftest import NAMES
 from standout import _blas
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout.distributed.reduce import collect_column
 from standout.errors import InputError
 from standout.io.read import read
 
@@ -92,7 +91,7 @@ def test_a_subject_with_rows_here_and_on_a_cluster_counts_once(described, kind):
     whole = here + Moments.of(there)
     assert whole.units == frame["g"].nunique()
     assert whole.groups == Moments.of(read(frame, groups="g", drop=["w", "kind"])).groups
-    assert collect_column(there, "groups", "target groups").tolist() == [str(item) for item in frame["g"][110:]]
+    assert there.row_values("groups", "target groups").tolist() == [str(item) for item in frame["g"][110:]]
 
 
 @pytest.mark.parametrize("kind", ["Int64", "Float64", "float64", "string", "object"])
@@ -115,15 +114,11 @@ def test_what_a_column_says_of_rows_is_fetched_when_it_is_asked_for(described, d
     for chosen in (source, source.select(np.array([3, 1]))):
         assert chosen.labels.tolist() == plain.labels.tolist()
         assert chosen.row_ids.tolist() == plain.row_ids.tolist()
-        assert (
-            chosen.groups.tolist()
-            == plain.groups.tolist()
-            == collect_column(chosen, "groups", "target groups").tolist()
-        )
+        assert chosen.groups.tolist() == plain.groups.tolist() == chosen.row_values("groups", "target groups").tolist()
     bare = read(frame[list(NAMES)])
-    assert bare.labels is bare.row_ids is bare.groups is collect_column(bare, "groups", "target groups") is None
-    assert collect_column(plain, "groups", "target groups") is plain.groups
-    assert collect_column(read(data.target), "groups", "target groups") is None
+    assert bare.labels is bare.row_ids is bare.groups is bare.row_values("groups", "target groups") is None
+    assert plain.row_values("groups", "target groups") is plain.groups
+    assert read(data.target).row_values("groups", "target groups") is None
 
 
 def test_rows_that_an_array_says_it_has_are_counted(data, refused):

@@ -12,7 +12,6 @@ from spark_session import spark_session
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout._report.report import report
-from standout.distributed.reduce import collect_rows
 from standout.errors import InputError, RowsNeededError
 from standout.plot._scores import scores
 
@@ -275,7 +274,7 @@ def test_rows_that_do_not_fit_this_machine_are_not_fetched(ask, refused):
 
 def test_rows_come_in_their_own_type_and_order_whatever_the_chunks():
     rows = np.arange(35, dtype=np.float32).reshape(7, 5)
-    found = collect_rows(standout.read(da.from_array(rows, chunks=(2, 3))), "data")
+    found = standout.read(da.from_array(rows, chunks=(2, 3))).collect("data")
     assert found.dtype == np.float32 and np.array_equal(found, rows)
 
 

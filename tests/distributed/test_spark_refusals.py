@@ -9,7 +9,7 @@ import standout
 from conftest import NAMES, whole_numbers
 from spark_session import spark_session
 from standout._moments import Moments
-from standout.distributed.reduce import add_up, collect_column, merge
+from standout.distributed.reduce import add_up, merge
 from standout.errors import RowsNeededError
 
 # One process holds the cluster, however many run the tests.
@@ -58,11 +58,9 @@ def test_groups_of_a_frame_without_order_are_not_at_hand(described, spark, refus
     made = spark.createDataFrame(described)
     source = standout.read(made, groups="g", drop="w")
     told = ("target groups", "no order", "Bring rows and groups into memory", "toPandas()", "groups='g'")
-    refused(lambda: collect_column(source, "groups", "target groups"), *told, kind=RowsNeededError)
-    refused(
-        lambda: collect_column(source.select(np.array([1, 0])), "groups", "target groups"), *told, kind=RowsNeededError
-    )
-    assert collect_column(standout.read(made, drop=["g", "w"]), "groups", "target groups") is None
+    refused(lambda: source.row_values("groups", "target groups"), *told, kind=RowsNeededError)
+    refused(lambda: source.select(np.array([1, 0])).row_values("groups", "target groups"), *told, kind=RowsNeededError)
+    assert standout.read(made, drop=["g", "w"]).row_values("groups", "target groups") is None
     described = standout.read(made, label="g", ids="w")
     assert (described.label_column, described.ids_column) == ("g", "w")
 

@@ -22,7 +22,7 @@ from standout._dpca import DPCA
 from standout.errors import InputError, NonFiniteError
 from standout.io.matrix import OneWay
 from standout.io.missing import handle_missing
-from standout.io.source import has_rows, select_columns, watching
+from standout.io.source import RowSource, select_columns, watching
 from standout.io.stream import SparseInMemory, TableInMemory
 
 noise = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
@@ -171,7 +171,7 @@ def test_blocks_of_any_size_are_the_rows_in_order(data, kind, step, on_disk):
 @pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "npz, packed"])
 def test_any_rows_and_columns_can_be_read_from_disk(data, kind, on_disk):
     source = on_disk(data.target, kind)
-    assert has_rows(source)
+    assert isinstance(source, RowSource)
     index = np.array([150, 3, 3, 199, 0, 4])
     assert np.array_equal(source.take(index), data.target[index])
     assert np.array_equal(source.take(np.array([], dtype=np.intp)), data.target[:0])
@@ -211,7 +211,7 @@ def test_solvers_that_read_the_rows_again_can_do_so_on_disk(wide, kind, saved):
 @noise
 def test_a_file_that_can_only_be_read_from_its_start_is_solved_from_its_moments(wide, saved):
     sources = [standout.read(saved(rows, "npz, packed", str(i)), memory=0) for i, rows in enumerate(wide)]
-    assert not has_rows(sources[0])
+    assert not isinstance(sources[0], RowSource)
     assert DPCA().fit(sources[0], background=sources[1]).solver_ != "span"
 
 
@@ -301,7 +301,7 @@ def test_columns_describe_rows_and_choose_among_them(data, described, memory):
     assert max(len(block.numbers) for block in blocks) <= 30
     assert np.concatenate([block.about["subject"] for block in blocks]).tolist() == source.groups.tolist()
     assert {"label", "subject"} <= set(source.aside)
-    if has_rows(source):
+    if isinstance(source, RowSource):
         assert np.array_equal(source.take(np.array([99, 7])), data.target[1::2][[99, 7]][:, [2, 0]])
         assert np.array_equal(source.rows(5, 9), data.target[1::2][5:9][:, [2, 0]])
         assert np.array_equal(source.columns(1, 2), data.target[1::2][:, [0]])

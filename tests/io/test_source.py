@@ -15,8 +15,7 @@ from conftest import KINDS, NAMES, OnCluster, OneShot, memory_map
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import InputError, NonFiniteError, StandoutError
-from standout.io.memory import ArraySource
-from standout.io.source import RowView, select_columns
+from standout.io.source import ArraySource, RowView, select_columns
 
 noise = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

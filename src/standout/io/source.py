@@ -39,8 +39,8 @@ class Source(ABC):
     """A dataset as rows of numbers, read in blocks. Derive from it to add another kind of data.
 
     A subclass sets ``n_features`` and implements ``blocks``. It overrides the other methods where it does
-    something better than one pass over the blocks: a file resumes from a checkpoint, a cluster reduces on its
-    workers and maps lazily.
+    something better than one pass over the blocks: a cluster reduces on its workers and maps lazily, and sets
+    ``is_local`` to False so that moments are preferred to rows.
 
     Attributes
     ----------
@@ -357,6 +357,14 @@ class ColumnView(Source):
         """Yield blocks with the chosen columns."""
         for block in self.source.blocks(rows):
             yield block[:, self.index]
+
+    def moments(
+        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
+    ) -> Moments:
+        """Return the moments of the chosen columns."""
+        if self.is_local:
+            return super().moments(weights, groups, names=names, role=role)
+        return self.source.moments(weights, groups, role=role).select(self.index)
 
     def sparse(self) -> Any:
         """Return the chosen columns as a CSR matrix where the source is sparse, else None."""
