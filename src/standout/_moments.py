@@ -22,7 +22,7 @@ from standout._accumulate import (
     sums_of_block,
     sums_of_sparse,
 )
-from standout._blas import Array
+from standout._blas import Array, threads_for
 from standout._checkpoint import CheckpointedPass
 from standout.errors import FeatureError, InputError, listed
 from standout.io.memory import distinct_groups, explain_non_finite, explain_underflow, weighted_blocks
@@ -206,6 +206,13 @@ class Moments:
                 f"moments with other feature names cannot be added: {listed(unlike)}. "
                 "Bring the parts to the same features in the same order with select()."
             )
+
+
+def sum_block(rows: NDArray[Any], names: tuple[str, ...] | None) -> Moments | None:
+    """Return the moments of an array that fits into the cache; None where it needs the accumulator's care."""
+    with threads_for(float(rows.size) * rows.shape[1]):
+        sums = sums_of_block(rows, None)
+    return None if sums is None else Moments.from_sums(sums, None, names)
 
 
 def sum_rows(

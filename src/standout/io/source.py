@@ -192,6 +192,18 @@ class ArraySource(RowSource):
         """Return columns ``start`` to ``stop`` without a copy."""
         return self.array[:, start:stop]
 
+    def moments(
+        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
+    ) -> Moments:
+        """Return the moments of all rows; an array that is one block needs no accumulator."""
+        from standout._moments import sum_block
+
+        if weights is None and groups is None and self.groups is None and self.n_rows <= block_rows_of(self):
+            found = sum_block(self.array, names)
+            if found is not None:
+                return found
+        return super().moments(weights, groups, names=names, role=role)
+
 
 @dataclass(frozen=True)
 class Part:
