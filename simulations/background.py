@@ -44,6 +44,11 @@ def _factors(rng: Rng, *strengths: float, sparse: float = 1.0, unique: float = 0
     return _gaussian(loadings @ loadings.T + np.diag(np.exp(unique * rng.normal(size=N_FEATURES))))
 
 
+def _dominant(loadings: np.ndarray) -> Population:
+    """Factors that explain most of the variance of features with noise of variance one."""
+    return _gaussian(loadings @ loadings.T + np.eye(N_FEATURES))
+
+
 def _toeplitz(values: np.ndarray) -> Population:
     return _gaussian(linalg.toeplitz(values))
 
@@ -131,6 +136,11 @@ POPULATIONS: dict[str, Callable[[Rng], Population]] = {
     "20 factors, strengths 100 to 3": lambda rng: _factors(rng, *np.geomspace(100, 3, 20)),
     "20 factors, strength 5": lambda rng: _factors(rng, *[5] * 20),
     "3 factors, unequal unique variances": lambda rng: _factors(rng, 90, 60, 30, unique=1.0),
+    "1 dominant factor, all loadings 10": lambda _: _dominant(np.full((N_FEATURES, 1), 10.0)),
+    "1 dominant factor, log-normal loadings × 2": lambda rng: _dominant(2 * rng.lognormal(size=(N_FEATURES, 1))),
+    "1 dominant factor, log-normal loadings × 10": lambda rng: _dominant(10 * rng.lognormal(size=(N_FEATURES, 1))),
+    "5 dominant factors, normal loadings × 1.2": lambda rng: _dominant(1.2 * rng.normal(size=(N_FEATURES, 5))),
+    "5 dominant factors, normal loadings × 10": lambda rng: _dominant(10 * rng.normal(size=(N_FEATURES, 5))),
     "long memory": _long_memory,
     "smooth field of 14 × 14 pixels": _smooth_field,
     "equal correlations of .3": _equal,
