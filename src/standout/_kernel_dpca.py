@@ -176,8 +176,8 @@ class KernelDPCA(BaseContrast):
     Finds functions f of the rows (unit norm in the kernel's space) with the largest ratio of target
     variance to background variance, each dataset about its own mean. It finds structure that no linear
     direction shows, such as rings and products of features. The background covariance is shrunk toward a
-    multiple of the identity, which penalises the norm of f and makes the result independent of how often
-    rows are repeated. Without a background it is kernel PCA.
+    multiple of the identity, which penalises the norm of f. How much it is shrunk depends on the number of
+    background rows, so that repeated rows change the result. Without a background it is kernel PCA.
 
     Parameters
     ----------
@@ -329,8 +329,9 @@ class KernelDPCA(BaseContrast):
     ) -> float:
         """Return the mean log ratio of the given rows along the fitted components.
 
-        On rows the fit has not seen, zero means nothing specific to the target: the measure to
-        judge a kernel model by. A model fitted without a background (kernel PCA) is scored against unit variance.
+        On rows the fit has not seen, about zero means nothing specific to the target: the measure to judge a
+        kernel model by. The correction for the bias of the log of a variance assumes Gaussian scores; scores of a
+        kernel are often skewed or heavy-tailed, and with few rows the expected score is then not exactly zero. A model fitted without a background (kernel PCA) is scored against unit variance.
 
         Parameters
         ----------

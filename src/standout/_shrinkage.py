@@ -510,9 +510,13 @@ def factor_shrinkage(target: Array, background: Array, evidence: Evidence, dimen
     """Return the "auto" estimate for covariances of shape (d, d) in background-sd units."""
     variance = np.diagonal(background)
     pair = Covariances(
-        partial(times, target), partial(times, background), lambda first: target[:, first], np.diagonal(target), variance,
+        partial(times, target),
+        partial(times, background),
+        lambda first: target[:, first],
+        np.diagonal(target),
+        variance,
         len(target),
-    )  # fmt: skip
+    )
     found = find_factors(pair, evidence, dimensions)
     if found is None:
         return Shrinkage(intensity("auto", evidence))
