@@ -119,8 +119,8 @@ def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
     shared = " that share groups with another" if fewest >= 4 else ""
     raise NotEnoughRowsError(
         f"{fewest} independent unit{'s' if fewest != 1 else ''} (groups where given, else rows) in the smallest "
-        f"dataset{shared} cannot be split for held-out ratios: each fold needs two of every dataset. Give more rows, or "
-        "give gamma, shrinkage and n_components as numbers."
+        f"dataset{shared} cannot be split for held-out ratios: each fold needs two of every dataset. Give more rows, "
+        "or give gamma, shrinkage and n_components as numbers."
     )
 
 
@@ -331,7 +331,8 @@ class KernelDPCA(BaseContrast):
 
         On rows the fit has not seen, about zero means nothing specific to the target: the measure to judge a
         kernel model by. The correction for the bias of the log of a variance assumes Gaussian scores; scores of a
-        kernel are often skewed or heavy-tailed, and with few rows the expected score is then not exactly zero. A model fitted without a background (kernel PCA) is scored against unit variance.
+        kernel are often skewed or heavy-tailed, and with few rows the expected score is then not exactly zero.
+        A model fitted without a background (kernel PCA) is scored against unit variance.
 
         Parameters
         ----------

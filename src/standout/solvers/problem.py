@@ -168,7 +168,7 @@ def _no_auto(task: Problem, rank: int | None) -> str:
     dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
     return (
         f"n_components='auto' needs more degrees of freedom in the background than {dimensions}, and "
-        f"{task.mixture.units:.0f} independent units leave {task.mixture.units - 1:.0f}: no ratio can be told from "
+        f"{task.mixture.units:.0f} independent unit{'s leave' if task.mixture.units >= 1.5 else ' leaves'} {task.mixture.units - 1:.0f}: no ratio can be told from "
         "noise by a formula. Give a number of components, more background rows or fewer features."
     )
 
