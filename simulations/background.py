@@ -136,11 +136,6 @@ POPULATIONS: dict[str, Callable[[Rng], Population]] = {
     "20 factors, strengths 100 to 3": lambda rng: _factors(rng, *np.geomspace(100, 3, 20)),
     "20 factors, strength 5": lambda rng: _factors(rng, *[5] * 20),
     "3 factors, unequal unique variances": lambda rng: _factors(rng, 90, 60, 30, unique=1.0),
-    "1 dominant factor, all loadings 10": lambda _: _dominant(np.full((N_FEATURES, 1), 10.0)),
-    "1 dominant factor, log-normal loadings × 2": lambda rng: _dominant(2 * rng.lognormal(size=(N_FEATURES, 1))),
-    "1 dominant factor, log-normal loadings × 10": lambda rng: _dominant(10 * rng.lognormal(size=(N_FEATURES, 1))),
-    "5 dominant factors, normal loadings × 1.2": lambda rng: _dominant(1.2 * rng.normal(size=(N_FEATURES, 5))),
-    "5 dominant factors, normal loadings × 10": lambda rng: _dominant(10 * rng.normal(size=(N_FEATURES, 5))),
     "long memory": _long_memory,
     "smooth field of 14 × 14 pixels": _smooth_field,
     "equal correlations of .3": _equal,
@@ -149,6 +144,11 @@ POPULATIONS: dict[str, Callable[[Rng], Population]] = {
     "3 factors, rows with t₅ tails": _heavy,
     "raw counts with library depth": _counts,
     "photographs, tiles of 14 × 14 pixels": _photographs,
+    "1 dominant factor, all loadings 10": lambda _: _dominant(np.full((N_FEATURES, 1), 10.0)),
+    "1 dominant factor, log-normal loadings × 2": lambda rng: _dominant(2 * rng.lognormal(size=(N_FEATURES, 1))),
+    "1 dominant factor, log-normal loadings × 10": lambda rng: _dominant(10 * rng.lognormal(size=(N_FEATURES, 1))),
+    "5 dominant factors, normal loadings × 1.2": lambda rng: _dominant(1.2 * rng.normal(size=(N_FEATURES, 5))),
+    "5 dominant factors, normal loadings × 10": lambda rng: _dominant(10 * rng.normal(size=(N_FEATURES, 5))),
 }
 
 

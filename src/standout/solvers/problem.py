@@ -170,7 +170,8 @@ def _no_auto(task: Problem, rank: int | None) -> str:
     counted = f"{units:.0f} independent unit{'s leave' if units >= 1.5 else ' leaves'} {units - 1:.0f}"
     return (
         f"n_components='auto' needs more degrees of freedom in the background than {dimensions}, and "
-        f"{counted}: no ratio can be told from noise by a formula. Give a number of components, more background rows or fewer features."
+        f"{counted}: no ratio can be told from noise by a formula. Give a number of components, more "
+        "background rows or fewer features."
     )
 
 
