@@ -234,10 +234,10 @@ def estimates(runs: int) -> list[Row]:
     """The share of the best population ratio that the first component reaches: `shrinkage="oas"` → "auto".
 
     Columns are background rows for each of 196 features; signals are spread over all features, lie in four, or in the
-    middle of the spectrum, with population ratios of 4, 8 and 20 and 50, 200 or 800 target rows. The
-    first version of the rule was designed without these populations. Its second search, for dominant factors, was
-    designed on data like those of the last five, and its constants were compared on some of the others. Wanted: no worse than OAS on average for any number of rows, and no cell
-    worse by more than 0.02.
+    middle of the spectrum, with population ratios of 4, 8 and 20 and 50, 200 or 800 target rows. The first version
+    of the rule was designed without these populations. Its second search, for dominant factors, was designed on
+    data like those of the last five, and its constants were compared on some of the others. Wanted: no worse than
+    OAS on average for any number of rows, and no cell worse by more than 0.02.
     """
     found = cells(min(runs, 20))
     rows = []
