@@ -44,6 +44,11 @@ def _factors(rng: Rng, *strengths: float, sparse: float = 1.0, unique: float = 0
     return _gaussian(loadings @ loadings.T + np.diag(np.exp(unique * rng.normal(size=N_FEATURES))))
 
 
+def _dominant(loadings: np.ndarray) -> Population:
+    """Factors that explain most of the variance of features with noise of variance one."""
+    return _gaussian(loadings @ loadings.T + np.eye(N_FEATURES))
+
+
 def _toeplitz(values: np.ndarray) -> Population:
     return _gaussian(linalg.toeplitz(values))
 
@@ -139,6 +144,11 @@ POPULATIONS: dict[str, Callable[[Rng], Population]] = {
     "3 factors, rows with t₅ tails": _heavy,
     "raw counts with library depth": _counts,
     "photographs, tiles of 14 × 14 pixels": _photographs,
+    "1 dominant factor, all loadings 10": lambda _: _dominant(np.full((N_FEATURES, 1), 10.0)),
+    "1 dominant factor, log-normal loadings × 2": lambda rng: _dominant(2 * rng.lognormal(size=(N_FEATURES, 1))),
+    "1 dominant factor, log-normal loadings × 10": lambda rng: _dominant(10 * rng.lognormal(size=(N_FEATURES, 1))),
+    "5 dominant factors, normal loadings × 1.2": lambda rng: _dominant(1.2 * rng.normal(size=(N_FEATURES, 5))),
+    "5 dominant factors, normal loadings × 10": lambda rng: _dominant(10 * rng.normal(size=(N_FEATURES, 5))),
 }
 
 
@@ -224,9 +234,10 @@ def estimates(runs: int) -> list[Row]:
     """The share of the best population ratio that the first component reaches: `shrinkage="oas"` → "auto".
 
     Columns are background rows for each of 196 features; signals are spread over all features, lie in four, or in the
-    middle of the spectrum, with population ratios of 4, 8 and 20 and 50, 200 or 800 target rows. None of these
-    populations was used to design the rule. Wanted: no worse than OAS on average for any number of rows, and no cell
-    worse by more than 0.02.
+    middle of the spectrum, with population ratios of 4, 8 and 20 and 50, 200 or 800 target rows. The first version
+    of the rule was designed without these populations. Its second search, for dominant factors, was designed on
+    data like those of the last five, and its constants were compared on some of the others. Wanted: no worse than
+    OAS on average for any number of rows, and no cell worse by more than 0.02.
     """
     found = cells(min(runs, 20))
     rows = []

@@ -13,6 +13,8 @@ SOME = (
     "correlated genes in modules",
     "raw counts with library depth",
     "no factor, neighbours correlated",
+    "1 dominant factor, log-normal loadings × 10",
+    "5 dominant factors, normal loadings × 1.2",
 )
 
 

@@ -300,6 +300,20 @@ def test_what_rests_on_held_out_ratios_needs_a_background_and_enough_rows(pair, 
     refused(lambda: model.fit(pair[0], background=pair[1][:3]), "3 independent", "each fold", kind=NotEnoughRowsError)
 
 
+def test_a_kernel_so_wide_that_all_rows_are_alike_is_not_called_narrow(pair):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OverfitWarning)
+        KernelDPCA(1, gamma=1e-12).fit(pair[0], background=pair[1])
+
+
+def test_groups_that_target_and_background_share_can_be_split_twice():
+    rng = np.random.default_rng(0)
+    target, background = rng.normal(size=(150, 5)), rng.normal(size=(120, 5))
+    model = KernelDPCA("auto", gamma="cv", random_state=0)
+    model.fit(target, background=background, groups=np.arange(150) // 10, background_groups=np.arange(120) // 10)
+    assert model.gamma_ > 0
+
+
 def test_a_kernel_that_is_too_narrow_is_warned_of(pair):
     with pytest.warns(OverfitWarning, match="nearly the identity.*gamma='cv'"):
         KernelDPCA(gamma=20.0).fit(np.repeat(pair[0], 2, axis=0), background=pair[1])

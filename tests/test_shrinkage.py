@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.covariance import OAS
 
 from standout._dpca import DPCA
@@ -183,35 +183,68 @@ def test_factors_are_kept_among_many_more_features_than_rows():
         assert correlation(DPCA(1, shrinkage="oas").fit(target, background=background), target, own) < 0.5
 
 
-def estimated(target, background, own):
-    """The definition of the estimate, step by step: S in background-sd units, ρ and the factors."""
-    m, n, sd = len(target), len(background), background.std(axis=0)
-    A, B = np.cov((target / sd).T, ddof=0), np.cov((background / sd).T, ddof=0)
-    p, freedom = len(A), n - 1
-    most = min(p // 4, 32)
+def edge(count, freedom):
+    a, b = np.sqrt(freedom - 0.5), np.sqrt(count - 0.5)
+    return ((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / freedom
+
+
+def candidate_axes(A, B, m, freedom):
+    """Axes of large target variance, uncorrelated in the background, and its variances along them."""
+    most = min(len(A) // 4, 32)
     count = min(int(freedom / 4), m - 1, most)
     block = A[:, np.argsort(-np.diag(A), kind="stable")[:most]]
     for _ in range(2):
         block = A @ linalg.orth(block, rcond=1e-10)
     E = np.linalg.svd(block, full_matrices=False)[0][:, :count]
     values, turn = np.linalg.eigh(E.T @ B @ E)
-    values, turn = values[::-1], turn[:, ::-1]
-    q = 0
-    while q < count:
-        a, b = np.sqrt(freedom - q - 0.5), np.sqrt(count - q - 0.5)
-        edge = ((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / (freedom - q)
-        if values[q] <= 1.5 * edge * (p - values[:q].sum()) / (p - q):
-            break
-        q += 1
-    W = E @ turn[:, :q]
-    F, outside = W @ W.T @ B @ W @ W.T, np.eye(p) - W @ W.T
-    R = outside @ B @ outside
-    psi = 0.99 * (own * np.diag(R) + (1 - own) * np.trace(R) / (p - q)) + 0.01
+    return E @ turn[:, ::-1], values[::-1]
+
+
+def outside(W):
+    return np.eye(len(W)) - W @ W.T
+
+
+def estimated(target, background, own):
+    """The definition of the estimate, step by step: S in background-sd units, ρ and the factors."""
+    m, n, sd = len(target), len(background), background.std(axis=0)
+    A, B = np.cov((target / sd).T, ddof=0), np.cov((background / sd).T, ddof=0)
+    p, freedom = len(A), n - 1
+
+    def n_factors(values, total):
+        q = 0
+        while q < len(values):
+            noise = (total - values[:q].sum()) / (p - q)
+            if values[q] <= 1.5 * edge(len(values) - q, freedom - q) * noise:
+                break
+            q += 1
+        return q
+
+    W, values = candidate_axes(A, B, m, freedom)
+    q = n_factors(values, p)
+    weight = np.clip((values[:q].sum() / p - 0.5) / 0.3, 0, 1)
+    unit = np.ones(p)
+    if weight > 0:  # the second stage: features in units of their residual sd
+        certain, left = 0, np.ones(p)
+        while certain < len(values):
+            noise = max(left.sum() / (p - certain), W[:, certain] ** 2 @ left)
+            if values[certain] <= 1.5 * edge(len(values) - certain, freedom - certain) * noise:
+                break
+            certain += 1
+            rest = outside(W[:, :certain])
+            left = np.diag(rest @ B @ rest)
+        unit = np.sqrt(weight * (0.9 * left + 0.1 * left.mean()) + (1 - weight) * left.mean())
+        W, values = candidate_axes(A / np.outer(unit, unit), B / np.outer(unit, unit), m, freedom)
+        q = n_factors(values, np.sum(unit**-2))
+    inner, whole = B / np.outer(unit, unit), unit**-2
+    W = W[:, :q]
+    F, R = W @ W.T @ inner @ W @ W.T, outside(W) @ inner @ outside(W)
+    mean = (1 - 1e-4) * np.trace(R) / (p - q) + 1e-4 * whole.mean()
+    psi = own * ((1 - 1e-4) * np.diag(R) + 1e-4 * whole) + (1 - own) * mean
     Rc = R / np.sqrt(np.outer(psi, psi))
     d = p - q
     t2 = np.sum(Rc * Rc) * (d / np.trace(Rc)) ** 2
     rho = min(1.0, ((1 - 2 / d) * t2 + d**2) / ((freedom + 1 - 2 / d) * (t2 - d)))
-    return (1 - rho) * B + rho * (F + np.diag(psi)), A, rho, q
+    return (1 - rho) * B + rho * (F + np.diag(psi)) * np.outer(unit, unit), A, rho, q
 
 
 @IGNORE
@@ -222,9 +255,25 @@ def test_every_solver_finds_the_components_of_the_estimate_as_defined(m, n, p, o
     target, background, _, _ = with_factors(rng, m, n, p, [30.0, 20.0, 4.0])
     target[:, 1:], background[:, 1:] = (rows[:, 1:] + 0.6 * rows[:, :-1] for rows in (target, background))
     units = 10 ** rng.uniform(-3, 3, p)
+    agrees_with_the_definition(target, background, own, solver, units)
+
+
+@IGNORE
+@pytest.mark.parametrize("solver", ["auto", "dense", "gsvd", "span", "sparse", "matrix_free", "moments"])
+@pytest.mark.parametrize("strength", [1.0, 1.5, 8.0])
+@pytest.mark.parametrize(("m", "n", "p", "own"), [(40, 40, 130, 0.0), (60, 50, 80, 0.375), (150, 120, 40, 1.0)])
+def test_every_solver_agrees_where_factors_explain_most_of_the_variance(m, n, p, own, strength, solver):
+    target, background, _, _ = dominated(p, m, n, p, strength, 3, signal=6.0)
+    target[:, 1:], background[:, 1:] = (rows[:, 1:] + 0.8 * rows[:, :-1] for rows in (target, background))
+    agrees_with_the_definition(target, background, own, solver, 10 ** np.random.default_rng(p).uniform(-3, 3, p))
+
+
+def agrees_with_the_definition(target, background, own, solver, units):
     S, A, rho, q = estimated(target, background, own)
     assert 0 < rho < 1 and q >= 1
     given = (target * units, background * units)
+    if solver == "sparse":  # few entries in a column pay off
+        given, solver = tuple(map(sparse.csr_array, given)), "auto"
     if solver == "moments":
         given = tuple(map(Moments.of, given))
     model = DPCA(3, solver="auto" if solver == "moments" else solver).fit(given[0], background=given[1])
@@ -283,15 +332,51 @@ def test_one_axis_alone_is_never_a_factor(p):
     assert auto.n_factors_ == 0 and auto.shrinkage_ == oas.shrinkage_
 
 
+def dominated(seed, m, n, p, strength, n_factors, signal, loadings="normal"):
+    """Rows that factors dominate, with a signal of the target in a few features; also the scores of both."""
+    rng = np.random.default_rng(seed)
+    normal = rng.normal(size=(p, n_factors))
+    weights = strength * {"normal": normal, "equal": np.ones_like(normal), "lognormal": np.exp(normal)}[loadings]
+    pattern = np.zeros(p)
+    chosen = rng.choice(p, max(p // 60, 5), replace=False)
+    pattern[chosen] = signal / np.sqrt(len(chosen)) * rng.choice([-1, 1], len(chosen))
+    factors, own = rng.normal(size=(m, weights.shape[1])), rng.normal(size=m)
+    target = factors @ weights.T + np.outer(own, pattern) + rng.normal(size=(m, p))
+    background = rng.normal(size=(n, weights.shape[1])) @ weights.T + rng.normal(size=(n, p))
+    return target, background, factors, own
+
+
 @IGNORE
-def test_factors_that_explain_nearly_everything_are_not_kept_without_residual_variances():
-    for size in (10, 20):
-        rng = np.random.default_rng(size)
-        loadings, pattern, own = size * rng.normal(size=500), rng.normal(size=500), rng.normal(size=100)
-        target, background = (rng.normal(size=(n, 500)) + rng.normal(size=(n, 1)) * loadings for n in (100, 90))
-        target += np.outer(own, 5 * pattern / np.linalg.norm(pattern))
-        model = DPCA(1).fit(target, background=background)
-        assert model.n_factors_ == 0 and correlation(model, target, own) > 0.6
+@pytest.mark.parametrize(
+    ("n_factors", "loadings"), [(5, "normal"), (1, "normal"), (1, "equal"), (1, "lognormal")], ids=str
+)
+@pytest.mark.parametrize("strength", [0.5, 1.0, 1.2, 2.0, 4.0, 10.0, 30.0])
+def test_the_signal_is_found_however_strong_the_shared_factors_are(n_factors, loadings, strength):
+    target, background, factors, own = dominated(200, 160, 150, 1000, strength, n_factors, 4.2, loadings)
+    model = DPCA(1).fit(target, background=background)
+    assert model.n_factors_ == n_factors
+    assert correlation(model, target, own) > 0.85
+    assert max(correlation(model, target, factor) for factor in factors.T) < 0.25
+
+
+@IGNORE
+@pytest.mark.parametrize("strength", [1.5, 6.0])
+def test_there_is_no_cliff_where_rows_become_as_many_as_features(strength):
+    target, background, _, own = dominated(301, 300, 80, 310, strength, 5, 2.6)
+    reached = [
+        correlation(DPCA(1).fit(target[:m], background=background), target[:m], own[:m])
+        for m in (200, 228, 230, 231, 232, 234, 260, 300)
+    ]
+    assert min(reached) > 0.8
+    assert np.abs(np.diff(reached[1:6])).max() < 0.02
+
+
+@IGNORE
+def test_there_is_no_cliff_in_the_strength_of_a_factor():
+    strengths = np.geomspace(0.5, 20, 25)
+    models = [dominated(7, 100, 90, 400, strength, 2, 4.0) for strength in strengths]
+    reached = [correlation(DPCA(1).fit(t, background=b), t, own) for t, b, _, own in models]
+    assert min(reached) > 0.85 and np.abs(np.diff(reached)).max() < 0.03
 
 
 @IGNORE

@@ -28,8 +28,10 @@ class DPCA(BaseContrast):
     shrinkage : "auto", "oas", None or float in [0, 1], default="auto"
         How the background covariance is estimated. "auto" keeps factors that target and background
         share and shrinks all other correlations, less and less from 10 background rows for each
-        dimension on and not at all from 50 on. "oas" or a number shrinks toward the diagonal. None
-        is always the exact problem.
+        dimension on and not at all from 50 on. It keeps no factors with fewer than 8 features or 9
+        background rows, nor with ``mix="minimax"`` and several backgrounds, where it is OAS below 10
+        rows for each dimension and exact from there on. "oas" or a number shrinks toward the diagonal.
+        None is always the exact problem.
     axes : "ratio" or "signal", default="ratio"
         "ratio": largest ratio first, as in the paper. "signal": the principal axes of the denoised
         target, made of all components above the noise edge, so that ``transform(X)`` are the scores of

@@ -101,21 +101,26 @@ def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int, level: float =
 
 
 def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
-    """Return the rows of each dataset that are held out in each fold; rows of one group stay together."""
+    """Return the rows of each dataset that are held out in each fold; rows of one group stay together.
+
+    Groups that several datasets share are in the same fold of each, which may leave a fold with one unit of a dataset:
+    then there are fewer folds.
+    """
     units = [_units(part) for part in data]
     fewest = min(own.count for own in units)
-    count = min(_FOLDS, fewest // 2)
-    fold_of = assigned(units, even_quotas(units, max(count, 1)), np.random.default_rng(seed))
-    if count < 2 or min(np.bincount(own, minlength=count).min() for own in fold_of) < 2:
-        raise NotEnoughRowsError(
-            f"{fewest} independent units (groups where given, else rows) in the smallest dataset are too few for "
-            "held-out ratios: each fold needs two of every dataset. Give more rows, or give gamma, shrinkage and "
-            "n_components as numbers."
-        )
-    return [
-        [np.flatnonzero((own == fold)[unit.rows]) for own, unit in zip(fold_of, units, strict=True)]
-        for fold in range(count)
-    ]
+    for count in range(min(_FOLDS, fewest // 2), 1, -1):
+        fold_of = assigned(units, even_quotas(units, count), np.random.default_rng(seed))
+        if min(np.bincount(own, minlength=count).min() for own in fold_of) >= 2:
+            return [
+                [np.flatnonzero((own == fold)[unit.rows]) for own, unit in zip(fold_of, units, strict=True)]
+                for fold in range(count)
+            ]
+    shared = " that share groups with another" if fewest >= 4 else ""
+    raise NotEnoughRowsError(
+        f"{fewest} independent unit{'s' if fewest != 1 else ''} (groups where given, else rows) in the smallest "
+        f"dataset{shared} cannot be split for held-out ratios: each fold needs two of every dataset. Give more rows, "
+        "or give gamma, shrinkage and n_components as numbers."
+    )
 
 
 def _units(data: Dataset) -> Units:
@@ -170,8 +175,8 @@ class KernelDPCA(BaseContrast):
     Finds functions f of the rows (unit norm in the kernel's space) with the largest ratio of target
     variance to background variance, each dataset about its own mean. It finds structure that no linear
     direction shows, such as rings and products of features. The background covariance is shrunk toward a
-    multiple of the identity, which penalises the norm of f and makes the result independent of how often
-    rows are repeated. Without a background it is kernel PCA.
+    multiple of the identity, which penalises the norm of f. How much it is shrunk depends on the number of
+    background rows, so that repeated rows change the result. Without a background it is kernel PCA.
 
     Parameters
     ----------
@@ -323,8 +328,10 @@ class KernelDPCA(BaseContrast):
     ) -> float:
         """Return the mean log ratio of the given rows along the fitted components.
 
-        On rows the fit has not seen, zero means nothing specific to the target: the measure to
-        judge a kernel model by. A model fitted without a background (kernel PCA) is scored against unit variance.
+        On rows the fit has not seen, about zero means nothing specific to the target: the measure to judge a
+        kernel model by. The correction for the bias of the log of a variance assumes Gaussian scores; scores of a
+        kernel are often skewed or heavy-tailed, and with few rows the expected score is then not exactly zero.
+        A model fitted without a background (kernel PCA) is scored against unit variance.
 
         Parameters
         ----------

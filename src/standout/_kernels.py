@@ -229,8 +229,10 @@ class Features:
         if self.landmarks.kernel.kind in ("linear", "poly", "cosine"):  # these have no width
             return False
         unit = _unit(self.at_landmarks)
-        similarity = _products(unit[:: max(1, len(unit) // _INSPECTED)], unit)
-        similarity[similarity > 1 - 1e-9] = 0.0  # the row itself, and copies of it
+        some = slice(None, None, max(1, len(unit) // _INSPECTED))
+        similarity = _products(unit[some], unit)
+        which = np.unique(self.landmarks.rows, axis=0, return_inverse=True)[1].ravel()
+        similarity[which[some, None] == which] = 0.0  # the row itself, and copies of it
         return bool(np.median(similarity.max(axis=1)) < _SIMILAR)
 
 

@@ -12,6 +12,11 @@ and it is kept along W. Ψ is diagonal: what the factors leave of each feature's
 that where there are more features than rows. Correlations that no factor explains are shrunk by ρ, which
 the oracle approximating formula (OAS) gives from traces of the residual. Without factors S is B shrunk
 toward its diagonal by OAS. The result does not depend on the features' units.
+
+Where the factors explain more than half of the variance, features differ much in what is left to them: a mean
+residual variance is then the wrong yardstick for a factor and the wrong Ψ. There the features are measured in
+units of their residual sd, in which noise is isotropic, and the factors are found a second time in these units.
+From 50 to 80 % explained variance the units turn from background sd to residual sd, without a switch.
 """
 
 from __future__ import annotations
@@ -41,9 +46,10 @@ _ROWS_PER_CANDIDATE = 4
 _FEATURES_PER_CANDIDATE = 4
 # A single axis would mix factor and signal.
 _FEWEST_CANDIDATES = 2
-# Without the residual variance of each feature, factors that explain more than this share of the variance are not kept:
-# the mean residual variance is then far from that of most features.
-_MOST_EXPLAINED = 0.8
+# From the first to the second share of explained variance, features turn from background-sd to residual-sd units.
+_MUCH_EXPLAINED, _MOST_EXPLAINED = 0.5, 0.8
+# The part that the mean has in the residual variance of a feature as its unit: that of a few rows is unreliable.
+_MEAN_PART = 0.1
 # A factor has at least this many times the variance that noise alone would show along the best axis.
 _STRENGTH = 1.5
 # Target axes with less variance than this part of the largest singular value are not candidates.
@@ -56,7 +62,7 @@ _NOTHING = 1e-10
 # Beyond this much shrinkage little but the features' own variances is left.
 _NEARLY_ONE = 0.9
 # The share of its whole variance that every feature keeps in Ψ, however much of it the factors explain.
-_UNEXPLAINED = 0.01
+_UNEXPLAINED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -101,23 +107,32 @@ class Shrinkage:
 
 @dataclass(frozen=True)
 class Factors:
-    """Shared factors: orthonormal axes W along which the background is uncorrelated, and its products with them."""
+    """Orthonormal axes W along which the background is uncorrelated, and its products with them."""
 
     axes: Array  # (d, q): W
-    variances: Array  # (q,): of the background along W
+    variances: Array  # (q,): of the background along W, largest first
     image: Array  # (d, q): B W
+    units: Array | None = None  # (d,): what features are divided by beyond background-sd units; None is 1
+
+    def first(self, count: int) -> Factors:
+        """Return the first ``count`` of them."""
+        return replace(self, axes=self.axes[:, :count], variances=self.variances[:count], image=self.image[:, :count])
 
     def explained(self) -> Array:
         """Return the diagonal of B − R, with R = (I − WWᵀ) B (I − WWᵀ) the residual covariance."""
         return np.asarray(np.einsum("ij,ij->i", 2 * self.image - self.axes * self.variances, self.axes))
 
     def residual_squared(self, background: Array, psi: Array | float) -> float:
-        """Return tr R² in units of Ψ."""
+        """Return tr R² in units of Ψ, for B in background-sd units."""
         left = np.hstack([self.image - self.axes * self.variances, self.axes])
         right = np.hstack([self.axes, self.image])
         weight, total = 1 / np.broadcast_to(psi, len(background)), 0.0
         for here in _panels(len(background)):
-            residual = background[:, here] - product(left, right[here].T)
+            if self.units is None:
+                residual = background[:, here] - product(left, right[here].T)
+            else:
+                residual = background[:, here] / self.units[:, None] / self.units[here]
+                residual -= product(left, right[here].T)
             residual *= residual
             total += float(blas.dgemv(1.0, residual, weight, trans=1) @ weight[here])
         return total
@@ -125,32 +140,37 @@ class Factors:
     def estimate(
         self, variance: Array, evidence: Evidence, n_rows: float, squared: Callable[[Array | float], float]
     ) -> Shrinkage:
-        """Return the estimate that keeps these factors.
+        """Return the estimate that keeps these factors, in background-sd units.
 
         Parameters
         ----------
         variance : ndarray of shape (d,)
-            The diagonal of B: zero for a feature that is constant in the background, less than one for a feature
-            that is partly explained by earlier components.
+            The diagonal of B in background-sd units: zero for a feature that is constant in the background, less than
+            one for a feature that is partly explained by earlier components.
         evidence : Evidence
             How much background there is.
         n_rows : float
             Rows of target and background together.
         squared : callable
-            Returns tr R² in units of Ψ, which it is given.
+            Returns tr R² in units of Ψ, which it is given, both in the units of the factors.
         """
-        n_varying, count = evidence.n_varying, len(self.variances)
+        n_varying, count, varies = evidence.n_varying, len(self.variances), variance > 0
+        whole = np.ones(len(variance)) if self.units is None else 1 / self.units**2
+        total = float(n_varying) if self.units is None else float(whole[varies].sum())
         explained = float(self.variances.sum())
-        mean = mean_residual(n_varying, explained, count)
+        mean = mean_residual(n_varying, explained, count, total)
         psi: Array | float = mean
-        trace = (n_varying - explained) / mean
+        trace = (total - explained) / mean
         own = own_share(n_rows, n_varying)
         if own > 0:
-            left = 1 - np.where(variance > 0, self.explained(), 0.0)
-            psi = own * ((1 - _UNEXPLAINED) * left + _UNEXPLAINED) + (1 - own) * mean
-            trace = float((left / psi)[variance > 0].sum())
+            left = whole - np.where(varies, self.explained(), 0.0)
+            psi = own * ((1 - _UNEXPLAINED) * left + _UNEXPLAINED * whole) + (1 - own) * mean
+            trace = float((left / psi)[varies].sum())
         rho = residual_intensity(evidence, count, trace, squared(psi))
-        return Shrinkage(rho, np.asfortranarray(self.axes * np.sqrt(self.variances)), psi)
+        loadings = self.axes * np.sqrt(self.variances)
+        if self.units is not None:
+            loadings, psi = loadings * self.units[:, None], psi * self.units**2
+        return Shrinkage(rho, np.asfortranarray(loadings), psi)
 
 
 @dataclass(frozen=True)
@@ -174,10 +194,10 @@ def _panels(size: int) -> list[slice]:
     return [slice(start, min(start + width, size)) for start in range(0, size, width)]
 
 
-def mean_residual(n_varying: int, explained: float, n_factors: int) -> float:
-    """Return the mean variance that factors leave to a feature, never less than a small part of one."""
-    mean = (n_varying - explained) / max(n_varying - n_factors, 1)
-    return (1 - _UNEXPLAINED) * mean + _UNEXPLAINED
+def mean_residual(n_varying: int, explained: float, n_factors: int, total: float) -> float:
+    """Return the mean variance that factors leave to a feature, never less than a small part of the mean of all."""
+    mean = (total - explained) / max(n_varying - n_factors, 1)
+    return (1 - _UNEXPLAINED) * mean + _UNEXPLAINED * total / n_varying
 
 
 def oas(evidence: Evidence) -> float:
@@ -346,31 +366,81 @@ def _orthonormal(vectors: Array, metric: Callable[[Array], Array] | None) -> Arr
     return vectors
 
 
-def shared_factors(inner: Array, evidence: Evidence, n_rows: float) -> tuple[Array, Array]:
-    """Return the shared factors among k candidate axes E, from ``inner`` = EᵀBE.
-
-    From the largest background variance on, an axis counts while its variance exceeds what the largest of the
-    remaining axes would show by chance (the Tracy–Widom edge of a white Wishart matrix in units of the mean
-    residual variance), times a margin. ``n_rows`` are the rows of target and background together.
+def uncorrelated(inner: Array) -> tuple[Array, Array]:
+    """Return the background variances, largest first, along uncorrelated axes among candidates E, from EᵀBE.
 
     Returns
     -------
-    variances : ndarray of shape (q,)
-        Of the background, largest first.
-    turn : ndarray of shape (k, q)
-        The factors in terms of the candidate axes.
+    variances : ndarray of shape (k,)
+    turn : ndarray of shape (k, k)
+        These axes in terms of the candidates.
     """
-    values, turn = top_eigen((inner + inner.T) / 2, len(inner))
-    left, count = float(evidence.n_varying), 0
-    while count < len(values):
-        freedom, noise = evidence.effective - count, left / (evidence.n_varying - count)
-        if freedom < 2 or not values[count] > _STRENGTH * noise * _edge(len(values) - count, freedom):
+    return top_eigen((inner + inner.T) / 2, len(inner))
+
+
+def n_shared(variances: Array, evidence: Evidence, total: float) -> int:
+    """Return how many of the uncorrelated axes are shared factors, from the background variances along them.
+
+    From the largest background variance on, an axis counts while its variance exceeds what the largest of the
+    remaining axes would show by chance (the Tracy–Widom edge of a white Wishart matrix in units of the mean
+    residual variance), times a margin. ``total`` is the background variance of all features.
+    """
+    left, count = total, 0
+    while count < len(variances):
+        if not _stands_out(variances, count, evidence, left / (evidence.n_varying - count)):
             break
-        left -= float(values[count])
+        left -= float(variances[count])
         count += 1
-    if own_share(n_rows, evidence.n_varying) == 0 and left < (1 - _MOST_EXPLAINED) * evidence.n_varying:
-        count = 0
-    return values[:count], np.asfortranarray(turn[:, :count])
+    return count
+
+
+def _stands_out(variances: Array, count: int, evidence: Evidence, noise: float) -> bool:
+    """Return whether the axis after the first ``count`` is a factor, where noise has this variance along it."""
+    freedom = evidence.effective - count
+    return freedom >= 2 and bool(variances[count] > _STRENGTH * noise * _edge(len(variances) - count, freedom))
+
+
+def residual_weight(explained: float) -> float:
+    """Return how far features are measured in residual sd, where factors explain this share of the variance."""
+    return min(1.0, max(0.0, (explained - _MUCH_EXPLAINED) / (_MOST_EXPLAINED - _MUCH_EXPLAINED)))
+
+
+def residual_units(candidates: Factors, variance: Array, evidence: Evidence, weight: float) -> Array | None:
+    """Return units of features in which their residual variances are alike, from axes in background-sd units.
+
+    An axis that lies mostly on features with a large residual variance would explain these features by themselves, so
+    that an axis counts here only if its variance also exceeds the mean of the features' residual variances, each with
+    its squared weight.
+
+    Parameters
+    ----------
+    candidates : Factors
+        All uncorrelated axes.
+    variance : ndarray of shape (d,)
+        Background variances; zero for a feature that is constant in the background.
+    evidence : Evidence
+        How much background there is.
+    weight : float
+        From :func:`residual_weight`; with 0 all units are the same.
+
+    Returns
+    -------
+    ndarray of shape (d,), or None without any such axis
+    """
+    varies = variance > 0
+    left, count = np.ones(len(variance)), 0
+    while count < len(candidates.variances):
+        axis, size = candidates.axes[:, count], candidates.variances[count]
+        mean = float(left[varies].sum()) / (evidence.n_varying - count)
+        if not _stands_out(candidates.variances, count, evidence, max(mean, float(axis**2 @ (left * varies)))):
+            break
+        left -= np.where(varies, (2 * candidates.image[:, count] - size * axis) * axis, 0.0)
+        np.maximum(left, 0.0, out=left)
+        count += 1
+    if count == 0:
+        return None
+    mean = float(left[varies].mean())
+    return np.asarray(np.sqrt(weight * ((1 - _MEAN_PART) * left + _MEAN_PART * mean) + (1 - weight) * mean))
 
 
 def _edge(dimensions: int, freedom: float) -> float:
@@ -379,44 +449,75 @@ def _edge(dimensions: int, freedom: float) -> float:
     return float(((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / freedom)
 
 
-def find_factors(
-    target_times: Callable[[Array], Array],
-    background_times: Callable[[Array], Array],
-    start: Array,
-    evidence: Evidence,
-    dimensions: int,
-    n_rows: float,
-) -> Factors | None:
+@dataclass(frozen=True)
+class Covariances:
+    """Target and background covariance of features in background-sd units, as products with vectors."""
+
+    target_times: Callable[[Array], Array]  # multiplies vectors, of shape (d, b)
+    background_times: Callable[[Array], Array]
+    columns: Callable[[NDArray[np.intp]], Array]  # returns columns of the target covariance
+    target_variance: Array  # (d,)
+    background_variance: Array  # (d,): zero for features that are constant in the background
+    n_alive: int  # features that vary at all
+
+    def rescaled(self, units: Array) -> Covariances:
+        """Return the covariances of features divided by ``units``."""
+        unit = units[:, None]
+        return replace(
+            self,
+            target_times=lambda vectors: np.asfortranarray(self.target_times(vectors / unit) / unit),
+            background_times=lambda vectors: np.asfortranarray(self.background_times(vectors / unit) / unit),
+            columns=lambda first: np.asfortranarray(self.columns(first) / unit / units[first]),
+            target_variance=self.target_variance / units**2,
+        )
+
+    def candidates(self, count: int) -> Factors:
+        """Return axes of large target variance along which the background is uncorrelated."""
+        start = self.columns(start_features(self.target_variance, self.n_alive))
+        axes = target_axes(self.target_times, start, count)
+        images = self.background_times(axes)
+        variances, turn = uncorrelated(product(axes.T, images))
+        return Factors(product(axes, turn), variances, product(images, turn))
+
+
+def find_factors(pair: Covariances, evidence: Evidence, dimensions: int) -> Factors | None:
     """Return the factors that target and background share; None where there are none.
 
     Parameters
     ----------
-    target_times, background_times : callable
-        Multiply vectors, of shape (d, b), by the covariances in background-sd units.
-    start : ndarray of shape (d, b)
-        The columns of the target covariance at :func:`start_features`.
+    pair : Covariances
+        Of target and background.
     evidence : Evidence
         How much background there is.
     dimensions : int
         How many dimensions the target's rows can have.
-    n_rows : float
-        Rows of target and background together.
     """
-    count = n_candidates(evidence, dimensions)
-    if count == 0:
+    most = n_candidates(evidence, dimensions)
+    if most == 0:
         return None
-    axes = target_axes(target_times, start, count)
-    images = background_times(axes)
-    variances, turn = shared_factors(product(axes.T, images), evidence, n_rows)
-    if len(variances) == 0:
-        return None
-    return Factors(product(axes, turn), variances, product(images, turn))
+    found, total = pair.candidates(most), float(evidence.n_varying)
+    count = n_shared(found.variances, evidence, total)
+    weight = residual_weight(float(found.variances[:count].sum()) / total)
+    units = residual_units(found, pair.background_variance, evidence, weight) if weight > 0 else None
+    if units is not None:
+        found = replace(pair.rescaled(units).candidates(most), units=units)
+        total = float((1 / units**2)[pair.background_variance > 0].sum())
+        count = n_shared(found.variances, evidence, total)
+    return found.first(count) if count else None
 
 
 def factor_shrinkage(target: Array, background: Array, evidence: Evidence, dimensions: int, n_rows: float) -> Shrinkage:
     """Return the "auto" estimate for covariances of shape (d, d) in background-sd units."""
-    start = target[:, start_features(np.diagonal(target))]
-    found = find_factors(partial(times, target), partial(times, background), start, evidence, dimensions, n_rows)
+    variance = np.diagonal(background)
+    pair = Covariances(
+        partial(times, target),
+        partial(times, background),
+        lambda first: target[:, first],
+        np.diagonal(target),
+        variance,
+        len(target),
+    )
+    found = find_factors(pair, evidence, dimensions)
     if found is None:
         return Shrinkage(intensity("auto", evidence))
-    return found.estimate(np.diagonal(background), evidence, n_rows, partial(found.residual_squared, background))
+    return found.estimate(variance, evidence, n_rows, partial(found.residual_squared, background))

@@ -101,6 +101,20 @@ def test_rows_reshuffled_one_by_one_give_the_same_ratios(shrinkage, shape):
     assert found.p_values[0] == (1 + np.sum(np.array(expected) >= found.ratios[0])) / 24
 
 
+@pytest.mark.parametrize("shape", [(40, 30, 120), (40, 30, 60), (40, 30, 20)])
+def test_the_statistic_is_the_first_ratio_of_a_fit_where_shared_factors_dominate(shape):
+    m, n, size = shape
+    rng = np.random.default_rng(size)
+    loadings = 2 * rng.lognormal(size=size)
+    sets = [rng.normal(size=(rows, size)) + np.outer(rng.normal(size=rows), loadings) for rows in (m, n)]
+    found = permutation_test(*sets, n_permutations=5, random_state=5)
+    rows, labels = raw_aligned(sets, [range(m), range(n)]), np.repeat([0, 1], [m, n])
+    drawn_sets = [by_label(rows, new) for new in drawn(5, 5, lambda rng: rng.permutation(labels))]
+    fits = [DPCA(1).fit(target, background=background) for target, background in drawn_sets]
+    assert min(fit.n_factors_ for fit in fits) >= 1
+    np.testing.assert_allclose(found.null[0], [fit.ratios_[0] for fit in fits], rtol=1e-8)
+
+
 def test_groups_are_reshuffled_as_a_whole():
     sizes = [[3, 5, 2, 4, 6], [4, 2, 6, 5, 3]]
     sets = noise(1, (20, 4), (20, 4))

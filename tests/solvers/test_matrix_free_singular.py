@@ -60,6 +60,28 @@ def test_the_refusal_says_what_to_do(refused):
                 "background covariance is singular", "shrinkage='oas'")  # fmt: skip
 
 
+@pytest.mark.parametrize("exponent", [6, 7, 8, 10])
+def test_ill_conditioned_rows_are_solved_or_the_condition_is_named(exponent):
+    rng = np.random.default_rng(5)
+    turn, _ = np.linalg.qr(rng.normal(size=(30, 30)))
+    sd = np.logspace(0, -exponent, 30)
+    background = rng.normal(size=(1800, 30)) * sd @ turn.T
+    sd[-1] *= 4
+    sd[10] *= 2
+    target = rng.normal(size=(900, 30)) * sd @ turn.T
+    text = str(SingularError())
+    assert "ill-conditioned" in text and "solver='gsvd'" in text
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = DPCA(3, solver="matrix_free").fit(target, background=background)
+    except SingularError:
+        return
+    exact = DPCA(3, solver="gsvd").fit(target, background=background).ratios_
+    told = any(issubclass(warning.category, ConditionWarning) for warning in caught)
+    assert told or model.ratios_ == pytest.approx(exact, rel=1e-3)
+
+
 @pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-5, 1e-7, 1e-9])
 def test_a_relation_that_nearly_holds_gives_the_ratio_by_definition_or_is_refused(noise):
     solved = 0

@@ -14,6 +14,7 @@ mean. Label 0 is the target, k the k-th background.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -29,7 +30,7 @@ from standout._shrinkage import Evidence, GramShrinkage, factor_shrinkage, few_r
 from standout.inference.exchange import Labels, Shuffle
 from standout.inference.resampling import CONSTANT, along_target, equilibrated, in_their_span, panels, whitened
 from standout.solvers import dense
-from standout.solvers.gram import GramProblem, gram_shrinkage
+from standout.solvers.gram import GramProblem, Span, gram_shrinkage
 
 # Ratios beyond this are rounding: the background does not vary there.
 _INFINITE = 1e12
@@ -226,49 +227,97 @@ class Wide(_AmongRows):
         self.rows, self.question, self.earlier = rows, question, earlier
 
     def _reduced(self, labels: Labels) -> _Reduced:
-        order = np.argsort(labels, kind="stable")
-        sizes = np.bincount(labels)
-        mixture = self.question.mixture(tuple(int(size) for size in sizes[1:]))
-        shares = np.array([1.0, *mixture.shares]) / sizes
-        gram = np.zeros((len(order), len(order)), order="F")
-        varying, diagonal_squared, units = 0, 0.0, np.empty(self.rows.shape[1])
-        sizes_in_target = np.empty(self.rows.shape[1])
-        constant = None if self.earlier is None else self.earlier.constant(self.question, labels)
-        for here in panels(*self.rows.shape):
-            panel = self.rows[order, here]
-            spread = []
-            for part, share in zip(np.split(panel, np.cumsum(sizes)[:-1]), shares, strict=True):
-                part -= part.mean(axis=0)
-                spread.append(share * np.einsum("ij,ij->j", part, part))
-            own = np.sum(spread[1:], axis=0)
-            goal = own if self.earlier is None else own + self.earlier.removed[here]
-            varies = goal > CONSTANT  # features have an overall variance of about one
-            if constant is not None:
-                varies &= ~constant[here]
-            goal = np.where(varies, goal, spread[0])
-            goal[goal == 0] = 1.0
-            units[here] = goal
-            sizes_in_target[here] = spread[0] / goal
-            panel /= np.sqrt(goal)
-            add_gram(gram, panel)
-            varying += int(varies.sum())
-            diagonal_squared += float(((own / goal)[varies] ** 2).sum())
-        roots = np.sqrt(np.repeat(shares, sizes))
-        gram = mirror(gram) * np.outer(roots, roots)
-        n_target = int(sizes[0])
+        span = _LabelledSpan(self, labels)
         # The diagonal of S is one, whatever part of a feature is left.
-        lost = varying - diagonal_squared
-        first = start_features(sizes_in_target)
-        start = self.rows[np.ix_(order[:n_target], first)]
-        start = (start - start.mean(axis=0)) / np.sqrt(units[first]) * roots[:n_target, None]
-        evidence = self.question.evidence(mixture, varying, _squared(gram, n_target) + lost)
-        found = _shrinkage(self.question, evidence, gram, start, lost)
-        return _Reduced(GramProblem(gram, n_target, found), roots, units)
+        squared = _squared(span.gram, span.n_target) + span.lost_squared
+        found = _shrinkage(self.question, self.question.evidence(span.mixture, span.n_varying, squared), span)
+        return _Reduced(GramProblem(span.gram, span.n_target, found), span.roots, span.goal)
 
     def scores(self, labels: Labels) -> Array:
         """Return the scores of all rows along the first component."""
         reduced = self._reduced(labels)
         return np.asarray(self.rows @ ((_of_rows(reduced.coefficients(), labels) @ self.rows) / reduced.units))
+
+
+class _LabelledSpan:
+    """The rows of a labelling, set by set, in background-sd units."""
+
+    def __init__(self, statistic: Wide, labels: Labels):
+        self.rows, self.earlier = statistic.rows, statistic.earlier
+        self.order = np.argsort(labels, kind="stable")
+        self.sizes = np.bincount(labels)
+        self.n_target = int(self.sizes[0])
+        self.mixture = statistic.question.mixture(tuple(int(size) for size in self.sizes[1:]))
+        self.shares = np.array([1.0, *self.mixture.shares]) / self.sizes
+        self.roots = np.sqrt(np.repeat(self.shares, self.sizes))
+        self.constant = None if self.earlier is None else self.earlier.constant(statistic.question, labels)
+        n_features = self.rows.shape[1]
+        self.goal = np.ones(n_features)  # what the squares of features are divided by
+        self.varies = np.zeros(n_features, dtype=bool)
+        self._in_target, self._in_background = np.empty(n_features), np.empty(n_features)
+        gram = np.zeros((len(self.order), len(self.order)), order="F")
+        for here, panel in self._panels():
+            spread = [
+                share * np.einsum("ij,ij->j", part, part)
+                for part, share in zip(np.split(panel, np.cumsum(self.sizes)[:-1]), self.shares, strict=True)
+            ]
+            self._measure(here, spread[0], np.sum(spread[1:], axis=0))
+            panel /= np.sqrt(self.goal[here])
+            add_gram(gram, panel)
+        self._finish(gram)
+
+    def _panels(self) -> Iterator[tuple[slice, Array]]:
+        """Yield columns of the centred rows."""
+        for here in panels(*self.rows.shape):
+            panel = self.rows[self.order, here]
+            for part in np.split(panel, np.cumsum(self.sizes)[:-1]):
+                part -= part.mean(axis=0)
+            yield here, panel
+
+    def _measure(self, here: slice, target: Array, background: Array) -> None:
+        goal = background if self.earlier is None else background + self.earlier.removed[here]
+        varies = goal > CONSTANT  # features have an overall variance of about one
+        if self.constant is not None:
+            varies &= ~self.constant[here]
+        goal = np.where(varies, goal, target)
+        goal[goal == 0] = 1.0
+        self.goal[here], self.varies[here] = goal, varies
+        self._in_target[here], self._in_background[here] = target, background
+
+    def _finish(self, gram: Array, whole: Array | float = 1.0) -> None:
+        """Set what the search for factors needs; ``whole`` are the variances of whole features."""
+        self.gram = mirror(gram) * np.outer(self.roots, self.roots)
+        first = start_features(self._in_target / self.goal)
+        start = self.rows[np.ix_(self.order[: self.n_target], first)]
+        self.leading = (start - start.mean(axis=0)) / np.sqrt(self.goal[first]) * self.roots[: self.n_target, None]
+        lost = whole**2 - (self._in_background / self.goal) ** 2
+        self.lost_squared = float(lost[self.varies].sum())
+
+    @property
+    def n_varying(self) -> int:
+        """Number of features that vary in the background."""
+        return int(self.varies.sum())
+
+    def background_variance(self) -> Array:
+        """Return the background variance of each feature; zero where it is constant."""
+        return np.where(self.varies, self.goal, 0.0)
+
+    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
+        """Return combinations of rows as vectors of features."""
+        together = self.roots[:, None] * np.hstack(coefficients)
+        result = np.empty((len(self.goal), together.shape[1]))
+        for here, panel in self._panels():
+            result[here] = (panel / np.sqrt(self.goal[here])).T @ together
+        return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
+
+    def rescale(self, units: Array) -> None:
+        """Divide features by ``units`` as well."""
+        self.goal = self.goal * units**2
+        gram = np.zeros((len(self.order), len(self.order)), order="F")
+        for here, panel in self._panels():
+            panel /= np.sqrt(self.goal[here])
+            add_gram(gram, panel)
+        self._finish(gram, 1 / units**2)
 
 
 class Huge(_AmongRows):
@@ -300,11 +349,33 @@ class Huge(_AmongRows):
         # Without features, the search for the target's axes starts from its largest rows.
         start = np.eye(n_target)[:, start_features(np.diagonal(gram)[:n_target])]
         evidence = self.question.evidence(mixture, n_features, _squared(gram, n_target))
-        return _Reduced(GramProblem(gram, n_target, _shrinkage(self.question, evidence, gram, start, 0.0)), roots)
+        found = _shrinkage(self.question, evidence, _GramOnly(gram, start))
+        return _Reduced(GramProblem(gram, n_target, found), roots)
 
     def scores(self, labels: Labels) -> Array:
         """Return the scores of all rows along the first component."""
         return np.asarray(self.gram @ _of_rows(self._reduced(labels).coefficients(), labels))
+
+
+@dataclass
+class _GramOnly:
+    """Rows of which nothing but products is known: features keep their units."""
+
+    gram: Array
+    leading: Array
+    lost_squared: float = 0.0
+
+    def background_variance(self) -> None:
+        """Return that features are unknown."""
+        return
+
+    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
+        """Refuse: features are unknown."""
+        raise NotImplementedError
+
+    def rescale(self, units: Array) -> None:
+        """Refuse: features are unknown."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -330,11 +401,9 @@ class _Reduced:
         return np.asarray(self.roots * self.problem.coefficients(alpha)[:, 0])
 
 
-def _shrinkage(
-    question: NullProblem, evidence: Evidence, gram: Array, start: Array, removed_squared: float
-) -> GramShrinkage:
+def _shrinkage(question: NullProblem, evidence: Evidence, span: Span) -> GramShrinkage:
     if question.shrinkage == "auto":
-        return gram_shrinkage(gram, start, evidence, len(start) - 1, removed_squared)
+        return gram_shrinkage(span, evidence, len(span.leading) - 1)
     return GramShrinkage(intensity(question.shrinkage, evidence))
 
 

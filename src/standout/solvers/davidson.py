@@ -473,11 +473,12 @@ def _independent(vectors: Array) -> Array:
 
 
 class SingularError(InputError):
-    """The exact problem has an infinite ratio that is not due to features constant in the background."""
+    """The background has a direction without variance, to rounding, that is not due to its constant features."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the background covariance is singular, and not only through features that are constant: in some "
-            "direction the target varies and the background does not. Use shrinkage='oas', or solver='gsvd' where the "
-            "memory allows."
+            "the background covariance is singular or too ill-conditioned for the matrix-free solver, and not only "
+            "through features that are constant: in some direction the background varies so little that rounding "
+            "hides it (a condition number of the rows from about 1e7 on is enough). Use solver='gsvd', which keeps "
+            "twice the digits, where the memory allows, or shrinkage='oas'."
         )

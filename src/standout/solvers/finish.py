@@ -36,12 +36,13 @@ def shrinkage_notes(
     """Warn that "auto" has shrunk the background much, and why; ``error`` is relative, where ρ is an estimate."""
     if task.wanted.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
         return ()
+    possible = "; shrinkage=None solves the exact problem" if evidence.rows >= evidence.rank else ""
     return (
         Note(
             ShrinkageWarning,
             f"{_counted(task)} are few for {evidence.rank} dimensions (fewer than {ROWS_PER_DIMENSION} for each), so "
             f"the background covariance was estimated by {estimate_text(rho, n_factors, _within(error))}. More "
-            "background rows or fewer features need less shrinkage; shrinkage=None solves the exact problem.",
+            f"background rows or fewer features need less shrinkage{possible}.",
         ),
     )
 

@@ -17,11 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import blas, cho_factor, cho_solve
 
 from standout._accumulate import DEARER, NEAR_ZERO
@@ -29,14 +30,18 @@ from standout._blas import Array, add_gram, mirror, n_above, product, rank_toler
 from standout._dataset import Dataset, Mixture
 from standout._shrinkage import (
     Evidence,
+    Factors,
     GramShrinkage,
     intensity,
     mean_residual,
     n_candidates,
+    n_shared,
     residual_intensity,
-    shared_factors,
+    residual_units,
+    residual_weight,
     start_features,
     target_axes,
+    uncorrelated,
 )
 from standout.io.memory import explain_non_finite, row_block, sparse_rows, transposed, with_values
 from standout.solvers.dense import lanczos_pairs, pays_off
@@ -77,6 +82,7 @@ class RowSpan:
         self.gram = np.zeros((self.n_rows, self.n_rows), order="F")
         # The features that vary most in the target: what the search for shared factors starts from.
         self.leading = np.empty((self.n_target, 0))
+        self.lost_squared = 0.0
         self.columns = self._measure()
 
     @property
@@ -202,49 +208,116 @@ class RowSpan:
             result[start:stop] = (panel.T @ together) * factor[:, None]
         return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 
+    def background_variance(self) -> Array:
+        """Return the background variance of each feature, in the units of the data."""
+        return self.columns.background_variance
+
+    def rescale(self, units: Array) -> None:
+        """Divide features by ``units`` as well: one more pass for the Gram matrix."""
+        columns = self.columns = replace(self.columns, scale=self.columns.scale * units)
+        means, alive = np.stack(columns.means), columns.target_variance + columns.background_variance > 0
+        first = self._leading_features()
+        self.leading = np.empty((self.n_target, len(first)))
+        self.gram = np.zeros((self.n_rows, self.n_rows), order="F")
+        for start, stop, panel in self._panels():
+            self._centre(panel, means[:, start:stop])
+            panel *= alive[start:stop] / columns.scale[start:stop]
+            add_gram(self.gram, panel)
+            here = (first >= start) & (first < stop)
+            self.leading[:, here] = panel[: self.n_target, first[here] - start]
+        mirror(self.gram)
+        self.leading *= self.roots[: self.n_target, None]
+        self.gram *= self.roots[:, None]
+        self.gram *= self.roots
+
+    def _leading_features(self) -> NDArray[np.intp]:
+        """Return the features that vary most in the target."""
+        variances = self.columns.target_variance, self.columns.background_variance
+        n_alive = int(np.count_nonzero(variances[0] + variances[1]))
+        return start_features(variances[0] / self.columns.scale**2, n_alive)
+
     def correlation_trace_squared(self) -> float:
         """Return tr S² of the background correlation matrix, from its Gram matrix."""
         inner = self.gram[self.n_target :, self.n_target :]
         return float(np.einsum("ij,ij->", inner, inner))
 
 
-def gram_shrinkage(
-    gram: Array, start: Array, evidence: Evidence, dimensions: int, removed_squared: float = 0.0
-) -> GramShrinkage:
+class Span(Protocol):
+    """Rows in units of their features, target rows first, such that products of them add up to covariances."""
+
+    gram: Array  # (n_rows, n_rows)
+    leading: Array  # (n_target, b): combinations of target rows from which the search for the target's axes starts
+    lost_squared: float  # what features lack of their whole variance, squared and added up
+
+    def background_variance(self) -> Array | None:
+        """Return the background variance of each feature, zero where it is constant; None if features are unknown."""
+        ...
+
+    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
+        """Return combinations of rows as vectors of features."""
+        ...
+
+    def rescale(self, units: Array) -> None:
+        """Divide features by ``units``."""
+        ...
+
+
+def gram_shrinkage(span: Span, evidence: Evidence, dimensions: int) -> GramShrinkage:
     """Return the "auto" estimate of the background: :func:`standout._shrinkage.factor_shrinkage` among rows.
 
     Parameters
     ----------
-    gram : ndarray of shape (n_rows, n_rows)
-        Products of target rows and background rows, centred, in background-sd units, and such that they add up to
-        covariances.
-    start : ndarray of shape (n_target, b)
-        Combinations of target rows from which the search for the target's axes starts.
+    span : Span
+        The rows in background-sd units. Its features are divided by their units where the factors explain most of
+        the variance.
     evidence : Evidence
         How much background there is.
     dimensions : int
         How many dimensions the target's rows can have.
-    removed_squared : float
-        What features lack of a variance of one, squared and added up.
     """
-    count, n_target = n_candidates(evidence, dimensions), len(start)
+    most = n_candidates(evidence, dimensions)
     none = GramShrinkage(intensity("auto", evidence))
+    if most == 0:
+        return none
+    n_varying, total = evidence.n_varying, float(evidence.n_varying)
+    axes, seen, variances = _candidates(span, most)
+    count = n_shared(variances, evidence, total)
+    weight = residual_weight(float(variances[:count].sum()) / total)
+    variance = span.background_variance() if weight > 0 else None
+    if variance is not None:
+        n_target, n_background = len(axes), len(seen)
+        vectors, images = span.combine(
+            [np.pad(axes, ((0, n_background), (0, 0))), np.pad(seen, ((n_target, 0), (0, 0)))]
+        )
+        units = residual_units(Factors(vectors, variances, images), variance, evidence, weight)
+        if units is not None:
+            span.rescale(units)
+            total = float((1 / units**2)[variance > 0].sum())
+            axes, seen, variances = _candidates(span, most)
+            count = n_shared(variances, evidence, total)
     if count == 0:
         return none
+    axes, seen, variances = axes[:, :count], seen[:, :count], variances[:count]
+    explained, n_target = float(variances.sum()), len(axes)
+    level = mean_residual(n_varying, explained, count, total)
+    rest = span.gram[n_target:, n_target:] - product(seen, seen.T)
+    squared = (float(np.einsum("ij,ij->", rest, rest)) + span.lost_squared) / level**2
+    rho = residual_intensity(evidence, count, (total - explained) / level, squared)
+    return GramShrinkage(rho, level, axes * np.sqrt(variances))
+
+
+def _candidates(span: Span, count: int) -> tuple[Array, Array, Array]:
+    """Return axes of large target variance, uncorrelated in the background, as combinations of target rows.
+
+    Also what background rows see along them, and the background variances, largest first.
+    """
+    gram, n_target = span.gram, len(span.leading)
     inner, cross = np.asfortranarray(gram[:n_target, :n_target]), gram[n_target:, :n_target]
     multiply = partial(times, inner)
-    axes = target_axes(multiply, start, count, metric=multiply)
+    axes = target_axes(multiply, span.leading, count, metric=multiply)
     seen = product(cross, axes)
-    variances, turn = shared_factors(product(seen.T, seen), evidence, float(len(gram)))
-    if len(variances) == 0:
-        return none
-    seen = product(seen, turn)
-    explained, n_varying = float(variances.sum()), evidence.n_varying
-    level = mean_residual(n_varying, explained, len(variances))
-    rest = gram[n_target:, n_target:] - product(seen, seen.T)
-    squared = (float(np.einsum("ij,ij->", rest, rest)) + removed_squared) / level**2
-    rho = residual_intensity(evidence, len(variances), (n_varying - explained) / level, squared)
-    return GramShrinkage(rho, level, product(axes, turn) * np.sqrt(variances))
+    variances, turn = uncorrelated(product(seen.T, seen))
+    return product(axes, turn), product(seen, turn), variances
 
 
 @dataclass(frozen=True)
@@ -366,16 +439,25 @@ class SparseSpan(RowSpan):
             variances = np.stack([parts[0], background])
             scale = self._scale(variances)
             self._check(variances)
-        columns = Columns(tuple(means), variances[0], variances[1], scale)
+        self.columns = Columns(tuple(means), variances[0], variances[1], scale)
         if self.near_zero:
-            self.matrices = [with_values(rows, rows.data / scale[rows.indices]) for rows in self.matrices]
-            self._centres /= scale
-            self._multiply()
-            self._take_off_centres()
-            first = start_features(variances[0] / scale**2, int(np.count_nonzero(variances.sum(axis=0))))
-            leading = transposed(transposed(self.matrices[0]).tocsr()[first]).toarray() - self._centres[0, first]
-            self.leading = leading * self.roots[: self.n_target, None]
-        return columns
+            self._divide(scale)
+        return self.columns
+
+    def rescale(self, units: Array) -> None:
+        """Divide features by ``units`` as well: one more Gram matrix."""
+        self.columns = replace(self.columns, scale=self.columns.scale * units)
+        self._divide(units)
+
+    def _divide(self, scale: Array) -> None:
+        """Divide features by a scale, and make the Gram matrix."""
+        self.matrices = [with_values(rows, rows.data / scale[rows.indices]) for rows in self.matrices]
+        self._centres /= scale
+        self._multiply()
+        self._take_off_centres()
+        first = self._leading_features()
+        leading = transposed(transposed(self.matrices[0]).tocsr()[first]).toarray() - self._centres[0, first]
+        self.leading = leading * self.roots[: self.n_target, None]
 
     def _centres_of(self, means: Array) -> Array:
         """Return what is taken off the rows of each dataset."""

@@ -10,7 +10,7 @@ Solving from the rows themselves: more features than rows, or too ill-conditione
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -18,6 +18,7 @@ from scipy import linalg
 from standout._blas import Array, rank_tolerance
 from standout._dataset import Dataset
 from standout._shrinkage import (
+    Covariances,
     Evidence,
     GramShrinkage,
     Shrinkage,
@@ -25,7 +26,6 @@ from standout._shrinkage import (
     find_factors,
     intensity,
     own_share,
-    start_features,
 )
 from standout.io.memory import weighted_blocks
 from standout.solvers import gram
@@ -147,22 +147,25 @@ def joint_range(pair: Factored, most: int | None = None) -> JointRange:
 def shrinkage_of(pair: Factored, evidence: Evidence, dimensions: int) -> Shrinkage:
     """Return the "auto" estimate of the background, from the factors of the two covariances."""
     target, background = pair.target, pair.background
-    start = target.T @ target[:, start_features(np.einsum("ij,ij->j", target, target))]
-    found = find_factors(
+    variance = np.einsum("ij,ij->j", background, background)
+    covariances = Covariances(
         lambda vectors: target.T @ (target @ vectors),
         lambda vectors: background.T @ (background @ vectors),
-        start, evidence, dimensions, pair.n_rows,
+        lambda first: target.T @ target[:, first],
+        np.einsum("ij,ij->j", target, target), variance, len(variance),
     )  # fmt: skip
+    found = find_factors(covariances, evidence, dimensions)
     if found is None:
         return Shrinkage(intensity("auto", evidence))
-    residual = background - (background @ found.axes) @ found.axes.T
+    inside = background if found.units is None else background / found.units
+    residual = inside - (inside @ found.axes) @ found.axes.T
 
     def squared(psi: Array | float) -> float:
         rest = residual / np.sqrt(psi)
         inner = rest @ rest.T if len(rest) < rest.shape[1] else rest.T @ rest
         return float(np.einsum("ij,ij->", inner, inner))
 
-    return found.estimate(np.einsum("ij,ij->j", background, background), evidence, pair.n_rows, squared)
+    return found.estimate(variance, evidence, pair.n_rows, squared)
 
 
 def shrunk(pair: Factored, joint: JointRange, shrinkage: Shrinkage) -> Factored:
@@ -232,7 +235,7 @@ def solve_from_rows(task: Problem) -> Solution:
         # Features in units of their own residual variance would need another Gram matrix.
         return solve_from_factors(task, frame, constant, columns.means)
     else:
-        shrinkage = task.kept(gram.gram_shrinkage(rows.gram, rows.leading, evidence, task.target_dimensions))
+        shrinkage = task.kept(gram.gram_shrinkage(rows, evidence, task.target_dimensions))
     if shrinkage.rho == 0 or task.has_edge(rows.rank):
         return solve_from_factors(task, frame, constant, columns.means)
     count = how_many(task, min(rows.rank, task.target_dimensions), None)
@@ -278,7 +281,16 @@ def solve_from_factors(
     else:
         shrinkage = task.kept(shrinkage_of(pair, evidence, task.target_dimensions))
     rho, n_rows = shrinkage.rho, len(pair.background)
+    own_frame = frame
     if rho > 0:
+        if not isinstance(shrinkage.psi, float) and len(pair.target) + n_rows < len(shrinkage.psi):
+            # In units of Ψ it is the identity, which stays within the joint range.
+            root = np.sqrt(shrinkage.psi)
+            own_frame = frame.rescaled(root)
+            pair = Factored(pair.target / root, pair.background / root, pair.n_rows)
+            assert shrinkage.loadings is not None
+            shrinkage = replace(shrinkage, loadings=shrinkage.loadings / root[:, None], psi=1.0)
+            joint = joint_range(pair, joint.rank)
         pair = shrunk(pair, joint, shrinkage)
         # A multiple of the identity stays within the joint range: what is beyond it is rounding.
         most = joint.rank if isinstance(shrinkage.psi, float) else None
@@ -295,9 +307,9 @@ def solve_from_factors(
     if 0 < rho < 1:
         seen = pair.background[:n_rows] @ eigen.vectors / np.sqrt(1 - rho)
         own = _own_ratios(eigen.ratios, seen)
-    more = components(eigen, frame, above_edge(task, limit, plain, joint.rank) or 0)
+    more = components(eigen, own_frame, above_edge(task, limit, plain, joint.rank) or 0)
     return build_solution(
-        task, components(eigen, frame, count.kept), frame, joint.rank, "gsvd", count, means,
+        task, components(eigen, own_frame, count.kept), frame, joint.rank, "gsvd", count, means,
         rho=rho, n_factors=shrinkage.n_factors, plain=plain, notes=notes, n_infinite=eigen.n_infinite, own=own,
         more=more,
     )  # fmt: skip

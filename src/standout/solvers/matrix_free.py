@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout._blas import Array, rank_tolerance, threads_for, top_eigen
-from standout._shrinkage import Evidence, Shrinkage, few_rows, find_factors, shrinks, start_features
+from standout._shrinkage import Covariances, Evidence, Shrinkage, few_rows, find_factors, shrinks
 from standout.errors import ConditionWarning, InputError
 from standout.solvers import davidson
 from standout.solvers.davidson import Pairs, SingularError, Smallest, Space, finished, measured, top_pairs
@@ -275,16 +275,14 @@ class System:
 
     def factors(self, evidence: Evidence) -> tuple[Shrinkage | None, float]:
         """Return the "auto" estimate with shared factors, None without any; also the relative error of its ρ."""
-        first = start_features(self.variance, self.n_alive)
-        units = np.zeros((len(self.unit), len(first)))
-        units[first, np.arange(len(first))] = 1.0
-        found = find_factors(
-            self.target_times, self.background_times, self.target_times(units), evidence,
-            self.task.target_dimensions, self.task.n_rows,
-        )  # fmt: skip
+        pair = Covariances(
+            self.target_times, self.background_times, self._columns, self.variance, self.spread, self.n_alive
+        )
+        found = find_factors(pair, evidence, self.task.target_dimensions)
         if found is None:
             return None, 0.0
         axes, varies, errors = found.axes, (self.spread > 0).astype(float), []
+        units = np.ones((len(varies), 1)) if found.units is None else found.units[:, None]
         alive = (self.inverse > 0).astype(float)  # factors reach features that are constant in the background, too
 
         def squared(psi: Array | float) -> float:
@@ -292,14 +290,21 @@ class System:
 
             def residual(vectors: Array) -> Array:
                 inside = vectors * unit
-                result = self.background_times(inside - axes @ (axes.T @ inside))
+                result = self.background_times((inside - axes @ (axes.T @ inside)) / units) / units
                 return np.asarray((result - axes @ (axes.T @ result)) * unit)
 
-            total = self.trace_squared(residual, float(((varies - found.explained()) / psi).sum()), alive)
+            left = varies / units[:, 0] ** 2 - found.explained()
+            total = self.trace_squared(residual, float((left / psi).sum()), alive)
             errors.append(total.relative_error)
             return total.value
 
         return found.estimate(varies, evidence, self.task.n_rows, squared), errors[0]
+
+    def _columns(self, features: NDArray[np.intp]) -> Array:
+        """Return columns of the target covariance."""
+        units = np.zeros((len(self.unit), len(features)))
+        units[features, np.arange(len(features))] = 1.0
+        return self.target_times(units)
 
     def turn_to(self, shrinkage: Shrinkage) -> None:
         """Solve in coordinates in which F + Ψ, toward which the background is shrunk, is the identity."""

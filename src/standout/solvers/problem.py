@@ -166,10 +166,12 @@ def _no_auto(task: Problem, rank: int | None) -> str:
     if task.mixture is None:
         return "n_components='auto' compares target with background, and there is none. Give a background or a number."
     dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
+    units = task.mixture.units
+    counted = f"{units:.0f} independent unit{'s leave' if units >= 1.5 else ' leaves'} {units - 1:.0f}"
     return (
         f"n_components='auto' needs more degrees of freedom in the background than {dimensions}, and "
-        f"{task.mixture.units:.0f} independent units leave {task.mixture.units - 1:.0f}: no ratio can be told from "
-        "noise by a formula. Give a number of components, more background rows or fewer features."
+        f"{counted}: no ratio can be told from noise by a formula. Give a number of components, more "
+        "background rows or fewer features."
     )
 
 

@@ -49,6 +49,12 @@ class FeatureScale:
         """The scale of the features that vary."""
         return self.scale[self.alive]
 
+    def rescaled(self, units: Array) -> FeatureScale:
+        """Return coordinates in which the alive features are divided by ``units`` as well."""
+        scale = self.scale.copy()
+        scale[self.alive] *= units
+        return FeatureScale(self.alive, scale, self.n_features)
+
     def spread(self, values: Array) -> Array:
         """Put rows for the alive features back among all features."""
         if len(self.alive) == self.n_features:
