@@ -39,7 +39,7 @@ def without_data(tmp_path, monkeypatch):
 def test_an_experiment_prints_its_tables_and_findings_and_writes_its_files(done, without_data, tmp_path):
     shown = done("digits", "--embedded", "--quick", "--seeds", 1, "-o", tmp_path / "out").out
     assert (
-        shown.startswith("Digits over tiles: a stand-in")
+        shown.startswith("Digits over tiles: a substitute")
         and "Not the paper's data" in shown
         and "Reduced size" in shown
         and "dPCA by ratio (exact)" in shown
@@ -98,7 +98,7 @@ def test_all_goes_on_after_a_failure_and_tells_it_at_the_end(cli, without_data, 
     assert result.json["experiments"]["digits"]["numbers"] == written["numbers"]
     assert result.json["files"]["index"].endswith("index.html")
     index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert 'href="digits.html"' in index and "It did not run" in index
+    assert 'href="digits.html"' in index and "Failed: " in index
 
 
 def test_a_fault_of_ours_in_one_of_all_ends_with_another_code(cli, without_data, monkeypatch, tmp_path):

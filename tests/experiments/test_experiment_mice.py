@@ -177,9 +177,9 @@ def test_the_stand_in_has_replicates_and_a_twin_and_nothing_large_that_is_the_ta
 
 def test_a_stand_in_is_said_to_be_made_up_wherever_it_is_shown(stood_in):
     shown = [stood_in.title, *(one.title for one in (*stood_in.tables, *stood_in.pictures))]
-    assert all("made-up" in title for title in shown)
+    assert all("simulated" in title for title in shown)
     assert (stood_in.settings["reduced"], stood_in.settings["embedded"]) == (True, True)
-    assert "made-up" in stood_in.settings["data"] and stood_in.settings["source"] == "made up with seed 0"
+    assert "simulated" in stood_in.settings["data"] and stood_in.settings["source"] == "simulated with seed 0"
 
 
 def test_of_one_split_no_range_is_told(stood_in):
