@@ -114,7 +114,7 @@ def test_idx_files_that_are_not_mnist_are_refused(mnist, idx_files, tmp_path, re
     refused(with_file(IDX[2], labels), IDX[2], "00000801", "00000803")
     refused(with_file(IDX[2], b""), IDX[2], "nothing")
     refused(with_file(IDX[2], published.idx(mnist[0][:9000])), IDX[2], "9000 images", "10000 labels")
-    refused(with_file(IDX[2], published.idx(np.zeros((10000, 20, 20), np.uint8))), "unlike sizes, 28×28 and 20×20")
+    refused(with_file(IDX[2], published.idx(np.zeros((10000, 20, 20), np.uint8))), "different sizes, 28×28 and 20×20")
     refused(with_file(IDX[0], published.idx(np.zeros((60000, 20, 20), np.uint8))), "(70000, 20, 20)", "(n, 28, 28)")
     with_file(IDX[0], (idx_files / IDX[0]).read_bytes())
     with_file(IDX[2], images)
@@ -172,7 +172,7 @@ class Mischief:
 def test_a_pickle_cannot_run_code(tmp_path, refused):
     for name in BATCHES:
         (tmp_path / name).write_bytes(pickle.dumps({"data": Mischief(str(tmp_path / "done")), "labels": []}))
-    refused(lambda: load_cifar10(tmp_path), "data_batch_1", "mkdir", "no batch needs")
+    refused(lambda: load_cifar10(tmp_path), "data_batch_1", "unexpected reference to", "mkdir")
     assert not (tmp_path / "done").exists()
 
 
@@ -239,7 +239,7 @@ def test_a_prepared_file_is_checked(tmp_path, refused):
     whole = (tmp_path / "mnist_6_9.npz").read_bytes()
     for content in (whole[:5000], b"", b"not a zip", whole[:3000] + b"x" * 500 + whole[3500:]):
         (tmp_path / "mnist_6_9.npz").write_bytes(content)
-        refused(lambda: load_mnist(tmp_path), "mnist_6_9.npz", "cannot be read as a npz file")
+        refused(lambda: load_mnist(tmp_path), "mnist_6_9.npz", "cannot be read as an npz file")
 
 
 @pytest.mark.parametrize("name", ["labels", "is_test"])
