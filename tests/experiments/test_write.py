@@ -47,7 +47,7 @@ def record(**changes):
 def test_numbers_survive_a_round_trip_through_json(tmp_path):
     files = write(record(), tmp_path)
     text = files["numbers"].read_text(encoding="utf-8")
-    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not valid JSON"))
     assert found["numbers"]["third"] == 1 / 3 and found["numbers"]["none"] is None and found["numbers"]["count"] == 4
     assert found["numbers"]["spread"] == {"mean": 0.5, "low": 0.25, "high": 0.75, "values": [0.25, 0.75]}
     assert found["times"] == {"seconds": 1.5} and "seconds" not in json.dumps(found["numbers"])
