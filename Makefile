@@ -1,21 +1,26 @@
-# Two commands do all the set-up: `make demo` and `make test`. They need Python >= 3.11 and make.
+# Every target creates .venv and installs what it needs. Requires Python >= 3.11.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The tests run on one process for each core; BLAS threads inside them would only get in the way.
+# Tests run in one process per core, with one BLAS thread each to avoid oversubscription.
 JOBS ?= auto
 
 .PHONY: demo test test-slow lint types layers check bench simulations paper docs clean help
 
 help:
-	@echo "make demo       the embedded example: PCA and dPCA side by side, with a picture and a report"
-	@echo "make test       the test suite"
-	@echo "make test-slow  the long simulations"
-	@echo "make check      linters, types and the layer check"
-	@echo "make bench      the benchmark table"
-	@echo "make simulations  size, power and coverage of the tests, as tables (about half an hour)"
-	@echo "make paper      run the experiments of the paper and write docs/paper.md (15 minutes; data from STANDOUT_DATA or OpenML)"
-	@echo "make docs       write the generated parts of the documentation anew"
+	@echo "make demo         run the example: PCA and dPCA side by side, with a figure and a report"
+	@echo "make test         run the test suite"
+	@echo "make test-slow    run the long simulation tests"
+	@echo "make check        run all linters: make lint, make types, make layers"
+	@echo "make lint         check style and formatting with ruff"
+	@echo "make types        check types with mypy"
+	@echo "make layers       check the order of imports with import-linter"
+	@echo "make docs         regenerate the marked blocks in README.md and docs/"
+	@echo "make bench        run the benchmarks and write docs/benchmarks.md"
+	@echo "make simulations  simulate size, power and coverage and write docs/simulations.md (about 30 minutes)"
+	@echo "make paper        run the experiments of the paper and write docs/paper.md (about 15 minutes;"
+	@echo "                  data from STANDOUT_DATA or OpenML)"
+	@echo "make clean        remove .venv, build products and caches"
 
 $(VENV)/.made:
 	@PYTHON="$(PYTHON)" sh scripts/make-venv "$(VENV)"

@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured in one run on one machine, against bare algebra and against peers."""
+"""Benchmarks: time ratios within one run on one machine, against bare linear algebra and other packages."""

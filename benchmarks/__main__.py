@@ -36,13 +36,13 @@ def row(result: Result) -> str:
     return f"| {result.what} | {result.value:.3g} {result.unit} | {result.limit} | {verdict} | {result.note} |"
 
 
-HEADER = "| what | measured | wanted | holds | times |\n|---|---|---|---|---|"
+HEADER = "| case | measured | limit | met | times |\n|---|---|---|---|---|"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="which cases; all by default")
-    parser.add_argument("--write", type=Path, help="a Markdown file to write the table to")
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="cases to run (default: all)")
+    parser.add_argument("--write", type=Path, help="write the table to this Markdown file")
     chosen = parser.parse_args()
     lines = [HEADER]
     print(HEADER, flush=True)
@@ -52,7 +52,7 @@ def main() -> None:
             print(lines[-1], flush=True)
     print(f"\n{machine()}")
     if chosen.write:
-        intro = "Written by `make bench`: ratios of times measured in one run, medians of interleaved pairs."
+        intro = "Written by `make bench`. Ratios are measured within one run, as medians over interleaved pairs."
         chosen.write.write_text(
             f"# Benchmarks\n\n{intro}\n\n" + "\n".join(lines) + f"\n\n{machine()}\n", encoding="utf-8"
         )

@@ -1,4 +1,4 @@
-"""The cases: each returns rows of the table. Sizes are those of the paper and of today's data."""
+"""Dense fits and transforms at the sizes of the paper and of current data; each case returns rows of the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from standout.solvers import dense
 def _normal(rows: int, columns: int, seed: int, dtype: type = np.float64, offset: float = 1.0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     data = np.empty((rows, columns), dtype)
-    for start in range(0, rows, 10_000):  # in pieces, so that making the data does not set the memory peak
+    for start in range(0, rows, 10_000):  # in blocks, so that generating the data does not set the memory peak
         part = data[start : start + 10_000]
         part[...] = rng.standard_normal(part.shape, dtype=np.float32) + offset
     return data
@@ -56,7 +56,7 @@ def large() -> list[Result]:
 
 
 def paper() -> list[Result]:
-    """2000 + 3000 × 784, the paper's shape, against the peers."""
+    """2000 + 3000 × 784, the size of the paper, against other packages."""
     from contrastive import CPCA
     from generalized_contrastive_PCA import gcPCA
 
@@ -105,11 +105,11 @@ def solve() -> list[Result]:
 
 
 def small() -> list[Result]:
-    """267 + 135 × 76, the mice: threads and validation must not cost more than the work."""
+    """267 + 135 × 76, the size of the mouse data: overhead of threads and validation."""
     target, background = _spiked(_normal(267, 76, 4)), _normal(135, 76, 5)
 
     def bare() -> None:
-        # Two products and one eigh, each a hundred times, so that the clock can be read.
+        # Two products and one eigh, a hundred times, to be measurable.
         for _ in range(100):
             scipy.linalg.eigh(target.T @ target, background.T @ background, subset_by_index=[74, 75])
 
@@ -123,7 +123,9 @@ def small() -> list[Result]:
 
     return [
         at_most(
-            "267 + 135 × 76, fit against the bare algebra on one thread (100 of each)", interleaved(ours, alone, 9), 3
+            "267 + 135 × 76, fit against bare linear algebra on one thread (100 of each)",
+            interleaved(ours, alone, 9),
+            3,
         )
     ]
 

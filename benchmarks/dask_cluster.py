@@ -1,4 +1,4 @@
-"""Dask: worker processes that read their own chunks, against the fit in memory on as many BLAS threads."""
+"""Dask: worker processes that read their own chunks, against a fit in memory on as many BLAS threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.measure import Result, _status, at_least, at_most, interleaved, 
 from standout._dpca import DPCA
 
 _ROWS, _COLUMNS, _CHUNKS = 400_000, 400, 16
-# What the client may hold for each dataset: a few matrices of features × features, and dask's own bookkeeping.
+# Limit for the client: a few features × features matrices per dataset, and Dask's bookkeeping.
 _CLIENT_MEGABYTES = 60
 
 
@@ -55,7 +55,7 @@ def _fit(target: list[Path], background: list[Path]) -> Callable[[], DPCA]:
 
 
 def _grown(work: Callable[[], object]) -> float:
-    """Return by how many megabytes the resident memory of this process grows."""
+    """Return the growth of the resident memory of this process, in megabytes."""
     work()
     gc.collect()
     before = _status("VmRSS")
@@ -93,7 +93,7 @@ def dask() -> list[Result]:
 
 
 def seconds_by_workers(counts: tuple[int, ...] = (1, 2), repeats: int = 3) -> dict[str, list[float]]:
-    """Return the wall time of a fit on clusters of so many single-threaded workers: the best of a few."""
+    """Return the best wall time of a fit on clusters with these numbers of single-threaded workers."""
     found = []
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -106,7 +106,7 @@ def seconds_by_workers(counts: tuple[int, ...] = (1, 2), repeats: int = 3) -> di
 
 
 def _scaling(work: Callable[[], object], pairs: int = 3) -> tuple[float, float, float]:
-    """Return the time on two workers over that on one, each on a cluster of its own, in turns."""
+    """Return the time on two workers over that on one, on alternating clusters."""
     times = []
     for _ in range(pairs):
         pair = []

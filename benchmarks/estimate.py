@@ -1,4 +1,4 @@
-"""The background estimate of shrinkage="auto": what it finds among many genes, and what it costs beyond "oas"."""
+"""The background estimate of shrinkage="auto": accuracy with many genes, and cost relative to "oas"."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from standout._dpca import DPCA
 
 
 def cells(seed: int, genes: int = 18_000, target: int = 300, background: int = 300) -> tuple[np.ndarray, ...]:
-    """Return raw counts of target and control cells, which target cells run a programme, and their library depth.
+    """Return raw counts of target and control cells, the target cells with an active programme, and library depths.
 
-    Depth is log-normal with sd 0.4 and shared; the programme, in a fifth of the target cells, multiplies 100 of the
+    Depth is log-normal with sd 0.4 in both. The programme, active in a fifth of the target cells, multiplies 100 of the
     2,000 most expressed genes by 3.5 and divides 100 others by 3.5.
     """
     rng = np.random.default_rng(seed)
@@ -37,7 +37,7 @@ def cells(seed: int, genes: int = 18_000, target: int = 300, background: int = 3
 
 
 def programme() -> list[Result]:
-    """18,000 genes, 300 + 300 cells: does the first component show the programme or the depth?"""
+    """18,000 genes, 300 + 300 cells: whether the first component shows the programme or the depth."""
     found: dict[str, list[tuple[float, float]]] = {"oas": [], "auto": []}
     for seed in range(8):
         rows, control, active, depth = cells(seed)
@@ -62,7 +62,7 @@ def programme() -> list[Result]:
 
 
 def _with_factors(rows: int, features: int, seed: int) -> np.ndarray:
-    """Return rows with three shared factors; those of seed 0, the target, have two signals as well."""
+    """Return rows with three shared factors; seed 0, the target, also has two signals."""
     rng = np.random.default_rng(seed)
     loadings = np.random.default_rng(features).normal(size=(5, features)) * np.sqrt(180 / features)
     count = 5 if seed == 0 else 3
@@ -81,7 +81,7 @@ def _cost(what: str, target: object, background: object, repeats: int = 1, **par
 
 
 def cost() -> list[Result]:
-    """What factors cost, in every solver."""
+    """Cost of estimating factors, for every solver."""
     results = []
     with threadpool_limits(1):
         results.append(_cost("267 + 135 × 76 (100 fits)", _with_factors(267, 76, 0), _with_factors(135, 76, 1), 100))

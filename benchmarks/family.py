@@ -1,4 +1,4 @@
-"""The family's cases: contrastive PCA's search and paths, in the shape of the paper."""
+"""Contrastive PCA: the automatic search and paths, at the size of the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files larger than memory should need: resident memory of the whole command, and its time against a bare pass."""
+"""Large files: resident memory of a fit, and its time against a bare pass over the file."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import numpy as np
 from benchmarks.measure import Result
 
 _GB = 10**9
-# Resident memory of the whole process, the interpreter and its libraries among it.
+# Limit in megabytes of resident memory of the whole process, including the interpreter and its libraries.
 _LIMIT = 1000
 
 
 def _write_npy(path: Path, size: int, columns: int, seed: int) -> None:
-    """Write in blocks, not through a map: the peak of a process is handed on to those it starts."""
+    """Write in blocks, not through a memory map: child processes inherit the peak of their parent."""
     rng = np.random.default_rng(seed)
     block = rng.standard_normal((5_000, columns)) + 1.0
     n_blocks = size // block.nbytes
     with path.open("wb") as file:
         head = {"descr": "<f8", "fortran_order": False, "shape": (n_blocks * len(block), columns)}
         np.lib.format.write_array_header_1_0(file, head)
-        for _ in range(n_blocks):  # the same rows again: the time of a fit does not depend on what they are
+        for _ in range(n_blocks):  # repeated rows: the time of a fit does not depend on the values
             file.write(block.data)
 
 
@@ -44,8 +44,8 @@ def _write_csv(path: Path, size: int, columns: int, seed: int) -> None:
             writer.write_batch(batch)
 
 
-# Tells its peak at its end: what the system tells of a process that is gone is at least the peak of its parent.
-_TELLS_PEAK = """
+# Print the peak memory at exit: the peak that the system reports for a child is at least that of its parent.
+_PRINT_PEAK = """
 import atexit, runpy, sys
 
 def peak():
@@ -61,9 +61,9 @@ runpy.run_module("standout", run_name="__main__")
 
 
 def _run(code: str, *arguments: str) -> tuple[float, str, float]:
-    """Run a script; return seconds, what it prints, and its peak resident megabytes."""
+    """Run a script and return its seconds, its output and its peak resident megabytes."""
     start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _TELLS_PEAK + code, *arguments],
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _PRINT_PEAK + code, *arguments],
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return time.perf_counter() - start, done.stdout, float(done.stderr.split()[-1])
@@ -85,7 +85,7 @@ def _case(what: str, write: Callable[[Path], None], suffix: str, bare: str) -> l
     ]  # fmt: skip
 
 
-# A bare pass: parse every block and throw it away.
+# A bare pass: parse every block and discard it.
 _BARE_CSV = """
 import sys
 from pyarrow import csv
@@ -100,8 +100,8 @@ def csv() -> list[Result]:
     return _case("csv of 2 GB × 100 features", lambda path: _write_csv(path, 2 * _GB, 100, 0), ".csv", _BARE_CSV)
 
 
-# Each prints the seconds of its work, imports not counted. The bare loop reads into one buffer, and multiplies with the
-# BLAS that the library uses, in blocks of the same size.
+# Each script prints its seconds without imports. The bare loop reads into one buffer and multiplies with the same BLAS
+# in blocks of the same size.
 _SETUP = """
 import sys, time
 import numpy as np
@@ -138,18 +138,18 @@ print(0.0)
 
 
 def _cold(code: str, *paths: Path) -> tuple[float, float]:
-    """Return the seconds a script prints and its peak resident megabytes; what it reads is not in the page cache."""
+    """Run a script on files that are not in the page cache; return its seconds and peak resident megabytes."""
     for path in paths:
         if path.exists():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    _, told, peak = _run(_SETUP + code, *map(str, paths))
-    return float(told), peak
+    _, output, peak = _run(_SETUP + code, *map(str, paths))
+    return float(output), peak
 
 
 def _in_turn(number: int, *paths: Path) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return what the fit and the bare loop take; who is second may find the data in a cache outside this machine."""
+    """Time the fit and the bare loop in alternating order: the second may profit from a cache outside this machine."""
     codes = (_OURS, _BARE) if number % 2 == 0 else (_BARE, _OURS)
     first, second = (_cold(code, *paths) for code in codes)
     return (first, second) if number % 2 == 0 else (second, first)
@@ -184,7 +184,7 @@ def npy(size: int = 10 * _GB, columns: int = 500, pairs: int = 2) -> list[Result
 
 
 def _embedded(rows: Path, folder: Path) -> float:
-    """Return the peak resident megabytes of the command that writes the scores of a file to a file."""
+    """Return the peak resident megabytes of ``standout embed`` from file to file."""
     _cold(_EMBED, rows, folder / "model.standout")
     names = (folder / "model.standout", rows, "-o", folder / "scores.npy", "--quiet")
     return _run(_COMMAND, "embed", *map(str, names))[2]

@@ -1,7 +1,7 @@
-"""How the cost of a fit grows, and what that says of data that do not fit this machine.
+"""How the cost of a fit grows, and a cost model for larger data and clusters.
 
-``python -m benchmarks.growth`` measures, keeps the numbers in ``docs/growth.json``, draws ``docs/growth.png`` and
-writes the tables of ``docs/scale.md``; with ``--draw`` it does so from the numbers kept.
+``python -m benchmarks.growth`` measures, stores the numbers in ``docs/growth.json``, draws ``docs/growth.png`` and
+writes the tables of ``docs/scale.md``. With ``--draw`` it uses the stored numbers.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from benchmarks.measure import Result
 from standout._dpca import DPCA
 
 DOCS = Path(__file__).parents[1] / "docs"
-# Ten gigabits a second: what a plain cluster has. The only constant that is not measured.
+# Ten gigabits per second, typical of a cluster network. The only constant that is not measured.
 _WIRE = 1.25e9
-# One step of the tree of partial sums merges this many.
+# Number of partial sums merged in one step of the tree.
 _FAN = 8
-# The solve takes as long as products of this times D³ flops: Cholesky, D³/3, and the top pairs, which wait for memory
-# (between 0.8 and 1.6 in the case "solve" of the benchmarks).
+# The solve takes as long as products of this many times D³ flops: Cholesky, D³/3, and the memory-bound top eigenpairs
+# (between 0.8 and 1.6 in the benchmark case "solve").
 _SOLVE = 4 / 3
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What one worker does in a second."""
+    """Speed of one worker, per second."""
 
     flops: float  # of dsyrk, by one core
     reading: float  # bytes from disk
@@ -48,7 +48,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a fit costs each worker, in seconds: products, reading, sending; and the solve, once."""
+    """Cost of a fit for each worker (products, reading, sending) and of the solve, which runs once."""
 
     flops: float
     bytes_read: float
@@ -60,12 +60,12 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """Seconds in all: reading goes on beside the products, the rest comes after."""
+        """Total seconds: reading overlaps with the products, the rest follows."""
         return max(self.products, self.reading) + self.sending + self.solve
 
 
 def predict(rows: float, features: float, workers: int, machine: Machine) -> Cost:
-    """Return the cost of a fit of so many rows, target and background together, for each worker."""
+    """Return the cost per worker of a fit with ``rows`` rows, target and background together."""
     flops, size, square = rows * features**2 / workers, 8 * rows * features / workers, 8 * features**2
     speed = machine.flops * machine.cores
     steps = np.ceil(np.log(workers) / np.log(_FAN)) if workers > 1 else 0
@@ -76,12 +76,12 @@ def predict(rows: float, features: float, workers: int, machine: Machine) -> Cos
     )  # fmt: skip
 
 
-# What grows: name → (what is on the axis, values, a fit of that size).
 def _fit(rows: int = 20_000, features: int = 400, components: int = 2) -> Callable[[], object]:
     target, background = _spiked(_normal(rows, features, 0)), _normal(rows, features, 1)
     return lambda: DPCA(components).fit(target, background=background)
 
 
+# Quantity that grows → (sizes, a fit of that size, expected exponent).
 GROWTH = {
     "rows": ([10_000, 20_000, 40_000, 80_000, 160_000], lambda n: _fit(rows=n, features=200), 1.0),
     "features": ([100, 200, 400, 800, 1600], lambda d: _fit(rows=10_000, features=d), 2.0),
@@ -90,7 +90,7 @@ GROWTH = {
 
 
 def _cpu_seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """Return the least processor time of a few runs on one thread, which other processes hardly change."""
+    """Return the least CPU time of a few runs on one thread, which other processes hardly affect."""
     taken = []
     for _ in range(repeats + 1):
         start = time.process_time()
@@ -100,7 +100,7 @@ def _cpu_seconds(work: Callable[[], object], repeats: int = 3) -> float:
 
 
 def measured() -> dict[str, dict[str, list[float]]]:
-    """Return the seconds of every size."""
+    """Return the seconds for every size."""
     found = {}
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -110,7 +110,7 @@ def measured() -> dict[str, dict[str, list[float]]]:
 
 
 def machine() -> Machine:
-    """Measure what this machine does in a second."""
+    """Measure the speed of this machine."""
     rows, total = _normal(2048, 1000, 0), np.zeros((1000, 1000), order="F")
     with threadpool_limits(1):
         flops = (
@@ -120,7 +120,7 @@ def machine() -> Machine:
 
 
 def _reading(size: int = 2 * 10**9, block: int = 8 * 2**20) -> float:
-    """Return the bytes a second of reading a file that is not in the page cache: the best of three."""
+    """Return the best of three read speeds, in bytes per second, of a file that is not in the page cache."""
     buffer, speeds = bytearray(os.urandom(block)), []
     with tempfile.NamedTemporaryFile() as file:
         for _ in range(size // block):
@@ -138,20 +138,20 @@ def _reading(size: int = 2 * 10**9, block: int = 8 * 2**20) -> float:
 
 
 def slope(curve: dict[str, list[float]]) -> float:
-    """Return the exponent of growth over the larger half of the sizes, by least squares in logarithms."""
+    """Return the exponent of growth over the larger half of the sizes, by least squares on log scales."""
     size, seconds = (np.log(values)[len(values) // 2 - 1 :] for values in (curve["size"], curve["seconds"]))
     return float(np.polyfit(size, seconds, 1)[0])
 
 
 def curves(kept: dict) -> list[tuple[str, dict[str, list[float]], float]]:
-    """Return what grew, its measured curve and the exponent one expects; workers share the work."""
+    """Return for each quantity its name, its measured curve and its expected exponent."""
     grown = [(name, kept["growth"][name], expected) for name, (_, _, expected) in GROWTH.items()]
     return [*grown, ("workers", kept["workers"], -1.0)]
 
 
 def growth_table(kept: dict) -> str:
     """Return the table of exponents."""
-    lines = ["| what doubles | time grows by, measured | expected for large sizes | seconds |", "|---|---|---|---|"]
+    lines = ["| doubling the | multiplies time by | expected for large sizes | seconds |", "|---|---|---|---|"]
     for name, curve, expected in curves(kept):
         first, last = ((curve["size"][place], curve["seconds"][place]) for place in (0, -1))
         seconds = f"{first[1]:.3g} at {first[0]:,} to {last[1]:.3g} at {last[0]:,}"
@@ -163,16 +163,14 @@ _CASES = ((1e6, 1e3, 1), (1e8, 1e3, 10), (1e9, 1e3, 100), (1e9, 1e4, 100))
 
 
 def prediction_table(kept: dict) -> str:
-    """Return what the model predicts for this machine's constants."""
+    """Return the predictions of the cost model with the constants of this machine."""
     worker = Machine(**kept["machine"])
     lines = [
-        f"Constants: {worker.flops / 1e9:.0f} Gflop/s of dsyrk for each core ({worker.cores} cores a worker) and "
-        f"{worker.reading / 1e9:.2f} GB/s of reading, both measured; {worker.wire / 1e9:.2f} GB/s on the wire, "
-        f"assumed. With more features than {8 * worker.flops * worker.cores / worker.reading:.0f}, the products take "
-        "longer than the reading.",
+        f"Constants: {worker.flops / 1e9:.0f} Gflop/s of dsyrk per core ({worker.cores} cores per worker) and "
+        f"{worker.reading / 1e9:.2f} GB/s read speed, both measured; {worker.wire / 1e9:.2f} GB/s network, assumed. "
+        f"Above {8 * worker.flops * worker.cores / worker.reading:.0f} features the products take longer than reading.",
         "",
-        "| rows × features, workers | products | read | sent | products take | reading takes | sending takes "
-        "| solve takes | in all |",
+        "| rows × features, workers | products | read | sent | time: products | reading | sending | solve | total |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for rows, features, workers in _CASES:
@@ -203,7 +201,7 @@ def _duration(seconds: float) -> str:
 
 
 def draw(kept: dict, path: Path) -> None:
-    """Draw time against size, in logarithms, with the expected slope beside it."""
+    """Draw time against size on log scales, with the expected slope."""
     from standout.plot._style import GREYS, pyplot, style
 
     every = curves(kept)
@@ -212,10 +210,10 @@ def draw(kept: dict, path: Path) -> None:
         size, seconds = (np.array(curve[part]) for part in ("size", "seconds"))
         look = style(number)
         panel.loglog(size, seconds, color=look.color, marker=look.marker, label="measured")
-        anchor = -1 if expected > 0 else 0  # small sizes have other costs besides
+        anchor = -1 if expected > 0 else 0  # fixed costs dominate at small sizes
         line = seconds[anchor] * (size / size[anchor]) ** expected
-        told = {0: "constant", 1: "∝ size"}.get(expected, f"∝ size$^{{{expected:.0f}}}$")
-        panel.loglog(size, line, color=GREYS[1], linestyle="--", label=told)
+        expected_label = {0: "constant", 1: "∝ size"}.get(expected, f"∝ size$^{{{expected:.0f}}}$")
+        panel.loglog(size, line, color=GREYS[1], linestyle="--", label=expected_label)
         panel.set(xlabel=name, title=f"{name} × 2: time × {2 ** slope(curve):.2f}")
         panel.set_xticks(size, [f"{value:,.0f}" for value in size], rotation=30)
         panel.minorticks_off()
@@ -227,7 +225,7 @@ def draw(kept: dict, path: Path) -> None:
 
 
 def put(page: Path, name: str, text: str) -> None:
-    """Replace what stands between the marks of ``name`` on a page."""
+    """Replace the text between the marks of ``name`` on a page."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     old = page.read_text(encoding="utf-8")
     assert pattern.search(old), f"{page}: no marks for {name}"
@@ -235,7 +233,7 @@ def put(page: Path, name: str, text: str) -> None:
 
 
 def growth() -> list[Result]:
-    """Return the exponents as rows of the table of benchmarks."""
+    """Return the exponents as rows of the benchmark table."""
     found = measured()
     results = []
     for name, (sizes, _, expected) in GROWTH.items():
@@ -250,7 +248,7 @@ CASES = {"growth": growth}
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
-    parser.add_argument("--draw", action="store_true", help="from the numbers kept, without measuring")
+    parser.add_argument("--draw", action="store_true", help="use the stored numbers instead of measuring")
     if not parser.parse_args().draw:
         kept = {"machine": asdict(machine()), "growth": measured(), "workers": seconds_by_workers()}
         (DOCS / "growth.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

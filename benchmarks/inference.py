@@ -1,4 +1,4 @@
-"""Resampling against the bare algebra it cannot do without, in one process and on one thread."""
+"""Resampling against the bare linear algebra it requires, in one process on one thread."""
 
 from __future__ import annotations
 

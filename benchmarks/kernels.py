@@ -1,4 +1,4 @@
-"""Kernel dPCA with landmarks against a linear fit of the same rows on as many features as there are landmarks."""
+"""Kernel dPCA with landmarks against a linear fit with as many features as landmarks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _fit(target: np.ndarray, background: np.ndarray) -> KernelDPCA:
 
 
 def landmarks() -> list[Result]:
-    """25,000 + 25,000 rows × 50 over 500 landmarks, against a linear fit of as many rows × 500."""
+    """25,000 + 25,000 × 50 with 500 landmarks, against a linear fit of 25,000 + 25,000 × 500."""
     target, background = _pair()
     wide = _pair(_LANDMARKS)
     ratio = interleaved(lambda: _fit(target, background), lambda: DPCA(2).fit(wide[0], background=wide[1]), 9)
     memory = extra_megabytes(_pair, _fit)
-    what = "KernelDPCA, 25k + 25k × 50 over 500 landmarks"
+    what = "KernelDPCA, 25k + 25k × 50 with 500 landmarks"
     return [
         at_most(f"{what}, against DPCA of 25k + 25k × 500", ratio, 4),
         Result("the same, peak memory above the input", memory, "MB", "≤ 100 MB", memory <= 100),

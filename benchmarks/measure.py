@@ -1,4 +1,4 @@
-"""Measuring on shared machines: interleaved pairs, medians of ratios, peak memory in a process of its own."""
+"""Measurement on shared machines: medians over interleaved pairs, and peak memory in a separate process."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Result:
     note: str = ""
 
 
-# BLAS threads go on spinning for a while after their work; numpy and scipy have a pool each, and a
-# measurement must not pay for the pool that the other side has left running.
+# BLAS threads keep spinning after their work. numpy and scipy have separate pools, so wait until the pool used by the
+# previous measurement is idle.
 _IDLE = 0.2
 
 
@@ -38,7 +38,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def interleaved(ours: Callable[[], object], theirs: Callable[[], object], pairs: int = 7) -> tuple[float, float, float]:
-    """Return the median of ours/theirs over interleaved pairs, and the median seconds of both."""
+    """Return the median of ours/theirs over interleaved pairs, and the median seconds of each."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ours(), theirs()  # warm up: thread pools, imports, page faults
@@ -48,14 +48,14 @@ def interleaved(ours: Callable[[], object], theirs: Callable[[], object], pairs:
 
 
 def at_most(what: str, ratio: tuple[float, float, float], limit: float, note: str = "") -> Result:
-    told = f"{_time(ratio[1])} against {_time(ratio[2])}{'; ' + note if note else ''}"
-    return Result(what, ratio[0], "×", f"≤ {limit:g} ×", ratio[0] <= limit, told)
+    note = f"{_time(ratio[1])} against {_time(ratio[2])}{'; ' + note if note else ''}"
+    return Result(what, ratio[0], "×", f"≤ {limit:g} ×", ratio[0] <= limit, note)
 
 
 def at_least(what: str, ratio: tuple[float, float, float], limit: float, note: str = "") -> Result:
-    """The peer's time over ours."""
-    told = f"{_time(ratio[1])} against {_time(ratio[2])}{'; ' + note if note else ''}"
-    return Result(what, 1 / ratio[0], "× faster", f"≥ {limit:g} ×", 1 / ratio[0] >= limit, told)
+    """Return the row of a speed-up: their time over ours."""
+    note = f"{_time(ratio[1])} against {_time(ratio[2])}{'; ' + note if note else ''}"
+    return Result(what, 1 / ratio[0], "× faster", f"≥ {limit:g} ×", 1 / ratio[0] >= limit, note)
 
 
 def _time(value: float) -> str:
@@ -63,7 +63,7 @@ def _time(value: float) -> str:
 
 
 def _resident() -> int:
-    """Resident kilobytes now, with the record of the peak started anew (Linux)."""
+    """Return the resident kilobytes, and reset the recorded peak (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")
 
@@ -76,7 +76,7 @@ def _status(field: str) -> int:
 def _peak_of(make: Callable[[], tuple], work: Callable[..., object], pipe) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Import everything and start the thread pools on something small before the count begins.
+        # Import everything and start the thread pools on a small problem before measuring.
         data = make()
         work(*(part[:200].copy() for part in data))
         before = _resident()
@@ -85,7 +85,7 @@ def _peak_of(make: Callable[[], tuple], work: Callable[..., object], pipe) -> No
 
 
 def extra_megabytes(make: Callable[[], tuple], work: Callable[..., object]) -> float:
-    """Return how far the peak of resident memory rises above what holds the input."""
+    """Return the peak resident memory above that of the input, in megabytes."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_peak_of, args=(make, work, theirs))

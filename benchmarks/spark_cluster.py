@@ -1,4 +1,4 @@
-"""Spark: two local cores that read parquet and add up the moments, against the fit in memory on two BLAS threads."""
+"""Spark: two local cores that read parquet and accumulate moments, against a fit in memory on two BLAS threads."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _session(cores: int) -> Iterator[object]:
 
 
 def spark() -> list[Result]:
-    """A fit on two cores of Spark against the fit in memory, and against what Spark takes to read and count alone."""
+    """A fit on two Spark cores against a fit in memory, and against reading and counting rows in Spark."""
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         target, background = (_write(Path(name), seed) for seed in (0, 1))
@@ -77,14 +77,14 @@ def spark() -> list[Result]:
                 with threadpool_limits(2):
                     return DPCA(2).fit(x, background=y)
 
-            apart = float(np.abs(on_spark().components_ - in_memory().components_).max())
+            difference = float(np.abs(on_spark().components_ - in_memory().components_).max())
             ratio, ours, theirs = interleaved(on_spark, in_memory, pairs=5)
-            handed = seconds(lambda: [_handed_over(frame) for frame in frames])
+            transfer = seconds(lambda: [_transferred(frame) for frame in frames])
     size = f"2 × {_ROWS:,} × {_COLUMNS}"
-    told = f"{ours:.2f} s against {theirs:.2f} s; reading and handing over alone takes {handed:.2f} s"
+    note = f"{ours:.2f} s against {theirs:.2f} s; reading and transfer to Python alone take {transfer:.2f} s"
     return [
-        Result(f"Spark, {size}, two cores that read parquet, against the fit in memory", ratio, "×", "-", True, told),
-        Result("the same, components against those in memory", apart, "", "≤ 1e-10", apart <= 1e-10),
+        Result(f"Spark, {size}, two cores that read parquet, against the fit in memory", ratio, "×", "-", True, note),
+        Result("the same, components against those in memory", difference, "", "≤ 1e-10", difference <= 1e-10),
     ]
 
 
@@ -94,8 +94,8 @@ def _rows(path: Path) -> np.ndarray:
     return pq.read_table(path).to_pandas().to_numpy()
 
 
-def _handed_over(frame) -> int:
-    """Let Spark read the rows and give them to Python, which only counts them."""
+def _transferred(frame) -> int:
+    """Transfer the rows from Spark to Python and count them."""
 
     def count(batches):
         import pyarrow as pa

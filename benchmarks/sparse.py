@@ -1,4 +1,4 @@
-"""Sparse counts, too wide for covariances: time against scikit-learn's sparse PCA, residual, memory."""
+"""Sparse and very wide data: time against scikit-learn's sparse PCA or a Gram product, residuals and memory."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from standout._dpca import DPCA
 
 _ROWS, _FEATURES, _DENSITY = 100_000, 20_000, 0.03
 _COMPONENTS = 10
-_COMMON, _OWN = 10, 10  # programs of both datasets, and of the target alone
+_COMMON, _SPECIFIC = 10, 10  # programs common to both datasets, and specific to the target
 
 
 def counts(rows: int, features: int, density: float, own: int, seed: int) -> sp.csr_array:
-    """Poisson counts whose rates have low rank: each row mixes a base profile, common programs and its own.
+    """Return Poisson counts with low-rank rates: each row mixes a base profile, common and specific programs.
 
-    A Poisson variable with rate Σ_f w_f h_fj is a sum over programs, and the counts of a program fall on
-    features by its profile: so only the counts that are there are drawn, not the zeros.
+    A Poisson variable with rate Σ_f w_f h_fj is a sum over programs, and the counts of a program are distributed
+    over features by its profile. So only non-zero counts are drawn.
     """
-    shape = np.random.default_rng(1)  # profiles are the same for target and background
+    shape = np.random.default_rng(1)  # same profiles for target and background
     base = shape.lognormal(0, 1, features)
-    programs = base * np.vstack([np.ones(features), shape.lognormal(0, 1, (_COMMON + _OWN, features))])
+    programs = base * np.vstack([np.ones(features), shape.lognormal(0, 1, (_COMMON + _SPECIFIC, features))])
     profiles = np.cumsum(programs[: 1 + _COMMON + own], axis=1)
     rng = np.random.default_rng(seed)
     weights = rng.gamma(0.5, 2.0, (rows, len(profiles)))
     weights[:, 0] = 4.0
-    # Some features are hit twice: a little more than one count for each entry.
+    # Some entries are drawn twice, so slightly more counts than entries are needed.
     totals = rng.poisson(weights * (1.06 * density * features / (3 + len(profiles))))
     parts = []
     for start in range(0, rows, 10_000):
-        here = totals[start : start + 10_000]
-        row = [np.repeat(np.arange(len(here), dtype=np.int32), number) for number in here.T]
+        block = totals[start : start + 10_000]
+        row = [np.repeat(np.arange(len(block), dtype=np.int32), number) for number in block.T]
         column = [
             np.searchsorted(profile, rng.random(len(index)) * profile[-1]).astype(np.int32)
             for profile, index in zip(profiles, row, strict=True)
         ]
-        places = np.concatenate(row), np.concatenate(column)
-        parts.append(sp.coo_array((np.ones(len(places[0])), places), shape=(len(here), features)).tocsr())
+        indices = np.concatenate(row), np.concatenate(column)
+        parts.append(sp.coo_array((np.ones(len(indices[0])), indices), shape=(len(block), features)).tocsr())
     return sp.vstack(parts, format="csr")
 
 
 def _pair() -> tuple[sp.csr_array, sp.csr_array]:
     size = (_ROWS, _FEATURES, _DENSITY)
-    return counts(*size, own=_OWN, seed=2), counts(*size, own=0, seed=3)
+    return counts(*size, own=_SPECIFIC, seed=2), counts(*size, own=0, seed=3)
 
 
 def _fit(target: sp.csr_array, background: sp.csr_array, shrinkage: str | None = "auto") -> DPCA:
@@ -60,12 +60,12 @@ def _covariance(rows: sp.csr_array, vectors: np.ndarray) -> np.ndarray:
 
 
 def _residual(model: DPCA, target: sp.csr_array, background: sp.csr_array) -> float:
-    """Return the largest ‖C_xx u − λ C_yy(ρ) u‖ / (λ ‖C_yy(ρ) u‖), worked out here from the rows."""
+    """Return the largest ‖C_xx u − λ C_yy(ρ) u‖ / (λ ‖C_yy(ρ) u‖), computed from the rows."""
     vectors, rho = model.components_.T, model.shrinkage_
     squares = background.multiply(background).mean(axis=0) - background.mean(axis=0) ** 2
     image = (1 - rho) * _covariance(background, vectors) + rho * squares[:, None] * vectors
-    apart = _covariance(target, vectors) - image * model.ratios_
-    return float((np.linalg.norm(apart, axis=0) / (model.ratios_ * np.linalg.norm(image, axis=0))).max())
+    residual = _covariance(target, vectors) - image * model.ratios_
+    return float((np.linalg.norm(residual, axis=0) / (model.ratios_ * np.linalg.norm(image, axis=0))).max())
 
 
 def sparse() -> list[Result]:
@@ -110,7 +110,7 @@ def _wide() -> tuple[np.ndarray, np.ndarray]:
     for seed in (4, 5):
         rng = np.random.default_rng(seed)
         rows = np.empty((1000, 100_000))
-        for part in np.split(rows, 10):  # in pieces, so that making the data does not set the memory peak
+        for part in np.split(rows, 10):  # in blocks, so that generating the data does not set the memory peak
             part[...] = rng.standard_normal(part.shape, dtype=np.float32)
         pair.append(rows)
     pair[0][:, :2] *= 4
@@ -127,11 +127,11 @@ def very_wide() -> list[Result]:
 
 def _wide_counts() -> tuple[sp.csr_array, sp.csr_array]:
     size = (2000, 200_000, 0.01)
-    return counts(*size, own=_OWN, seed=6), counts(*size, own=0, seed=7)
+    return counts(*size, own=_SPECIFIC, seed=6), counts(*size, own=0, seed=7)
 
 
 def wide_sparse() -> list[Result]:
-    """2,000 + 2,000 × 200,000 at 1 %, as accessible chromatin has them, against one bare sparse Gram product."""
+    """2,000 + 2,000 × 200,000 at 1 %, as in chromatin accessibility data, against one bare sparse Gram product."""
     target, background = _wide_counts()
     stacked = sp.vstack([target, background], format="csr")
     ratio = interleaved(lambda: _fit(target, background), lambda: stacked @ stacked.T, 3)

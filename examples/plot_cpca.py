@@ -1,6 +1,11 @@
-"""Contrastive PCA: four groups under strong variation that target and background share.
+"""
+Contrastive PCA with automatic alpha
+====================================
 
-The search over alpha gives a few subspaces that differ; PCA (alpha = 0) is the first of them.
+Four groups are hidden under strong variation that target and background share. The search over alpha selects a few
+representative subspaces; PCA (alpha = 0) is the first of them.
+
+Run it with ``python examples/plot_cpca.py [figure.png]``.
 """
 
 import sys
@@ -9,8 +14,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from standout import plot
-from standout._cpca import CPCA
+from standout import CPCA, plot
 
 rng = np.random.default_rng(0)
 background = np.hstack([rng.normal(0, sd, (400, 10)) for sd in (10, 3, 1)])
@@ -23,13 +27,13 @@ target = np.hstack([shared, first, second])
 model = CPCA(random_state=0).fit(target, background=background)
 print(model.summary())
 
-found = model.path_
-figure, axes = plt.subplots(1, len(found.representatives), figsize=(15, 4), layout="constrained")
-for ax, place in zip(axes, found.representatives, strict=True):
-    alpha = found.values[place]
-    told = "PCA" if alpha == 0 else "the search's pick" if alpha == model.alpha_ else "another cluster"
-    scores = (target - model.mean_) @ found.components[place].T
-    plot.scores(scores, group, axes=ax, title=f"alpha = {alpha:.3g} ({told})")
+path = model.path_
+figure, axes = plt.subplots(1, len(path.representatives), figsize=(15, 4), layout="constrained")
+for ax, step in zip(axes, path.representatives, strict=True):
+    alpha = path.values[step]
+    kind = "PCA" if alpha == 0 else "selected" if alpha == model.alpha_ else "another cluster"
+    scores = (target - model.mean_) @ path.components[step].T
+    plot.scores(scores, group, axes=ax, title=f"alpha = {alpha:.3g} ({kind})")
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out/cpca.png")
 out.parent.mkdir(parents=True, exist_ok=True)

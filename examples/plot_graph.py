@@ -1,6 +1,11 @@
-"""Features that are pixels: a price on rough components finds a smooth one with few rows.
+"""
+Smooth components over pixels
+=============================
 
-Run: python examples/plot_graph.py [picture.png]
+The features are pixels and there are few rows. A penalty on components that are rough on the pixel graph recovers a
+smooth signal.
+
+Run it with ``python examples/plot_graph.py [figure.png]``.
 """
 
 import sys
@@ -11,10 +16,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.feature_extraction.image import grid_to_graph
 
-from standout._dpca import DPCA
+from standout import DPCA
 from standout.errors import StandoutWarning
 
-path = Path(sys.argv[1] if len(sys.argv) > 1 else "out/graph.png")
 rng = np.random.default_rng(0)
 side = 14
 y, x = np.mgrid[-1 : 1 : side * 1j, -1 : 1 : side * 1j]
@@ -23,16 +27,19 @@ blob /= np.linalg.norm(blob)
 target = rng.normal(size=(150, side * side)) + np.outer(rng.normal(size=150) * 2.5, blob)
 background = rng.normal(size=(220, side * side))
 
-warnings.simplefilter("ignore", StandoutWarning)  # few rows: that is the point
+warnings.simplefilter("ignore", StandoutWarning)  # few rows are the point of this example
 figure, axes = plt.subplots(1, 4, figsize=(13, 3.5), layout="constrained")
 axes[0].imshow(blob.reshape(side, side))
-axes[0].set(title="what only the target has")
+axes[0].set(title="signal of the target")
 for ax, smoothness in zip(axes[1:], (0.0, 0.3, 3.0), strict=True):
     model = DPCA(1, graph=grid_to_graph(side, side), smoothness=smoothness).fit(target, background=background)
-    filter_ = model.components_[0]
-    ax.imshow(filter_.reshape(side, side))
-    ax.set(title=f"smoothness {smoothness:g}: |cos| {abs(filter_ @ blob):.2f}")
+    component = model.components_[0]
+    ax.imshow(component.reshape(side, side))
+    ax.set(title=f"smoothness {smoothness:g}: |cos| {abs(component @ blob):.2f}")
 for ax in axes:
     ax.set(xticks=[], yticks=[])
-path.parent.mkdir(parents=True, exist_ok=True)
-figure.savefig(path, dpi=100)
+
+out = Path(sys.argv[1] if len(sys.argv) > 1 else "out/graph.png")
+out.parent.mkdir(parents=True, exist_ok=True)
+figure.savefig(out, dpi=100)
+print(f"wrote {out}")

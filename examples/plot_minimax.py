@@ -1,6 +1,11 @@
-"""Two backgrounds: against their average a direction may stand out that one of them has; minimax asks both.
+"""
+Several backgrounds: pooled and minimax
+=======================================
 
-Run: python examples/plot_minimax.py [picture.png]
+Against the average of two backgrounds a direction may stand out although it is present in one of them.
+``mix="minimax"`` finds the direction that stands out against each.
+
+Run it with ``python examples/plot_minimax.py [figure.png]``.
 """
 
 import sys
@@ -9,9 +14,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from standout._dpca import DPCA
+from standout import DPCA
 
-path = Path(sys.argv[1] if len(sys.argv) > 1 else "out/minimax.png")
 rng = np.random.default_rng(0)
 names = ["in A only", "in B only", "in neither", "noise 1", "noise 2"]
 target = rng.normal(size=(2000, 5)) * np.sqrt([8, 8, 3, 1, 1])
@@ -26,5 +30,8 @@ for ax, mix in zip(axes, ("pooled", "minimax"), strict=True):
     shares = ", ".join(f"{name} {share:.2f}" for name, share in zip(backgrounds, model.mix_, strict=True))
     ax.set(title=f'mix="{mix}" ({shares}): ratio {model.ratios_[0]:.1f}', ylabel="weight of the feature")
     ax.tick_params(axis="x", rotation=20)
-path.parent.mkdir(parents=True, exist_ok=True)
-figure.savefig(path, dpi=100)
+
+out = Path(sys.argv[1] if len(sys.argv) > 1 else "out/minimax.png")
+out.parent.mkdir(parents=True, exist_ok=True)
+figure.savefig(out, dpi=100)
+print(f"wrote {out}")

@@ -1,4 +1,4 @@
-"""The experiments of the dPCA paper. Each one is a function from a plan to a record of what was measured.
+"""The experiments of the dPCA paper. Each is a function that takes a plan and returns a record of its results.
 
 They are not part of the installed package: run them from a clone with ``python -m experiments`` or ``make paper``.
 """

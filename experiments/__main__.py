@@ -10,7 +10,7 @@ import click
 
 from experiments import ALL, EXPERIMENTS
 from experiments.record import Plan, as_text
-from experiments.run import Outcome, attempt, check_places, chosen, write_index
+from experiments.run import Outcome, attempt, check_outputs, chosen, write_index
 from experiments.write import record_facts
 from standout.cli.app import run
 from standout.cli.options import Page, Session, option, telling_options
@@ -30,11 +30,11 @@ python -m experiments digits --embedded --quick
 @option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True), heading="Data",
         help="Directory of the paper's data. Default: the directory in STANDOUT_DATA, or a download.")  # fmt: skip
 @option("--embedded", is_flag=True, heading="Data",
-        help="Run without the paper's data, on data from scikit-learn or on simulated data.")  # fmt: skip
+        help="Use data from scikit-learn or simulated data instead of the paper's.")  # fmt: skip
 @option("--seeds", type=click.IntRange(min=1), default=6, show_default=True, heading="Size", metavar="N",
         help="Number of seeds: 0 to N-1. The same seeds give the same numbers.")  # fmt: skip
 @option("--quick", is_flag=True, heading="Size",
-        help="Use fewer rows, and one or two seeds for the digits: seconds instead of minutes.")  # fmt: skip
+        help="Use fewer rows, and one or two seeds for the digits; takes seconds instead of minutes.")  # fmt: skip
 @option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("paper-results"),
         show_default=True, heading="Output", help="Write the files into this directory.")  # fmt: skip
 @telling_options()
@@ -48,7 +48,7 @@ def reproduce(name: str, data_dir: Path | None, out: Path, **given: Any) -> None
     session = Session(given)
     plan = Plan(tuple(range(given["seeds"])), given["quick"], data_dir, given["embedded"])
     make_directory(out, "--out")
-    check_places(chosen(name), out)
+    check_outputs(chosen(name), out)
     outcomes = []
     for one in chosen(name):
         with session.working():
@@ -76,7 +76,7 @@ def _show(outcome: Outcome) -> None:
 
 
 def _finish(session: Session, outcomes: list[Outcome], written: dict[str, Path]) -> None:
-    """Print the names of the files, or everything as JSON; report failures and set the exit status."""
+    """Print the file names, or everything as JSON; report failures and set the exit code."""
     failed = {outcome.name: outcome.error for outcome in outcomes if outcome.error is not None}
     if len(outcomes) == len(failed) == 1:
         raise _with_options(next(iter(failed.values())))
@@ -96,7 +96,7 @@ def _finish(session: Session, outcomes: list[Outcome], written: dict[str, Path])
 
 
 def _with_options(error: Exception) -> Exception:
-    """Add the options that help to an error about missing data."""
+    """Mention the relevant options in an error about missing data."""
     if not isinstance(error, DataMissingError):
         return error
     found = DataMissingError(f"{error} Name the directory with --data-dir, or add --embedded to run without that data.")

@@ -1,4 +1,4 @@
-"""Fig. 1 of the paper: sixes and nines over photographs, seen by PCA, dPCA, cPCA and their relatives."""
+"""Fig. 1 of the paper: digits over photographs, by PCA, dPCA, cPCA and related methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEASURES = {
     "accuracy": ("Accuracy of a logistic regression on the scores", "Mean of five folds; the axes saw all rows."),
     "new_accuracy": ("Accuracy on new digits over new photographs", "Neither the axes nor the regression saw them."),
 }  # fmt: skip
-_SPECTRUM = {  # what it is called, and its decimals
+_SPECTRUM = {  # label and number of decimals
     "largest_ratio": ("largest ratio, exact", 1),
     "noise_edge": ("ratio that noise reaches", 2),
     "above_edge": ("components above that edge", 0),
@@ -41,7 +41,7 @@ _SPECTRUM = {  # what it is called, and its decimals
 
 @dataclass(frozen=True)
 class _Tiles:
-    """The embedded example with a part of its digits kept for judging."""
+    """The embedded example, with some of its digits held out for evaluation."""
 
     target: Array
     digit: NDArray[np.int64]
@@ -52,11 +52,11 @@ class _Tiles:
 
 @dataclass(frozen=True)
 class _Size:
-    """How much of what."""
+    """Sizes of the experiment."""
 
     weights: tuple[float, ...]
     seeds: tuple[int, ...]
-    counts: Mapping[str, Any]  # n_each, n_background, n_new; or of the tiles: n_background, one in how many is new
+    counts: Mapping[str, Any]  # n_each, n_background, n_new; tiles: n_background, and one in this many held out
     data: str
 
 
@@ -66,8 +66,8 @@ def digits(plan: Plan) -> Record:
     Parameters
     ----------
     plan : Plan
-        Reduced, it takes fewer rows, weights and seeds. Embedded, scikit-learn's own 8×8 digits over pieces of its
-        photograph stand in for the paper's data.
+        ``reduced`` uses fewer rows, weights and seeds. ``embedded`` replaces the paper's data by scikit-learn's 8×8
+        digits over tiles of its photograph.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def digits(plan: Plan) -> Record:
     views = {weight: every[0].views for weight, every in seen.items()}
     return Record(
         name="digits",
-        title="Digits over tiles: a stand-in for Fig. 1" if plan.embedded else "Digits over photographs (Fig. 1)",
+        title="Digits over tiles: a substitute for Fig. 1" if plan.embedded else "Digits over photographs (Fig. 1)",
         claim=_CLAIM,
         findings=findings(numbers, spectrum, plan.embedded),
         settings={**_settings(plan, size), "source": getattr(next(iter(samples.values())), "source", size.data)},
@@ -137,7 +137,7 @@ def _sampler(plan: Plan, size: _Size) -> Callable[[float, int], Sample]:
 
 
 def _numbers(seen: Mapping[str, list[Seen]]) -> dict[str, dict[str, dict[str, Spread]]]:
-    """Return every measure of every method at every weight, over the seeds."""
+    """Return each measure for each method and weight, over the seeds."""
     return {
         measure: {
             method.key: {
@@ -158,7 +158,7 @@ def _spectrum(seen: Mapping[str, list[Seen]]) -> dict[str, dict[str, Spread]]:
 
 
 def _fit_seconds(seen: Mapping[str, list[Seen]]) -> dict[str, float]:
-    """Return the mean time of each method's fit, once the moments are there."""
+    """Return the mean fit time of each method, excluding the moments."""
     every = [one for several in seen.values() for one in several]
     return {method.key: float(np.mean([one.views[method.key].seconds for one in every])) for method in METHODS}
 
@@ -177,7 +177,7 @@ def _settings(plan: Plan, size: _Size) -> dict[str, Any]:
 
 
 def _recipe(estimator: Any) -> str:
-    """Return how an estimator is made, without the seed."""
+    """Return the code that creates an estimator, without the seed."""
     if not hasattr(estimator, "get_params"):
         return "right singular vectors of the inverse background covariance times the target's"
     return repr(estimator.set_params(random_state=None))

@@ -1,4 +1,4 @@
-"""Fig. 1, seen by every method: scores of digits over photographs, and how well they show which digit it is."""
+"""Methods of the digits experiment: scores of each method, and how well they separate the digits."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._moments import Moments
 
-# Half of them target rows. Four times as many take ten times as long, and still do not show the digits as clusters.
+# Half of them are target rows. Four times as many take ten times as long and still do not show the digits as clusters.
 LANDMARKS = 500
 
 
 class Sample(Protocol):
-    """Digits over photographs: the target with which digit it is, other photographs, and new digits over new ones."""
+    """Digits over photographs: labelled target rows, background photographs, and labelled held-out rows."""
 
     @property
     def target(self) -> Array:
@@ -30,7 +30,7 @@ class Sample(Protocol):
 
     @property
     def digit(self) -> NDArray[np.int64]:
-        """Which digit is in each: (n_rows,)."""
+        """Digit in each row: (n_rows,)."""
 
     @property
     def background(self) -> Array:
@@ -38,21 +38,21 @@ class Sample(Protocol):
 
     @property
     def new(self) -> Array:
-        """Rows that no method saw: (n_new, n_pixels)."""
+        """Held-out rows: (n_new, n_pixels)."""
 
     @property
     def new_digit(self) -> NDArray[np.int64]:
-        """Which digit is in each of these: (n_new,)."""
+        """Digit in each held-out row: (n_new,)."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name: how it is made for a seed, and what it is fitted to."""
+    """A named method: how to create it for a seed, and what it is fitted to."""
 
     key: str
     name: str
     make: Callable[[int], Any]
-    alone: bool = False  # sees the target only
+    alone: bool = False  # uses the target only
     rows: bool = False  # needs rows; the others share the moments
 
 
@@ -71,24 +71,24 @@ METHODS = (
 
 @dataclass(frozen=True)
 class View:
-    """What one method shows of one sample."""
+    """Scores, patterns and measures of one method on one sample."""
 
-    scores: Array  # (n_rows, 2); columns may be missing where no more components are above the noise edge
-    patterns: Array  # (2, n_pixels): by how much pixels move when the score moves by one target sd
+    scores: Array  # (n_rows, 2); fewer columns if fewer components are above the noise edge
+    patterns: Array  # (2, n_pixels): change of the pixels for one target sd of the score
     measures: dict[str, float]
-    seconds: float  # of the fit, without the moments
+    seconds: float  # seconds of the fit, excluding the moments
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One sample by every method, and the spectrum of the exact problem."""
+    """Views of one sample by every method, and the spectrum of the exact problem."""
 
     views: dict[str, View]
     spectrum: dict[str, float]
 
 
 def see(sample: Sample, seed: int) -> Seen:
-    """Fit every method to a sample, and judge by the digits, which none of them saw."""
+    """Fit every method to a sample, and evaluate it with the digits, which no method uses."""
     target, background = Moments.of(sample.target), Moments.of(sample.background)
     views, fitted = {}, {}
     for method in METHODS:
@@ -111,7 +111,7 @@ def see(sample: Sample, seed: int) -> Seen:
 
 
 def _calm(model: DPCA, background: Moments) -> float:
-    """Return the background's variance along the first component, in units of that along an average direction."""
+    """Return the background variance along the first component, relative to the average over directions."""
     if model.n_components_ == 0:
         return float("nan")
     C_yy, u = background.covariance(), model.components_[0]
@@ -131,7 +131,7 @@ def _view(model: Any, sample: Sample, seed: int, seconds: float) -> View:
 
 
 def _patterns(rows: Array, scores: Array) -> Array:
-    """Return the regression of the rows on their scores, for one sd of each score: it exists for every method."""
+    """Return the regression of rows on scores, per sd of each score; it is defined for every method."""
     centred = scores - scores.mean(axis=0)
     slopes = np.linalg.lstsq(centred, rows - rows.mean(axis=0), rcond=None)[0]
     return np.asarray(slopes * centred.std(axis=0)[:, None])

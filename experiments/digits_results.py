@@ -19,13 +19,13 @@ from standout.plot._scores import scores
 from standout.plot._style import pyplot
 
 _MEASURES = {"ari": "ARI of two clusters with the digits", "new_accuracy": "logistic accuracy on new digits"}
-# The two by ratio, the two by signal and the two by cPCA go together.
+# Related methods have related colours: by ratio, by signal, by cPCA.
 _LINES = {"pca": ":", "ratio": "--", "signal_unit": "--", "cpca_search": "--", "kernel": "-.", "literal": "-."}
 _COLORS = {
     "pca": 7, "ratio_exact": 1, "ratio": 1, "signal": 0, "signal_unit": 0, "cpca": 2, "cpca_search": 2, "kernel": 3,
     "literal": 4,
 }  # fmt: skip
-# A view shows the two digits as clusters from this ARI on: half way from chance to perfect.
+# From this ARI on the two digits count as clusters: halfway between chance and perfect.
 TWO_CLUSTERS = 0.5
 
 ByWeight = Mapping[str, Spread]
@@ -34,7 +34,7 @@ _NAMES = {method.key: method.name for method in METHODS}
 
 
 def findings(numbers: Numbers, spectrum: Mapping[str, ByWeight], stand_in: bool = False) -> tuple[str, ...]:
-    """Return the findings; the first is about the paper's own method."""
+    """Return the findings; the first concerns the method of the paper."""
     ari = numbers["ari"]
     about = {key: _about(key, by_weight) for key, by_weight in ari.items()}
     return (
@@ -93,17 +93,17 @@ def _about(key: str, ari: ByWeight) -> str:
 
 
 def _exceptions(ari: ByWeight, shown: Sequence[str]) -> str:
-    """Return a sentence about the seeds in which the clusters are not the digits although they are on average."""
+    """Return a sentence about seeds without digit clusters at weights that have them on average."""
     short = {weight: sum(value < TWO_CLUSTERS for value in ari[weight].values) for weight in shown}
-    told = [f"{count} of {len(ari[weight].values)} at weight {weight}" for weight, count in short.items() if count]
-    return f" Not with every seed: the ARI is below {TWO_CLUSTERS} in {', '.join(told)}." if told else ""
+    parts = [f"{count} of {len(ari[weight].values)} at weight {weight}" for weight, count in short.items() if count]
+    return f" Not with every seed: the ARI is below {TWO_CLUSTERS} in {', '.join(parts)}." if parts else ""
 
 
 def _best(ari: Mapping[str, ByWeight]) -> str:
     weights = next(iter(ari.values()))
     best = {weight: max(ari, key=lambda key: ari[key][weight].mean) for weight in weights}
-    told = ", ".join(f"{_NAMES[key]} at {weight} ({ari[key][weight].mean:.2f})" for weight, key in best.items())
-    return f"The largest mean ARI at each weight: {told}."
+    parts = ", ".join(f"{_NAMES[key]} at {weight} ({ari[key][weight].mean:.2f})" for weight, key in best.items())
+    return f"The largest mean ARI at each weight: {parts}."
 
 
 def _new(numbers: Numbers) -> str:
@@ -120,21 +120,21 @@ def _new(numbers: Numbers) -> str:
 
 
 def _sides(ari: ByWeight) -> tuple[list[str], list[str]]:
-    """Return the weights at which the clusters are the digits, and the others."""
+    """Return the weights at which the clusters match the digits, and the others."""
     shown = [weight for weight, spread in ari.items() if spread.mean >= TWO_CLUSTERS]
     return shown, [weight for weight in ari if weight not in shown]
 
 
 def _values(spreads: ByWeight, weights: Sequence[str], digits: int = 2) -> str:
-    """Return the means at some weights, as one lists them in a sentence."""
-    told = [f"{written(spreads[weight].mean, digits)} at weight {weight}" for weight in weights]
-    return " and ".join(filter(None, [", ".join(told[:-1]), told[-1]]))
+    """Return the means at some weights as text."""
+    parts = [f"{written(spreads[weight].mean, digits)} at weight {weight}" for weight in weights]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
 def pictures(
     samples: Mapping[str, Sample], views: Mapping[str, Mapping[str, View]], numbers: Mapping[str, Any], seed: int
 ) -> tuple[Picture, ...]:
-    """Return the pictures; samples and views are those of the first seed, by weight."""
+    """Return the figures; samples and views are those of the first seed, by weight."""
     middle = list(samples)[len(samples) // 2]
     return (
         Picture(
@@ -169,9 +169,9 @@ def draw_scores(samples: Mapping[str, Sample], views: Mapping[str, Mapping[str, 
     for axes, method in zip(grid, METHODS, strict=True):
         for ax, weight in zip(axes, samples, strict=True):
             view = views[weight][method.key]
-            told = f"ARI {written(view.measures['ari'])}, accuracy {view.measures['accuracy']:.2f}"
+            title = f"ARI {written(view.measures['ari'])}, accuracy {view.measures['accuracy']:.2f}"
             if view.scores.shape[1]:
-                scores(view.scores, samples[weight].digit, axes=ax, title=told)
+                scores(view.scores, samples[weight].digit, axes=ax, title=title)
             else:
                 ax.set_title("no component above the noise edge")
             _quiet(ax)
@@ -205,7 +205,7 @@ def draw_weights(numbers: Mapping[str, Any]) -> Any:
 
 
 def draw_patterns(sample: Sample, views: Mapping[str, View]) -> Any:
-    """Draw the two patterns of every method beside the data and the difference of the digits."""
+    """Draw some rows, the difference of the digits, and the two patterns of every method."""
     figure = pyplot().figure(figsize=(15, 3.4), layout="constrained")
     grid = figure.subplots(2, 2 + len(METHODS))
     for ax in grid.ravel():
@@ -222,7 +222,7 @@ def draw_patterns(sample: Sample, views: Mapping[str, View]) -> Any:
 
 
 def _draw_data(axes: Any, sample: Sample) -> Array:
-    """Draw some rows, and the difference of the mean digits, which is returned."""
+    """Draw some rows and the difference of the mean digits; return the difference."""
     kinds = np.unique(sample.digit)
     one, other = (sample.target[sample.digit == kind] for kind in kinds)
     difference = other.mean(axis=0) - one.mean(axis=0)
@@ -242,7 +242,7 @@ def _draw_image(ax: Any, pixels: Array) -> None:
 
 def _draw_line(ax: Any, spreads: Mapping[str, Spread], key: str, name: str, place: int) -> None:
     look = _style.style(_COLORS[key])
-    shift = 0.02 * (place - len(METHODS) / 2)  # side by side, so that no bar hides another
+    shift = 0.02 * (place - len(METHODS) / 2)  # side by side, so that error bars do not overlap
     mean = np.array([spread.mean for spread in spreads.values()])
     ends = np.array([[spread.low, spread.high] for spread in spreads.values()]).T
     ax.errorbar(
@@ -253,7 +253,7 @@ def _draw_line(ax: Any, spreads: Mapping[str, Spread], key: str, name: str, plac
 
 
 def _quiet(ax: Any) -> None:
-    """Take away what says nothing here: the units of the scores differ between methods."""
+    """Remove the ticks: the units of the scores differ between methods."""
     ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
     ax.title.set_fontsize(8)
     if ax.get_legend() is not None:

@@ -1,4 +1,4 @@
-"""Measure how well scores separate labels that the methods did not see: clustering, silhouette, and accuracy."""
+"""Measure how well scores separate labels that the methods did not use: clustering, silhouette and accuracy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FOLDS = 5  # of every cross-validation in the experiments
 def accuracy(scores: Array, labels: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) -> float:
     """Return the mean accuracy of a logistic regression on the scores over five folds.
 
-    Only the line is held out: the axes may have seen all rows.
+    Only the classifier is cross-validated; the axes may have been fitted to all rows.
 
     Parameters
     ----------
     scores : ndarray of shape (n_rows, n_components)
-        Scores; the regression scales them, so their units do not count.
+        Scores; the regression standardises them, so their units do not matter.
     labels : array-like of shape (n_rows,)
-        What the rows are.
+        Labels of the rows.
     groups : array-like of shape (n_rows,), optional
         Rows of one group (replicates of a mouse) are never on both sides of a split.
     seed : int
@@ -52,14 +52,14 @@ def accuracy(scores: Array, labels: ArrayLike, groups: ArrayLike | None = None, 
 
 
 def accuracy_on(scores: Array, labels: ArrayLike, new_scores: Array, new_labels: ArrayLike) -> float:
-    """Return the accuracy on new rows of a logistic regression on the scores of the old ones.
+    """Return the accuracy on new rows of a logistic regression trained on the scores of the old ones.
 
     Parameters
     ----------
     scores, new_scores : ndarray of shape (n_rows, n_components)
-        Scores of the rows the axes come from, and of rows never seen.
+        Scores of the rows used to fit the axes, and of new rows.
     labels, new_labels : array-like of shape (n_rows,)
-        What the rows are.
+        Labels of the rows.
 
     Returns
     -------
@@ -74,14 +74,14 @@ def accuracy_on(scores: Array, labels: ArrayLike, new_scores: Array, new_labels:
 
 
 def right_on(scores: Array, labels: ArrayLike, new_scores: Array, new_labels: ArrayLike) -> NDArray[np.bool_]:
-    """Return of which new rows a logistic regression on the scores of the old ones is right.
+    """Return which new rows are classified correctly by a logistic regression on the scores of the old ones.
 
     Parameters
     ----------
     scores, new_scores : ndarray of shape (n_rows, n_components)
-        Scores of the rows the axes come from, and of rows never seen.
+        Scores of the rows used to fit the axes, and of new rows.
     labels, new_labels : array-like of shape (n_rows,)
-        What the rows are.
+        Labels of the rows.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def right_on(scores: Array, labels: ArrayLike, new_scores: Array, new_labels: Ar
 
 
 def _line() -> Any:
-    """Return a logistic regression that does not depend on the units of the scores."""
+    """Return a logistic regression on standardised scores."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -108,6 +108,6 @@ def _line() -> Any:
 
 
 def _commonest(kinds: NDArray[Any]) -> Any:
-    """Return the commonest label: to say it always is all one can do without scores."""
+    """Return the most frequent label, the best constant prediction."""
     found, counts = np.unique(kinds, return_counts=True)
     return found[counts.argmax()]

@@ -1,6 +1,6 @@
 """Algorithm 1 of the paper as printed, a baseline of the experiments.
 
-It takes the right singular vectors of ``C_yy⁻¹ C_xx``, whereas the paper's equations ask for the eigenvectors. The two
+It takes the right singular vectors of ``C_yy⁻¹ C_xx``, while the equations of the paper require the eigenvectors. They
 agree only if the covariances commute.
 """
 
@@ -16,7 +16,7 @@ from standout.errors import InputError
 
 
 def literal_components(target: Any, background: Any, n_components: int = 2) -> Array:
-    """Return the top right singular vectors of the inverse background covariance times the target's.
+    """Return the top right singular vectors of the inverse background covariance times the target covariance.
 
     A singular background covariance is passed to numpy. Rounding usually leaves tiny nonzero pivots; numpy then divides
     by them silently, and the result is rounding error that differs between machines. If a pivot is exactly zero, numpy
@@ -27,12 +27,12 @@ def literal_components(target: Any, background: Any, n_components: int = 2) -> A
     target, background : array-like of shape (n_rows, n_features), or Moments
         Rows of the two datasets, each centred on its own mean, or their moments.
     n_components : int
-        How many components.
+        Number of components.
 
     Returns
     -------
     ndarray of shape (n_components, n_features)
-        Of length one, largest singular value first, the largest weight of each positive.
+        Unit vectors by descending singular value; the largest weight of each is positive.
 
     Examples
     --------
@@ -51,8 +51,8 @@ def literal_components(target: Any, background: Any, n_components: int = 2) -> A
         quotient = np.linalg.solve(C_yy, C_xx)
     except np.linalg.LinAlgError as error:
         raise InputError(
-            "background: its covariance is exactly singular, so Algorithm 1 has no inverse to take. Drop features that "
-            "do not vary or stand twice."
+            "background: the covariance is exactly singular and cannot be inverted for Algorithm 1. Drop constant and "
+            "duplicate features."
         ) from error
     components = np.linalg.svd(quotient)[2][:n_components]
     largest = np.take_along_axis(components, np.abs(components).argmax(axis=1)[:, None], axis=1)
@@ -60,10 +60,10 @@ def literal_components(target: Any, background: Any, n_components: int = 2) -> A
 
 
 class Literal:
-    """Algorithm 1 as printed, with the methods of an estimator."""
+    """Algorithm 1 as printed, with the interface of an estimator."""
 
     def fit(self, target: Moments, background: Moments) -> Literal:
-        """Take the right singular vectors."""
+        """Compute the right singular vectors."""
         self.mean_ = target.mean
         self.components_ = literal_components(target, background, 2)
         return self

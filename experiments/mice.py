@@ -1,4 +1,4 @@
-"""The paper's Fig. 2: subgroups of mice by their proteins, in the sample and on mice that took no part."""
+"""Fig. 2 of the paper: subgroups of mice by their proteins, in the sample and on held-out mice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CLAIM = (
 _DATA = (
     "proteins in the cortex of mice: t-SC-m and t-SC-s against each of two controls, rows of the same mouse together"
 )
-_MADE_UP = "a made-up sample (subjects with replicates, drawn from a seed, none of it scikit-learn's)"
+_SIMULATED = "simulated subjects with replicates, drawn from a seed"
 
 
 def mice(plan: Plan) -> Record:
@@ -41,22 +41,22 @@ def mice(plan: Plan) -> Record:
     Parameters
     ----------
     plan : Plan
-        Seeds are of splits and reshufflings. Reduced: the two main readings and fewer reshufflings. Embedded: made-up
-        subjects with replicates stand in for the mice.
+        Seeds determine splits and permutations. ``reduced`` uses the two main readings and fewer permutations.
+        ``embedded`` replaces the mice by simulated subjects with replicates.
 
     Returns
     -------
     Record
     """
-    # On one thread the numbers are the same every time.
+    # One thread, for reproducible numbers.
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", StandoutWarning)  # the numbers show what they warn of
+        warnings.simplefilter("ignore", StandoutWarning)  # the numbers show the same
         rows = _rows(plan)
         found = _measured(rows, plan)
-    mark = " (made-up subjects)" if plan.embedded else ""
+    mark = " (simulated subjects)" if plan.embedded else ""
     return Record(
         name="mice",
-        title="Mice: treated and untreated" if not plan.embedded else "Mice: a made-up stand-in",
+        title="Mice: treated and untreated" if not plan.embedded else "Mice: simulated substitute",
         claim=_CLAIM,
         findings=tuple(findings(found)),
         settings=_settings(plan, rows),
@@ -68,7 +68,7 @@ def mice(plan: Plan) -> Record:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The readings: those of the paper, further ones, and those in which the twin is still there."""
+    """The readings: those of the paper, others, and those that include the duplicate column."""
 
     main: list[Reading]
     others: list[Reading]
@@ -79,7 +79,7 @@ class _Rows:
 def _rows(plan: Plan) -> _Rows:
     if plan.embedded:
         made_up = stand_in(plan.seeds[0])
-        return _Rows([made_up.without([TWIN])], [], [made_up], f"made up with seed {plan.seeds[0]}")
+        return _Rows([made_up.without([TWIN])], [], [made_up], f"simulated with seed {plan.seeds[0]}")
     loaded = load_mice(plan.data_dir)
     others = [] if plan.reduced else other_readings(loaded)
     return _Rows(paper_readings(loaded), others, [all_proteins(loaded, name) for name in CONTROLS], loaded.source)
@@ -90,13 +90,13 @@ def _n_permutations(plan: Plan) -> int:
 
 
 def _n_chance(plan: Plan) -> int:
-    """Return how often the classes are reshuffled; each time all folds are run anew."""
+    """Return the number of permutations of the classes; each repeats all folds."""
     return 19 if plan.reduced else 99
 
 
 def _settings(plan: Plan, rows: _Rows) -> dict[str, Any]:
     return {
-        "data": _MADE_UP if plan.embedded else _DATA,
+        "data": _SIMULATED if plan.embedded else _DATA,
         "source": rows.source,
         "seeds": list(plan.seeds),
         "reshufflings": _n_permutations(plan),

@@ -1,4 +1,4 @@
-"""What the mice experiment measures: how far classes lie apart, what ratios are worth, and what a twin breaks."""
+"""Measures of the mice experiment: separation of classes, validity of ratios, and effects of a duplicate column."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from standout.errors import InputError
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import permutation_test
 
-# The two alphas that the paper found (3.5938 and 27.8256), and the grid that it says it searched.
+# The two alphas that the paper reports (3.5938 and 27.8256), and the grid that it states.
 PAPER_ALPHAS = (10 ** (5 / 9), 10 ** (13 / 9))
 PAPER_GRID = np.logspace(-3, 3, 15)
 PCA, EXACT, DEFAULT, BEST, LITERAL = "PCA", "dPCA, exact", "dPCA, default", "cPCA, best of 4", "Algorithm 1, literal"
-# In so many orders of the features rounding has its say.
+# Number of feature orders: the result with a singular matrix depends on rounding.
 _ORDERS = 20
 
 Labels = NDArray[Any]
-Axes = Callable[[Array, Array, Labels], Array]  # target, background and classes of the target: components
+Axes = Callable[[Array, Array, Labels], Array]  # target, background and classes of the target → components
 
 
 @dataclass(frozen=True, eq=False)
 class Separation:
-    """How well one method keeps the classes of the target apart."""
+    """How well one method separates the classes of the target."""
 
     method: str
-    scores: Array  # (n_target, 2), of axes that saw all rows
-    silhouette: float  # of the scores in units of their sd
-    seen: Spread  # accuracy where the line, but not the axes, was found without the held-out mice
-    unseen: Spread  # accuracy where both were
-    by_mouse: Array  # (n_mice,): the share of its rows, over the splits, of which the line is right where both were
-    gain: float = 0.0  # to PCA, the mean over mice
-    p_to_pca: float = 1.0  # that the gain is none
+    scores: Array  # (n_target, 2), with axes fitted to all rows
+    silhouette: float  # of standardised scores
+    seen: Spread  # accuracy if only the classifier, not the axes, excludes the held-out mice
+    unseen: Spread  # accuracy if both exclude them
+    by_mouse: Array  # (n_mice,): share of its rows classified correctly if both exclude it, over the splits
+    gain: float = 0.0  # over PCA, mean over mice
+    p_to_pca: float = 1.0  # of the hypothesis of no gain
 
 
 def separations(reading: Reading, seeds: Sequence[int]) -> list[Separation]:
-    """Return how well each method keeps the classes apart, over splits of the mice."""
+    """Return how well each method separates the classes, over splits of the mice."""
     pca, *others = [_separation(method, axes, reading, seeds) for method, axes in _methods().items()]
     gains = [one.by_mouse - pca.by_mouse for one in others]
     compared = [
@@ -61,7 +61,7 @@ def separations(reading: Reading, seeds: Sequence[int]) -> list[Separation]:
 
 
 def paired_p(differences: Array) -> float:
-    """Return how often a sum is as far from zero as that of the differences, over all ways to turn their signs."""
+    """Return the p-value of the sign-flip test on paired differences, over all sign patterns."""
     sums = np.zeros(1)
     for size in np.abs(differences):
         sums = np.concatenate([sums - size, sums + size])
@@ -69,7 +69,7 @@ def paired_p(differences: Array) -> float:
 
 
 def chance(reading: Reading, seed: int, count: int) -> Spread:
-    """Return the accuracies of exact dPCA on unseen mice when the classes are reshuffled over the mice."""
+    """Return the accuracies of exact dPCA on held-out mice when classes are permuted over mice."""
     rng = np.random.default_rng(seed)
     _, first, places = np.unique(reading.mice, return_index=True, return_inverse=True)
     shuffled = (replace(reading, kinds=rng.permutation(reading.kinds[first])[places]) for _ in range(count))
@@ -77,7 +77,7 @@ def chance(reading: Reading, seed: int, count: int) -> Spread:
 
 
 def search(target: Array, background: Array) -> SubspacePath:
-    """Follow cPCA along the paper's 15 alphas, and let four of them stand for all."""
+    """Compute cPCA at the 15 alphas of the paper and select four representatives."""
     return path(target, background, values=PAPER_GRID, n_representatives=4)
 
 
@@ -99,14 +99,14 @@ def _fitted(estimator: BaseContrast) -> Axes:
 
 
 def _best_of_four(target: Array, background: Array, kinds: Labels) -> Array:
-    """Return the axes of the one alpha, of four, that shows the classes best: what an eye would choose."""
+    """Return the axes of the representative alpha that separates the classes best."""
     found = search(target, background)
     candidates = found.components[found.representatives]
     return np.asarray(max(candidates, key=lambda axes: _apart(target @ axes.T, kinds)))
 
 
 def _apart(scores: Array, kinds: Labels) -> float:
-    """Return the silhouette of the classes as a picture shows them: each score in units of its own sd."""
+    """Return the silhouette of the classes on standardised scores."""
     return silhouette(scores / scores.std(axis=0), kinds)
 
 
@@ -127,14 +127,14 @@ def _separation(method: str, axes: Axes, reading: Reading, seeds: Sequence[int])
 
 @dataclass(frozen=True, eq=False)
 class _Unseen:
-    """What a line through scores tells of mice that neither it nor the axes have seen, in one split."""
+    """Accuracy of a classifier on mice excluded from both axes and classifier, in one split."""
 
     accuracy: float  # the mean over folds
-    right: NDArray[np.bool_]  # (n_target,): of which rows it is right
+    right: NDArray[np.bool_]  # (n_target,): whether each row is classified correctly
 
 
 def _unseen(axes: Axes, reading: Reading, seed: int) -> _Unseen:
-    """Hold out target mice in turn, in the folds of the judge; background mice have no class, so all of them stay."""
+    """Hold out target mice by fold; background mice have no class and are always kept."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed)
@@ -150,27 +150,27 @@ def _unseen(axes: Axes, reading: Reading, seed: int) -> _Unseen:
 
 @dataclass(frozen=True)
 class Worth:
-    """What the largest ratio of one reading is worth, counted by rows and by mouse."""
+    """The largest ratio of one reading in the sample and held out, by row and by mouse."""
 
     reading: str
     problem: str  # "exact" or "default"
     n_features: int
-    ratio: float  # on the rows it was found on
+    ratio: float  # in the sample
     noise_edge: float  # by rows
-    p_by_rows: float  # by formula
+    p_by_rows: float  # analytic
     held_out_by_rows: Spread
     held_out_by_mouse: Spread
-    intervals_with_1: int  # in how many splits by mouse the 95 % interval of the held-out ratio holds 1
+    intervals_with_1: int  # number of splits by mouse in which the 95 % interval of the held-out ratio contains 1
     p_shuffled_rows: float
     p_shuffled_mice: float
 
 
 def worth(reading: Reading, shrinkage: str | None, seeds: Sequence[int], n_permutations: int) -> Worth:
-    """Return what the largest ratio is on rows it was found on, on other rows, and on other mice."""
+    """Return the largest ratio in the sample, on held-out rows, and on held-out mice."""
     model = DPCA(1, shrinkage=shrinkage)
     sets = reading.target, reading.background
     model.fit(reading.target, background=reading.background)
-    # Of the rows as they are: the ratio that the model gives is against the background as it was shrunk.
+    # Computed from the rows: the ratio of the model refers to the shrunk background.
     scores = [model.transform(rows) for rows in sets]
     ratio = float(scores[0].var() / scores[1].var())
     edge, p_value = model.noise_edge_, model.p_value_
@@ -202,25 +202,24 @@ def worth(reading: Reading, shrinkage: str | None, seeds: Sequence[int], n_permu
 
 @dataclass(frozen=True)
 class Singular:
-    """What becomes of the exact problem when one feature stands twice, in several orders of the features."""
+    """Effects of a duplicate feature on the exact problem, over several orders of the features."""
 
     reading: str
     n_features: int
     rank: int  # of the background covariance
-    ratio: float  # the largest of the library, with the twin
-    difference: float  # of its five largest to those without the twin, relative, the largest
+    ratio: float  # largest ratio of standout, with the duplicate
+    difference: float  # largest relative difference of its five largest ratios to those without the duplicate
     n_orders: int
-    scipy_raises: int  # in how many orders scipy's solver for pairs of matrices refuses
-    scipy_ratios: tuple[float, ...]  # the largest, where it does not
-    literal_refuses: int  # in how many orders Algorithm 1 finds no inverse
-    literal_cosines: tuple[float, ...]  # of its first axis to its own without the twin, where it finds one
+    scipy_raises: int  # number of orders in which scipy.linalg.eigh raises
+    scipy_ratios: tuple[float, ...]  # largest ratio where it does not
+    literal_refuses: int  # number of orders in which the inverse of Algorithm 1 raises
+    literal_cosines: tuple[float, ...]  # of its first axis with and without the duplicate, where it does not
 
 
 def singular(reading: Reading) -> Singular:
-    """Solve the exact problem with and without the twin, by the library, by scipy and by Algorithm 1.
+    """Solve the exact problem with and without the duplicate, by standout, scipy and Algorithm 1.
 
-    What the last two do is a matter of rounding, so it is looked at in several orders of the features, which change
-    nothing else.
+    The results of the last two depend on rounding, so several orders of the features are tried.
     """
     alone = reading.without([TWIN])
     model, other = (DPCA(5, shrinkage=None).fit(rows.target, background=rows.background) for rows in (reading, alone))
@@ -253,12 +252,12 @@ def _scipy_ratio(reading: Reading) -> float | None:
 
 
 def _literal_cosine(reading: Reading, alone: Reading, without: Array) -> float | None:
-    """Return the cosine of Algorithm 1's first axis, with the twin among the features, to the one without."""
+    """Return the cosine between the first axes of Algorithm 1 with and without the duplicate."""
     try:
         (axis,) = literal_components(reading.target, reading.background, 1)
     except InputError:
         return None
-    # Only the sum of the weights of two equal features counts.
+    # Only the sum of the weights of two equal features matters.
     weights = dict(zip(reading.features, axis.tolist(), strict=True))
     weights[_double(reading)] += weights.pop(TWIN)
     merged = np.array([weights[name] for name in alone.features])
@@ -267,7 +266,7 @@ def _literal_cosine(reading: Reading, alone: Reading, without: Array) -> float |
 
 
 def _double(reading: Reading) -> str:
-    """Return the feature that equals the twin."""
+    """Return the feature that equals the duplicate."""
     twin = reading.target[:, [reading.features.index(TWIN)]]
     same = np.flatnonzero((reading.target == twin).all(axis=0))
     return next(reading.features[place] for place in same if reading.features[place] != TWIN)
@@ -275,11 +274,11 @@ def _double(reading: Reading) -> str:
 
 @dataclass(frozen=True)
 class GridCheck:
-    """Whether the paper's alphas are among those it says it searched."""
+    """Whether the alphas of the paper are on the grid that it states."""
 
     alphas: tuple[float, ...]
     nearest: tuple[float, ...]  # on the grid
-    smallest_grid: int  # the fewest values from 0.001 to 1000, evenly spaced in the logarithm, that hold both
+    smallest_grid: int  # size of the smallest logarithmic grid from 0.001 to 1000 that contains both
 
 
 def grid_check() -> GridCheck:
@@ -295,12 +294,12 @@ def grid_check() -> GridCheck:
 
 @dataclass(frozen=True)
 class Found:
-    """Everything measured."""
+    """All results of the experiment."""
 
     main: list[tuple[Reading, list[Separation]]]
     others: list[tuple[Reading, list[Separation]]]
-    chance: dict[str, Spread]  # accuracies with reshuffled classes, for each main reading
+    chance: dict[str, Spread]  # accuracies with permuted classes, for each main reading
     worth: list[Worth]
     singular: list[Singular]
-    alphas: dict[str, list[float]]  # those that stand for the 15, for each reading
+    alphas: dict[str, list[float]]  # representatives of the 15 alphas, for each reading
     grid: GridCheck

@@ -32,11 +32,11 @@ _IMPUTED = "Imputed: missing values stand at the mean of all rows of their set, 
 _COLUMNS = 3
 _LEVEL = 0.05
 _GUESS = 0.5
-_FAR = 5.0  # a ratio from here on is called far above 1
+_FAR = 5.0  # ratios from here on are called far above 1
 
 
 def findings(found: Found) -> list[str]:
-    """Return the findings; those about ratios come first."""
+    """Return the findings; those on ratios come first."""
     worth = {(one.reading, one.problem): one for one in found.worth}
     return [
         *(_pseudo_replication(worth[reading.name, "exact"], reading) for reading, _ in found.main),
@@ -64,22 +64,22 @@ def _shrunk(one: Worth, reading: Reading) -> str:
 
 
 def _verdict(one: Worth, reading: Reading) -> str:
-    """Say what a held-out ratio is worth, and what reshuffling says: the two need not agree."""
+    """Return a sentence on the held-out ratio and the permutation test, which need not agree."""
     held = one.held_out_by_mouse
     count = len(held.values)
     if held.low > 1:
-        told = f"held out it stays {'far ' if held.low > _FAR else ''}above 1"
+        sentence = f"held out it stays {'far ' if held.low > _FAR else ''}above 1"
     else:
-        told = "held out it is not above 1" + (" in every split" if held.high > 1 else "")
+        sentence = "held out it is not above 1" + (" in every split" if held.high > 1 else "")
     if one.intervals_with_1:
         which = f" in {one.intervals_with_1} of {count} splits" if count > 1 else ""
-        told = f"{told} (the 95 % interval holds 1{which})"
+        sentence = f"{sentence} (the 95 % interval holds 1{which})"
     if one.p_shuffled_mice <= _LEVEL:
         turn = "and" if held.low > 1 else "but"
-        return f"{told}, {turn} reshuffled mice seldom reach it ({p_value(one.p_shuffled_mice)}): this stands out"
+        return f"{sentence}, {turn} reshuffled mice seldom reach it ({p_value(one.p_shuffled_mice)}): this stands out"
     rows, animals = len(reading.background), len(set(reading.background_mice))
     return (
-        f"{told}, {'but' if held.low > 1 else 'and'} reshuffling whole mice cannot exclude chance "
+        f"{sentence}, {'but' if held.low > 1 else 'and'} reshuffling whole mice cannot exclude chance "
         f"({p_value(one.p_shuffled_mice)}): {animals} background animals are not {rows}"
     )
 
@@ -100,32 +100,32 @@ def _separated(reading: Reading, methods: list[Separation], chance: Spread) -> s
 
 
 def _to_pca(one: Separation) -> str:
-    """Say how an accuracy compares with PCA's; below a guess it is not compared."""
+    """Return a comparison of an accuracy with that of PCA; accuracies below chance are not compared."""
     if one.unseen.mean < _GUESS:
         return "below a guess"
     if one.p_to_pca > _LEVEL:
         return f"not clearly other than PCA ({p_value(one.p_to_pca)})"
-    # The sign of what the test looked at: every mouse counts the same there.
+    # The sign of the statistic tested, in which every mouse has the same weight.
     return f"{'better' if one.gain > 0 else 'worse'} than PCA ({p_value(one.p_to_pca)})"
 
 
 def _by_chance(exact: Separation, chance: Spread) -> str:
     count = len(chance.values)
     as_good = sum(value >= exact.unseen.mean for value in chance.values)
-    told = (
+    sentence = (
         f"With the classes reshuffled over mice exact dPCA has {chance.low:.2f} to {chance.high:.2f}, and as much as "
         f"with the true ones in {as_good} of {count} reshufflings of one split"
     )
     if exact.unseen.mean < _GUESS:
         return (
-            f"{told}: an accuracy below a guess is an artefact of cross-validation with few mice, and no evidence that "
-            "PCA is better."
+            f"{sentence}: an accuracy below a guess is an artefact of cross-validation with few mice, and no evidence "
+            "that PCA is better."
         )
-    return f"{told}: chance is {'possible' if (1 + as_good) / (1 + count) > _LEVEL else 'unlikely'}."
+    return f"{sentence}: chance is {'possible' if (1 + as_good) / (1 + count) > _LEVEL else 'unlikely'}."
 
 
 def _flattered(methods: list[Separation]) -> str:
-    """Say which method gains most when its axes, but not the line, see the held-out mice."""
+    """Return a sentence on the method that gains most if its axes include the held-out mice."""
     gains = {
         one.method: Spread(tuple(seen - new for seen, new in zip(one.seen.values, one.unseen.values, strict=True)))
         for one in methods
@@ -137,9 +137,9 @@ def _flattered(methods: list[Separation]) -> str:
 
 
 def _over_splits(spread: Spread, digits: int) -> str:
-    """Return the mean and the range over splits; the number alone where there is one split."""
-    told = written(spread, digits)
-    return f"{told[:-1]} over splits)" if told.endswith(")") else told
+    """Return mean and range over splits, or the number alone if there is one split."""
+    sentence = written(spread, digits)
+    return f"{sentence[:-1]} over splits)" if sentence.endswith(")") else sentence
 
 
 def _alphas(found: Found) -> str:
@@ -181,7 +181,7 @@ def _twin(one: Singular) -> str:
 
 
 def tables(found: Found) -> list[Table]:
-    """Return what was found as tables."""
+    """Return the results as tables."""
     parts: dict[str, Callable[[Separation], Cell]] = {
         "silhouette": lambda one: one.silhouette,
         "accuracy": lambda one: one.seen,
@@ -189,7 +189,7 @@ def tables(found: Found) -> list[Table]:
         "to PCA": lambda one: None if one.method == PCA else p_value(one.p_to_pca),
     }
     several = len(found.worth[0].held_out_by_mouse.values) > 1
-    told = [
+    result = [
         Table("separation", "Do the scores show the classes?", *_compared(found.main, parts), note=_note(found)),
         _worth_table(found.worth, several, bool(found.others)),
         _singular_table(found.singular),
@@ -197,12 +197,12 @@ def tables(found: Found) -> list[Table]:
     if found.others:
         del parts["accuracy"], parts["to PCA"]
         title = "The same in other readings: missing values imputed, and the rows of cPCA's own example"
-        told.append(Table("other_readings", title, *_compared(found.others, parts), note=_IMPUTED.strip()))
-    return told
+        result.append(Table("other_readings", title, *_compared(found.others, parts), note=_IMPUTED.strip()))
+    return result
 
 
 def p_value(value: float) -> str:
-    """Return a p-value as one writes it."""
+    """Return a p-value as text."""
     return f"p = {value:.3f}" if value >= 0.001 else "p < 0.001"
 
 
@@ -226,7 +226,7 @@ def _note(found: Found) -> str:
 def _compared(
     found: list[tuple[Reading, list[Separation]]], parts: Mapping[str, Callable[[Separation], Cell]]
 ) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
-    """Return columns and rows of a table with some parts of the separation in each reading."""
+    """Return columns and rows of a table with some measures of separation for each reading."""
     columns = ("method", *(f"{reading.name}: {part}" for reading, _ in found for part in parts))
     rows = [
         (same[0].method, *(part(one) for one in same for part in parts.values()))
@@ -280,7 +280,7 @@ def _singular_table(found: list[Singular]) -> Table:
 
 
 def draw_scores(reading: Reading, found: Sequence[Separation]) -> Any:
-    """Draw the scores of each method: a line ties every row to the mean of its mouse."""
+    """Draw the scores of each method, with a line from every row to the mean of its mouse."""
     high = -(-len(found) // _COLUMNS)
     figure, grid = pyplot().subplots(high, _COLUMNS, figsize=(10.5, 3.1 * high + 0.4), layout="constrained")
     for axes, one in zip(grid.flat, found, strict=False):
@@ -294,13 +294,13 @@ def draw_scores(reading: Reading, found: Sequence[Separation]) -> Any:
 
 def _draw_method(axes: Any, reading: Reading, found: Separation) -> None:
     scores = found.scores / found.scores.std(axis=0)
-    if scores.shape[1] == 1:  # the signal may have a single axis
+    if scores.shape[1] == 1:  # there may be a single signal axis
         scores = np.column_stack([scores, np.zeros(len(scores))])
     for number, kind in enumerate(np.unique(reading.kinds)):
         look = _style.style(number)
         inside = reading.kinds == kind
         centres = np.stack([scores[reading.mice == mouse].mean(axis=0) for mouse in reading.mice[inside]])
-        # One line for all rows, lifted from the paper after each: many lines would take long to draw.
+        # One line with gaps for all rows; many separate lines would be slow to draw.
         ties = np.stack([scores[inside], centres, np.full(centres.shape, np.nan)], axis=1).reshape(-1, 2)
         axes.plot(*ties.T, color=look.color, linewidth=0.4, alpha=0.5)
         axes.scatter(*scores[inside].T, s=7, color=look.color, alpha=0.6, linewidths=0)
@@ -314,7 +314,7 @@ def _draw_method(axes: Any, reading: Reading, found: Separation) -> None:
 
 
 def draw_ratios(found: Sequence[Worth]) -> Any:
-    """Draw the largest ratio of each problem on its own rows, on other rows and on other mice."""
+    """Draw the largest ratio of each problem in the sample, on held-out rows and on held-out mice."""
     figure, axes = pyplot().subplots(figsize=(8.4, 0.52 * len(found) + 1.9), layout="constrained")
     places = np.arange(len(found))[::-1]
     kinds = (
@@ -346,7 +346,7 @@ def _ends(spread: Any) -> tuple[float, float, float]:
 
 
 def draw_accuracies(readings: Sequence[str], found: Sequence[Sequence[Separation]]) -> Any:
-    """Draw the accuracy of each method, with axes that saw the held-out mice and with axes that did not."""
+    """Draw the accuracy of each method, with axes that include and exclude the held-out mice."""
     figure, grid = pyplot().subplots(
         1, len(found), figsize=(4.6 * len(found) + 1.4, 4.2), layout="constrained", sharey=True, squeeze=False
     )

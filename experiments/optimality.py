@@ -1,6 +1,6 @@
-"""The paper's optimality section as an experiment: how well dPCA recovers what only the target has, and when.
+"""Section 4 of the paper as an experiment: how well dPCA recovers the target-specific direction, and when.
 
-The factor model is that of equations (10) and (12): four directions that both datasets share and one of the target.
+The factor model is that of equations (10) and (12): four shared directions and one that is specific to the target.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNIT_METHODS = ("dpca", "cpca", "cpca_auto")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is drawn."""
+    """Sizes of the samples."""
 
     rows: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200, 6400)
     draws: int = 10  # for each seed and number of rows
@@ -61,7 +61,7 @@ _REDUCED = Sizes(
 
 @dataclass(frozen=True)
 class Found:
-    """All that was measured."""
+    """All results of the experiment."""
 
     sizes: Sizes
     recovery: Mapping[str, list[Errors]]
@@ -77,12 +77,12 @@ class Found:
 
 
 def optimality(plan: Plan) -> Record:
-    """Measure how well dPCA recovers the direction that only the target has, against theory and other methods.
+    """Measure how well dPCA recovers the target-specific direction, against theory and other methods.
 
     Parameters
     ----------
     plan : Plan
-        Seeds, and whether to run at reduced size; no data is needed.
+        Seeds, and whether to run at reduced size. No data are read.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def _settings(plan: Plan, sizes: Sizes) -> dict[str, Any]:
     return {
         "seeds": list(plan.seeds),
         "reduced": plan.reduced,
-        "embedded": False,  # the rows are drawn, and there is no other data to do without
+        "embedded": False,  # never embedded: all rows are simulated
         "n_features": model.n_features,
         "background_sd": list(model.background_sd),
         "signal_sd": model.signal_sd,
@@ -158,7 +158,7 @@ def _numbers(found: Found) -> dict[str, Any]:
 
 
 def _key(value: float) -> str:
-    """Write a number as part of a name: 4.5 is 4_5."""
+    """Return a number as part of a name: 4.5 becomes 4_5."""
     return f"{value:g}".replace(".", "_")
 
 
@@ -178,7 +178,7 @@ def _error_numbers(errors: Errors) -> dict[str, Any]:
 
 
 def _predictions(found: Found) -> dict[str, Any]:
-    """Return the constants of c/√N, and how far the measured errors are from them."""
+    """Return the constants c of c/√N and the deviations of the measured errors from them."""
     model = FactorModel()
     numbers: dict[str, Any] = {}
     for name, alpha in (("dpca", model.top_ratio), ("cpca", ALPHA)):

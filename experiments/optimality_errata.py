@@ -1,6 +1,6 @@
-"""What the paper's formulas give when they are taken as printed, beside what holds: small problems with fixed seeds.
+"""The formulas of the paper as printed and corrected, on small problems with fixed seeds.
 
-Every number here depends on nothing but this file, so that it can be compared to the last digits.
+All numbers depend only on this file, so they can be compared to the last digit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from standout._moments import Moments
 from standout.datasets.factor import FactorModel
 from standout.errors import StandoutWarning
 
-_PAIRS = {2: 1000, 20: 300, 77: 100}  # how many random pairs of covariances, by number of features
+_PAIRS = {2: 1000, 20: 300, 77: 100}  # number of features → number of random pairs of covariances
 
 
 def errata() -> dict[str, Any]:
-    """Return, for each place where the paper slips, the numbers that show by how much.
+    """Return the numbers that quantify each erratum of the paper.
 
     Returns
     -------
     dict
-        One entry for each place, of named floats.
+        For each erratum, a dict of floats.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def ratio(u: Array, C_xx: Array, C_yy: Array) -> float:
 
 
 def _random_pair(rng: np.random.Generator, size: int) -> tuple[Array, Array]:
-    """Draw two covariances about random axes, each with variances from 1 to 100, evenly spaced in logarithm."""
+    """Draw two covariances with random axes and variances from 1 to 100, evenly spaced on a log scale."""
     axes = np.linalg.qr(rng.normal(size=(2, size, size)))[0]
     first, second = (axes * np.geomspace(1, 100, size)) @ axes.transpose(0, 2, 1)
     return first, second
@@ -95,14 +95,14 @@ def _shares_of_the_best(size: int, count: int) -> Array:
     shares = np.empty(count)
     for place in range(count):
         C_xx, C_yy = _random_pair(rng, size)
-        # As Algorithm 1 has it; through moments a hundred pairs of 77 features would only take longer.
+        # Algorithm 1 directly: through moments, a hundred pairs with 77 features would take longer.
         wrong = np.linalg.svd(np.linalg.solve(C_yy, C_xx))[2][0]
         shares[place] = ratio(wrong, C_xx, C_yy) / linalg.eigh(C_xx, C_yy, eigvals_only=True)[-1]
     return shares
 
 
 def _columns(size: int = 12, count: int = 200) -> dict[str, float]:
-    """Equation (9): columns of U where the eigenvectors are its rows; and the root kept when C is written UΣUᵀ."""
+    """Equation (9): columns of U instead of its rows, and the root that does not match C = UΣUᵀ."""
     rng = np.random.default_rng(2)
     found = []
     for _ in range(count):
@@ -138,7 +138,7 @@ def _plus_root() -> dict[str, float]:
 
 
 def _removed() -> dict[str, float]:
-    """Remark 2 and below (13): background vectors do not vanish when whitened; they get unit variance."""
+    """Remark 2 and after (13): whitened background vectors do not vanish but have unit variance."""
     model = FactorModel()
     found = {}
     for name, sign in (("literal", 0.5), ("right", -0.5)):
@@ -151,7 +151,7 @@ def _removed() -> dict[str, float]:
 
 
 def _equivalent(size: int = 6, count: int = 200) -> dict[str, float]:
-    """Section 3.2: cPCA at alpha = λ₁ has the first component of dPCA, and no other."""
+    """Section 3.2: cPCA at alpha = λ₁ shares only the first component with dPCA."""
     rng = np.random.default_rng(9)
     first, second, miscounted = [], [], 0
     for _ in range(count):
@@ -168,13 +168,13 @@ def _equivalent(size: int = 6, count: int = 200) -> dict[str, float]:
         "cos_first_worst": float(np.min(first)),
         "cos_second": float(np.median(second)),
         "cos_second_worst": float(np.min(second)),
-        "miscounted": float(miscounted),  # of C_xx − λᵢC_yy, those without exactly i − 1 positive eigenvalues
+        "miscounted": float(miscounted),  # C_xx − λᵢC_yy without exactly i − 1 positive eigenvalues
         "counted": float(count * size),
     }
 
 
 def _diagonal() -> dict[str, float]:
-    """Equation (9) and below: ratios and differences of the same eigenvalues rank differently."""
+    """After equation (9): ratios and differences of the same eigenvalues rank differently."""
     lam_x, lam_y = np.array([10.0, 37.5, 0.3]), np.array([1.0, 5.0, 0.1])
     target, background = as_moments(np.diag(lam_x)), as_moments(np.diag(lam_y))
     model = DPCA(3, shrinkage=None).fit(target, background=background)
@@ -186,7 +186,7 @@ def _diagonal() -> dict[str, float]:
 
 
 def _indefinite() -> dict[str, float]:
-    """Introduction: an SVD of C_xx − αC_yy sorts by size without sign, and so finds the worst direction."""
+    """Introduction: an SVD of C_xx − αC_yy ignores signs and may find the worst direction."""
     model, alpha = FactorModel(), 10.0
     matrix = model.target_covariance - alpha * model.background_covariance
     by_svd = np.linalg.svd(matrix)[2][0]
@@ -201,7 +201,7 @@ def _indefinite() -> dict[str, float]:
 
 
 def _combined() -> dict[str, float]:
-    """Remark 1: two backgrounds five sd apart, each about its own mean or stacked into one."""
+    """Remark 1: two backgrounds five sd apart, each centred by its own mean or stacked."""
     rng = np.random.default_rng(5)
     target = rng.normal(size=(600, 4)) * [2.2, 1, 1, 1]
     first, second = rng.normal(size=(500, 4)), rng.normal(size=(500, 4)) + np.array([5.0, 0, 0, 0])
@@ -252,7 +252,7 @@ def _likelihood(perturbations: int = 500) -> dict[str, float]:
 
 
 def _least_squares() -> dict[str, float]:
-    """Optimality: the share of the target explained by one direction, by plain squares and in background units."""
+    """Optimality: share of the target explained by one direction, in plain and in background units."""
     model = FactorModel()
     C_xx, C_yy = model.target_covariance, model.background_covariance
     inverse = np.linalg.inv(C_yy)
@@ -277,7 +277,7 @@ def _plain_pca() -> dict[str, float]:
 
 
 def _one_svd() -> dict[str, float]:
-    """Abstract: the one SVD that gives dPCA is that of the whitened target rows; its squared values are the ratios."""
+    """Abstract: the SVD that gives dPCA is that of the whitened target rows; its squared values are the ratios."""
     target, background = FactorModel().sample(400, 600, seed=11)
     model = DPCA(None, shrinkage=None).fit(target, background=background)
     centred = (target - target.mean(axis=0)) / np.sqrt(len(target))
@@ -300,7 +300,7 @@ def _lanczos(size: int = 100) -> dict[str, float]:
 
 
 def _full_basis(size: int = 12) -> dict[str, float]:
-    """Equation (11): with D orthonormal columns any basis leaves nothing; with fewer the choice counts."""
+    """Equation (11): with D orthonormal columns any basis has zero residual; with fewer the choice matters."""
     rows = FactorModel().sample(200, 500, seed=3)[1]
     centred = rows - rows.mean(axis=0)
     arbitrary = np.linalg.qr(np.random.default_rng(3).normal(size=(size, size)))[0]
@@ -314,7 +314,7 @@ def _full_basis(size: int = 12) -> dict[str, float]:
 
 
 def _grid() -> dict[str, float]:
-    """Numerical tests: whether the alphas found stand on the grid stated."""
+    """Numerical tests: whether the reported alphas are on the stated grid."""
     grid = np.geomspace(1e-3, 1e3, 15)
     found: dict[str, float] = {}
     for place, reported in enumerate((3.5938, 27.8256)):

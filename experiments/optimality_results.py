@@ -26,11 +26,11 @@ _LOOKS = {
 _TITLES = {"plain": "angle in the features", "background": "angle in units of background sd"}
 Numbers = Mapping[str, Any]
 
-_MARGIN = 0.02  # relative: below this, two errors are called the same
+_MARGIN = 0.02  # relative difference below which two errors are called equal
 
 
 def findings(numbers: Numbers) -> tuple[str, ...]:
-    """Return what came out, in sentences whose numbers are those measured."""
+    """Return the findings as sentences with the measured numbers."""
     return (
         _rate(numbers),
         _against_contrast(numbers),
@@ -44,7 +44,7 @@ def findings(numbers: Numbers) -> tuple[str, ...]:
 
 
 def _rows(numbers: Numbers) -> list[int]:
-    """Return the numbers of rows measured, ascending."""
+    """Return the numbers of rows, ascending."""
     return sorted(int(key[2:]) for key in numbers["recovery"]["dpca"] if key.startswith("n_"))
 
 
@@ -70,12 +70,12 @@ def _rate(numbers: Numbers) -> str:
 
 def _against_contrast(numbers: Numbers) -> str:
     mine, other = _last(numbers, "dpca"), _last(numbers, "cpca")
-    said = []
+    parts = []
     for metric, where in (("plain", "in the features"), ("background", "in units of background sd")):
-        said.append(
+        parts.append(
             f"{where} its error is {other[metric] / mine[metric]:.2f} times that of dPCA ({_who(mine, other, metric)})"
         )
-    return f"cPCA with alpha = {ALPHA:g}, where it happens to suit this model: {' and '.join(said)}."
+    return f"cPCA with alpha = {ALPHA:g}, where it happens to suit this model: {' and '.join(parts)}."
 
 
 def _who(mine: Numbers, other: Numbers, metric: str) -> str:
@@ -241,7 +241,7 @@ def _oblique_table(numbers: Numbers) -> Table:
 
 
 def _errata_table(errata: Numbers) -> Table:
-    """Set the formulas as printed beside those that hold."""
+    """Return a table of the formulas as printed and corrected."""
     svd, columns, root, removed = (errata[name] for name in ("singular_vectors", "columns", "plus_root", "removed"))
     equal, svd_of, combined, several = (
         errata[name] for name in ("equivalent", "indefinite", "combined", "several_components")
@@ -299,7 +299,7 @@ def draw_recovery(
 
 
 def draw_alphas(alphas: tuple[float, ...], errors: list[Errors], size: int, dpca: Errors) -> Any:
-    """Draw the error of cPCA against alpha, with its prediction, and that of dPCA, which has no alpha."""
+    """Draw the error of cPCA against alpha with its prediction, and the error of dPCA."""
     figure, panels = pyplot().subplots(1, 2, figsize=(9.6, 3.9), sharey=True, layout="constrained")
     model = FactorModel()
     fine = np.geomspace(1.02, max(alphas), 200)
@@ -320,7 +320,7 @@ def draw_alphas(alphas: tuple[float, ...], errors: list[Errors], size: int, dpca
 
 
 def draw_threshold(found: list[Grown], own_ratio: float) -> Any:
-    """Draw what the first two components are against the ratio of a shared direction."""
+    """Draw the cosines of the first two components against the ratio of a shared direction."""
     figure, axes = pyplot().subplots(figsize=(6.4, 4.6), layout="constrained")
     ratios = [one.ratio for one in found]
     for place, (name, label) in enumerate(
@@ -330,7 +330,7 @@ def draw_threshold(found: list[Grown], own_ratio: float) -> Any:
         )
     ):
         _band(axes, ratios, [getattr(one, name) for one in found], label, _style.COLORS[place], _style.MARKERS[place])
-    # Almost the same numbers as those of the shared direction: open markers leave both to be seen.
+    # Open markers, because these points nearly coincide with those of the shared direction.
     means = [one.second_own.mean for one in found]
     axes.plot(ratios, means, linestyle="none", marker="s", markersize=9, color=_style.COLORS[2], markerfacecolor="none",
               label="second component with the target's own direction")  # fmt: skip
@@ -343,7 +343,7 @@ def draw_threshold(found: list[Grown], own_ratio: float) -> Any:
 
 
 def draw_oblique(found: list[Oblique]) -> Any:
-    """Draw how near filter and pattern come to the target's own direction, by its angle to a shared one."""
+    """Draw the cosines of filter and pattern with the target-specific direction against its angle to a shared one."""
     figure, axes = pyplot().subplots(figsize=(6.4, 4.0), layout="constrained")
     angles = [one.angle for one in found]
     for place, name in enumerate(("pattern", "filter")):
@@ -359,7 +359,7 @@ def draw_oblique(found: list[Oblique]) -> Any:
 
 
 def _band(axes: Any, places: list[float], spreads: list[Spread], label: str, color: str, marker: str) -> None:
-    """Draw means, and the range over seeds behind them."""
+    """Draw means and the range over seeds."""
     low, high = ([getattr(one, end) for one in spreads] for end in ("low", "high"))
     axes.fill_between(places, low, high, color=color, alpha=0.18, linewidth=0)
     means = [one.mean for one in spreads]
@@ -367,6 +367,6 @@ def _band(axes: Any, places: list[float], spreads: list[Spread], label: str, col
 
 
 def _plain_ticks(axis: Any, values: tuple[float, ...]) -> None:
-    """Write plain numbers on a logarithmic axis."""
+    """Label a logarithmic axis with plain numbers."""
     axis.set_ticks(values, [f"{value:g}" for value in values])
     axis.set_ticks([], minor=True)

@@ -1,7 +1,7 @@
-"""The factor model of the paper's optimality section, swept: how many rows, which alpha, what grew, at which angle.
+"""Sweeps over the factor model of section 4: number of rows, alpha, growth of a shared direction, and angle.
 
-Errors are sines of the angle to the direction that only the target has, in two metrics: the plain one of the
-features, and the background's own, in which lengths are background sd. The second is the one dPCA works in.
+Errors are sines of the angle to the target-specific direction, in two metrics: the plain metric of the features, and
+the metric of the background covariance, which dPCA uses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from standout.errors import StandoutWarning
 Method = Callable[[Moments, Moments], Array]  # moments of target and background → the first component
 
 ALPHA = 2.0
-COMPARED_ROWS = 1600  # where alphas and units are compared
+COMPARED_ROWS = 1600  # for the comparison of alphas and units
 METHODS: Mapping[str, Method] = {
     "dpca": lambda x, y: DPCA(1, shrinkage=None).fit(x, background=y).components_[0],
     "cpca": lambda x, y: CPCA(1, alpha=ALPHA).fit(x, background=y).components_[0],
@@ -44,47 +44,47 @@ METRICS = ("plain", "background")
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of one method at one setting, over base seeds: the root of the mean square over draws."""
+    """Errors of one method at one setting: for each seed the root mean square over draws."""
 
     plain: Spread
     background: Spread
 
     def overall(self, metric: str) -> float:
-        """Return the root of the mean square over everything drawn."""
+        """Return the root mean square over all draws."""
         values = getattr(self, metric).values
         return float(np.sqrt(np.mean(np.square(values))))
 
 
 def cosine(a: Array, b: Array, metric: Array | None = None) -> float:
-    """Return the absolute cosine of the angle between two vectors, where given in the metric of a matrix."""
+    """Return the absolute cosine between two vectors, optionally in the metric of a matrix."""
     matrix = np.eye(len(a)) if metric is None else metric
     return float(abs(a @ matrix @ b) / np.sqrt((a @ matrix @ a) * (b @ matrix @ b)))
 
 
 def sine(a: Array, b: Array, metric: Array | None = None) -> float:
-    """Return the sine of the angle between two vectors, where given in the metric of a matrix."""
+    """Return the sine of the angle between two vectors, optionally in the metric of a matrix."""
     return float(np.sqrt(max(0.0, 1 - cosine(a, b, metric) ** 2)))
 
 
 def predicted(model: FactorModel, alpha: float, metric: str = "plain") -> float:
-    """Return c where the error of cPCA with m = n = N rows is c/√N to first order; at alpha = λ₁ it is dPCA's.
+    """Return c such that the error of cPCA with m = n = N rows is c/√N to first order; alpha = λ₁ gives dPCA.
 
-    The errors along the other axes of C_xx − αC_yy are uncorrelated because both covariances share their axes: the
-    model's own direction must be orthogonal to the shared ones.
+    The errors along the other axes of C_xx − αC_yy are uncorrelated because both covariances share their axes, which
+    requires that the target-specific direction is orthogonal to the shared ones.
 
     Parameters
     ----------
     model : FactorModel
         With ``oblique = 0``.
     alpha : float
-        How much of the background is subtracted.
+        Weight of the background that is subtracted.
     metric : "plain" or "background"
-        Where the angle is measured.
+        Metric of the angle.
 
     Returns
     -------
     float
-        Infinite where cPCA at this alpha does not prefer the target's own direction even in the population.
+        Infinite if the first component of cPCA is another direction even in the population.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def predicted(model: FactorModel, alpha: float, metric: str = "plain") -> float:
 def recovery(
     sizes: tuple[int, ...], seeds: tuple[int, ...], draws: int, methods: tuple[str, ...]
 ) -> dict[str, list[Errors]]:
-    """Return each method's error at each number of rows (of the target, and as many of the background)."""
+    """Return the error of each method for each number of target (and background) rows."""
     model = FactorModel()
     found: dict[str, list[Errors]] = {name: [] for name in methods}
     for size in sizes:
@@ -125,11 +125,11 @@ def over_alpha(alphas: tuple[float, ...], size: int, seeds: tuple[int, ...], dra
 
 
 def mixed_units(size: int, seeds: tuple[int, ...], draws: int, methods: tuple[str, ...]) -> dict[str, Errors]:
-    """Return each method's error when the features are written in units from a tenth to ten times their own."""
+    """Return the error of each method when features are rescaled by factors from 0.1 to 10."""
     units = np.geomspace(0.1, 10, FactorModel().n_features)
 
     def rewritten(name: str) -> Method:
-        # A filter of the rewritten features, turned back into one of the features themselves.
+        # Convert a filter of the rescaled features to the original units.
         return lambda x, y: units * METHODS[name](x.project(np.diag(units)), y.project(np.diag(units)))
 
     errors = _errors(FactorModel(), size, seeds, draws, [rewritten(name) for name in methods])
@@ -137,33 +137,33 @@ def mixed_units(size: int, seeds: tuple[int, ...], draws: int, methods: tuple[st
 
 
 def slope(sizes: tuple[int, ...], errors: list[Errors], metric: str = "plain") -> Spread:
-    """Return the slope of the error against the number of rows, both in logarithms, for each seed."""
+    """Return the log-log slope of the error against the number of rows, for each seed."""
     values = np.log([getattr(one, metric).values for one in errors])
     return Spread(tuple(float(np.polyfit(np.log(sizes), column, 1)[0]) for column in values.T))
 
 
 @dataclass(frozen=True)
 class Grown:
-    """What dPCA finds when a shared direction has more variance in the target than in the background."""
+    """Components of dPCA when a shared direction has more variance in the target than in the background."""
 
     ratio: float  # of the shared direction, target over background
-    population: float  # |cos| of the first component with the target's own direction, in the population
-    first_own: Spread  # |cos| in samples: first component and the target's own direction
+    population: float  # |cos| of the first component with the target-specific direction, in the population
+    first_own: Spread  # |cos| in samples: first component and target-specific direction
     first_shared: Spread
     second_own: Spread
 
 
 def growth(model: FactorModel, ratio: float) -> float:
-    """Return what multiplies the first shared variance so that target over background is ``ratio`` there."""
+    """Return the factor on the first shared variance that makes its ratio equal to ``ratio``."""
     shared, noise = model.background_sd[0] ** 2, model.noise_sd**2
     return ((shared + noise) * ratio - noise) / shared
 
 
 def threshold(ratios: tuple[float, ...], size: int, seeds: tuple[int, ...], draws: int) -> list[Grown]:
-    """Return what the first two components are as the shared direction's ratio passes the target's own.
+    """Return the first two components as the ratio of a shared direction passes that of the target-specific one.
 
-    Angles are those between scores in the background (its own metric): a component and a direction are the same
-    when their background scores are.
+    Angles are measured in the metric of the background: a component and a direction coincide if their background
+    scores do.
     """
     found = []
     for ratio in ratios:
@@ -189,26 +189,26 @@ def threshold(ratios: tuple[float, ...], size: int, seeds: tuple[int, ...], draw
 
 @dataclass(frozen=True)
 class Oblique:
-    """Filter and pattern when the target's own direction leans on a shared one."""
+    """Filter and pattern when the target-specific direction is oblique to a shared one."""
 
     angle: float  # degrees
     ratio: float  # λ₁ of the population
     ratio_formula: float  # 1 + σ_s² u_sᵀ C_yy⁻¹ u_s
-    filter: float  # |cos| with the target's own direction, in the population
+    filter: float  # |cos| with the target-specific direction, in the population
     pattern: float
-    literal: float  # of Algorithm 1's singular vector
-    literal_share: float  # the ratio it reaches, of the largest
+    literal: float  # of the singular vector of Algorithm 1
+    literal_share: float  # its ratio, relative to the largest
     filter_sample: Spread
     pattern_sample: Spread
 
 
 def oblique(angles: tuple[float, ...], sizes: tuple[int, int], seeds: tuple[int, ...], draws: int) -> list[Oblique]:
-    """Return how near filter and pattern come to the target's own direction at each angle to a shared one."""
+    """Return the cosines of filter and pattern with the target-specific direction, by its angle to a shared one."""
     return [_at_angle(angle, sizes, seeds, draws) for angle in angles]
 
 
 def _at_angle(angle: float, sizes: tuple[int, int], seeds: tuple[int, ...], draws: int) -> Oblique:
-    # The shared direction is strong, so that a filter has to turn away from it.
+    # The shared direction is strong, so the filter must turn away from it.
     model = FactorModel(background_sd=(10.0, 5.0, 4.0, 3.0), oblique=float(np.cos(np.radians(angle))))
     whole = population_of(model)
     fit, wrong = _fit(*whole, 1), literal_components(*whole, 1)[0]
@@ -234,12 +234,12 @@ def _at_angle(angle: float, sizes: tuple[int, int], seeds: tuple[int, ...], draw
 
 
 def population_of(model: FactorModel, rows: int = 10**6) -> tuple[Moments, Moments]:
-    """Return moments that are those of the population, as if ``rows`` rows had them exactly."""
+    """Return the moments of the population, with ``rows`` as the number of rows."""
     return as_moments(model.target_covariance, rows), as_moments(model.background_covariance, rows)
 
 
 def as_moments(covariance: Array, rows: int = 10**6) -> Moments:
-    """Return moments with a given covariance and no mean."""
+    """Return moments with a given covariance and zero mean."""
     mean = np.zeros(len(covariance))
     return Moments(mean=mean, scatter=covariance * rows, weight=rows, weight_squared=rows, rows=rows)
 
@@ -272,7 +272,7 @@ def _errors(
 
 
 def _samples(model: FactorModel, m: int, n: int, seed: int, draws: int) -> Iterator[tuple[Moments, Moments]]:
-    """Draw pairs of datasets, as moments: all that the methods need of them."""
+    """Draw pairs of datasets and return their moments."""
     for draw in range(draws):
         state = int(np.random.SeedSequence([seed, m, n, draw]).generate_state(1)[0])
         target, background = model.sample(m, n, seed=state)

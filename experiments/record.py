@@ -19,12 +19,12 @@ _NOTHING = "–"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: which seeds, how large, and on which data."""
+    """What to run: seeds, size and data."""
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
-    reduced: bool = False  # small enough for every test run; the conclusions must still hold
-    data_dir: Path | None = None  # where the paper's data is; None: STANDOUT_DATA, the cache, a download
-    embedded: bool = False  # do without the paper's data: what comes with scikit-learn, or is made up, stands in
+    reduced: bool = False  # small enough for the tests; the conclusions must still hold
+    data_dir: Path | None = None  # directory of the paper's data; None: STANDOUT_DATA, the cache, or a download
+    embedded: bool = False  # run on data from scikit-learn or on simulated data instead of the paper's
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Spread:
 
     @property
     def low(self) -> float:
-        """The smallest of them."""
+        """The smallest value."""
         return float(np.min(self.values))
 
     @property
     def high(self) -> float:
-        """The largest of them."""
+        """The largest value."""
         return float(np.max(self.values))
 
     def facts(self) -> dict[str, Any]:
@@ -58,53 +58,53 @@ Cell = str | int | float | Spread | None
 
 @dataclass(frozen=True)
 class Table:
-    """One table; the first column heads the rows."""
+    """A table; the first column holds the row headers."""
 
-    name: str  # for files and marks: lower case, "_" between words
+    name: str  # used in file names and marks: lower case, with underscores
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
-    digits: int = 2  # decimals of the numbers in it
+    digits: int = 2  # decimals of its numbers
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure: drawn when it is written."""
+    """A figure, drawn when it is written."""
 
     name: str
     title: str
     caption: str
-    draw: Callable[[], Any]  # returns a matplotlib Figure of its own
+    draw: Callable[[], Any]  # returns a new matplotlib Figure
 
 
 @dataclass(frozen=True)
 class Record:
-    """One experiment, run."""
+    """The results of one experiment."""
 
     name: str
     title: str
-    claim: str  # what the paper says, in a sentence or two
-    findings: tuple[str, ...]  # what came out, in sentences with numbers put in by the code
+    claim: str  # claim of the paper, in one or two sentences
+    findings: tuple[str, ...]  # sentences with numbers inserted by the code
     settings: Mapping[str, Any]
-    numbers: Mapping[str, Any]  # JSON: str keys, floats, ints, lists, Spread; the same bits for the same seeds
+    numbers: Mapping[str, Any]  # JSON: str keys, floats, ints, lists, Spread; reproducible bit for bit from the seeds
     times: Mapping[str, Any] = field(default_factory=dict)  # JSON: seconds and their ratios
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
 
     @property
     def caution(self) -> str:
-        """What stands between this run and the paper's: other data, a smaller size; nothing where there is none."""
-        said = []
+        """How this run differs from that of the paper: other data, smaller size; empty if it does not."""
+        parts = []
         if self.settings.get("embedded"):
-            said.append(f"Not the paper's data: {self.settings.get('data', 'made up')} stands in.")
+            parts.append(f"Not the paper's data but a substitute: {self.settings.get('data', 'simulated')}.")
         if self.settings.get("reduced"):
-            said.append("Reduced size: fewer rows and seeds than the paper's experiment.")
-        return " ".join(said)
+            parts.append("Reduced size: fewer rows and seeds than the paper's experiment.")
+        return " ".join(parts)
 
 
 def written(cell: Cell, digits: int = 2) -> str:
-    """Return a cell as text; what several seeds gave is its mean with the range.
+    """Return a cell as text; a quantity over several seeds is written as mean and range.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def written(cell: Cell, digits: int = 2) -> str:
 
 
 def as_rows(table: Table) -> list[list[str]]:
-    """Return the cells of a table as text, row by row, without the heads of its columns.
+    """Return the cells of a table as text, row by row, without the column headers.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def as_rows(table: Table) -> list[list[str]]:
 
 
 def as_text(table: Table) -> str:
-    """Return a table for the terminal: its title, the columns under each other, the note below.
+    """Return a table for the terminal: title, aligned columns, note.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def as_text(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    r"""Return a table as Markdown, without its title; the note is a paragraph below.
+    r"""Return a table as Markdown, without its title; the note follows as a paragraph.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def as_markdown(table: Table) -> str:
 
 
 def table_facts(table: Table) -> dict[str, Any]:
-    """Return a table for JSON; :func:`table_from` makes it a table again."""
+    """Return a table for JSON; :func:`table_from` is the inverse."""
     return {
         "title": table.title,
         "columns": list(table.columns),
@@ -184,7 +184,7 @@ def table_facts(table: Table) -> dict[str, Any]:
 
 
 def table_from(name: str, facts: Mapping[str, Any]) -> Table:
-    """Return a table from what stands in the JSON of an experiment, so that docs show what a command wrote.
+    """Return a table from the JSON of an experiment.
 
     Examples
     --------
@@ -200,11 +200,11 @@ def table_from(name: str, facts: Mapping[str, Any]) -> Table:
 
 
 def _floats(values: Sequence[Any]) -> tuple[float, ...]:
-    """Return numbers from JSON, where those without a meaning are null and infinite ones are text."""
+    """Return numbers from JSON, where NaN is null and infinity is text."""
     return tuple(math.nan if value is None else float(value) for value in values)
 
 
 def _number(value: float, digits: int) -> str:
     if math.isnan(value):
         return _NOTHING
-    return f"{value:.1e}" if abs(value) >= 1e6 else f"{round(value, digits) + 0.0:.{digits}f}"  # no minus before zero
+    return f"{value:.1e}" if abs(value) >= 1e6 else f"{round(value, digits) + 0.0:.{digits}f}"  # avoid a negative zero

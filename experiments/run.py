@@ -19,7 +19,7 @@ from standout.plot._style import pyplot
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one experiment: a record and its files, or the error that stopped it."""
+    """The outcome of one experiment: its record and files, or the error that stopped it."""
 
     name: str
     record: Record | None = None
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def chosen(name: str) -> tuple[str, ...]:
-    """Return the experiments that a name stands for.
+    """Return the experiments that a name refers to.
 
     Examples
     --------
@@ -46,21 +46,21 @@ def chosen(name: str) -> tuple[str, ...]:
 
 
 def reproduce(name: str, plan: Plan, folder: Path) -> list[Outcome]:
-    """Run an experiment, or all of them, and write what was found.
+    """Run an experiment, or all of them, and write the results.
 
     Parameters
     ----------
     name : str
         One of :data:`experiments.EXPERIMENTS`, or "all", which also writes ``index.html``.
     plan : Plan
-        Which seeds, how large, and on which data.
+        Seeds, size and data.
     folder : Path
-        A directory that is there.
+        An existing directory.
 
     Returns
     -------
     list of Outcome
-        One for each experiment. An error stops only the experiment it comes from: look at ``error``.
+        One for each experiment. An error stops only its own experiment and is stored in ``error``.
 
     Examples
     --------
@@ -75,14 +75,14 @@ def reproduce(name: str, plan: Plan, folder: Path) -> list[Outcome]:
 
 
 def attempt(name: str, plan: Plan, folder: Path) -> Outcome:
-    """Run one experiment and write its files; an error is kept, so that others can go on."""
+    """Run one experiment and write its files; return an error instead of raising it."""
     try:
-        pyplot(), templates()  # what is missing is better told before the work than after it
+        pyplot(), templates()  # fail before the work, not after it, if a package is missing
         run = getattr(import_module(f"experiments.{name}"), name)
         with warnings.catch_warnings():
-            # What the models warn of is what the findings are about.
+            # The findings report what the models warn about.
             warnings.simplefilter("ignore", StandoutWarning)
-            # One thread: the order of sums, and with it the last bit, must not depend on the number of cores.
+            # One thread, so that the order of summation does not depend on the number of cores.
             with threads_for(0):
                 record = run(plan)
         return Outcome(name, record, write(record, folder))
@@ -90,8 +90,8 @@ def attempt(name: str, plan: Plan, folder: Path) -> Outcome:
         return Outcome(name, error=error)
 
 
-def check_places(names: Sequence[str], folder: Path) -> None:
-    """Refuse a directory that the files cannot be written to: before the work, not after it."""
+def check_outputs(names: Sequence[str], folder: Path) -> None:
+    """Raise an error if the files cannot be written to a directory."""
     for name in names:
         for kind in ("json", "html"):
             check_writable(folder / f"{name}.{kind}", "--out")
@@ -101,7 +101,7 @@ def check_places(names: Sequence[str], folder: Path) -> None:
 
 
 def write_index(outcomes: Sequence[Outcome], folder: Path) -> Path:
-    """Write the page that leads to those of the experiments, and says which did not run and why."""
+    """Write the page that links to those of the experiments and lists failures."""
     path = folder / "index.html"
     with replacing(path) as draft:
         draft.write_text(index(list(_entries(outcomes))), encoding="utf-8", newline="\n")
@@ -109,10 +109,10 @@ def write_index(outcomes: Sequence[Outcome], folder: Path) -> Path:
 
 
 def trouble(error: Exception) -> str:
-    """Return an error in a sentence: what the user can do, or that it is a fault of standout."""
+    """Return an error as a sentence."""
     if isinstance(error, StandoutError):
         return str(error)
-    return f"this is a fault of standout ({type(error).__name__}: {error})."
+    return f"internal error in standout ({type(error).__name__}: {error}); please report it."
 
 
 def _entries(outcomes: Sequence[Outcome]) -> Iterator[Entry]:

@@ -1,8 +1,8 @@
-"""The paper's "15 times": cPCA over 15 alphas against one dPCA, split into parts, over features and rows.
+"""Run time: cPCA with 15 alphas against one dPCA, by part, number of features and number of rows.
 
-Parts are timed in turns in one process, on one thread and in processor time, and medians compared: whatever else the
-machine does then changes little. Seconds belong to the machine, ratios less so. The plain way has full
-eigendecompositions, which is how the paper counts; standout computes only the components asked for.
+Parts are timed in turn in one process, on one thread and in CPU time, and medians are compared, so that other load on
+the machine matters little. Seconds depend on the machine, ratios less so. The plain way uses full eigendecompositions,
+as the paper counts; standout computes only the requested components.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from standout.plot._style import pyplot
 from standout.solvers.contrastive import subspace_similarity
 
 ALPHAS = np.logspace(-3, 3, 15)
-_KEPT = 4  # alphas that stand for the others
+_KEPT = 4  # number of representative alphas
 _PEER = "contrastive, search"
-# The peer solves without symmetry: beyond this it would take most of the experiment's time.
+# The other package does not exploit symmetry; above this size it would dominate the run time of the experiment.
 _PEER_FEATURES = 400
-_SAME = 1.3  # times as long: hardly longer
+_SAME = 1.3  # ratios below this are called hardly longer
 _PARTS = ("covariances", "15 eigenproblems", "selection")
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a problem is."""
+    """Size of a problem."""
 
     n_features: int
     n_target: int
@@ -49,16 +49,16 @@ class Size:
 
     @property
     def n_rows(self) -> int:
-        """Rows of both sets."""
+        """Rows of both datasets together."""
         return self.n_target + self.n_background
 
     @property
     def name(self) -> str:
-        """The size in words."""
+        """The size as text."""
         return f"{self.n_target} + {self.n_background} × {self.n_features}"
 
     def rows(self, seed: int) -> tuple[Array, Array]:
-        """Draw a target and a background: variances that fall off, and two features in which the target varies more."""
+        """Draw a target and a background with decaying variances; the target varies more in two features."""
         rng = np.random.default_rng(seed)
         scale = np.geomspace(3.0, 0.3, self.n_features)
         background = rng.normal(size=(self.n_background, self.n_features)) * scale
@@ -68,19 +68,19 @@ class Size:
 
 @dataclass(frozen=True)
 class Timed:
-    """Medians of the seconds of each part at one size."""
+    """Median seconds of each part at one size."""
 
     size: Size
     seconds: dict[str, float]
 
     def ratio(self, *parts: str) -> float:
-        """Return cPCA over dPCA: of the eigenproblems, and of these parts besides."""
+        """Return the time of cPCA over dPCA for the eigenproblems plus the given parts."""
         shared = self.seconds["covariances"] if "covariances" in parts else 0.0
         more = self.seconds["selection"] if "selection" in parts else 0.0
         return (shared + self.seconds["15 eigenproblems"] + more) / (shared + self.seconds["one eigenproblem"])
 
     def ratios(self) -> dict[str, float]:
-        """Return every ratio of cPCA to dPCA."""
+        """Return all time ratios of cPCA to dPCA."""
         found = {
             "eigenproblems alone": self.ratio(),
             "with covariances": self.ratio("covariances"),
@@ -99,7 +99,8 @@ def runtime(plan: Plan) -> Record:
     Parameters
     ----------
     plan : Plan
-        Seeds draw the data; times are of the first. Reduced: small sizes and few repeats. No data is read.
+        Seeds determine the simulated data; only the first is timed. ``reduced`` uses small sizes and few repeats. No
+        data are read.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def runtime(plan: Plan) -> Record:
     """
     by_features, by_rows = _sizes(plan)
     sizes = list(dict.fromkeys([*by_features, *by_rows]))
-    # On one thread the numbers are the same every time, and no two thread pools fight.
+    # One thread, for reproducible numbers and no contention between thread pools.
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", StandoutWarning)
         agreed = {size.name: _agreement(size, plan.seeds) for size in by_features}
@@ -127,7 +128,7 @@ def runtime(plan: Plan) -> Record:
 
 
 def _settings(plan: Plan, sizes: Sequence[Size]) -> dict[str, Any]:
-    # Never embedded: the rows are drawn, and there is no other data to do without.
+    # Never embedded: all rows are simulated.
     return {
         "source": "drawn from the seeds", "seeds": list(plan.seeds), "alphas": ALPHAS.tolist(),
         "sizes": [size.name for size in sizes], "reduced": plan.reduced, "embedded": False,
@@ -135,24 +136,24 @@ def _settings(plan: Plan, sizes: Sequence[Size]) -> dict[str, Any]:
 
 
 def _sizes(plan: Plan) -> tuple[list[Size], list[Size]]:
-    """Return the sizes over which features grow, and those over which rows grow; the last of the first is Fig. 1's."""
+    """Return the sizes with growing features, the last of which is that of Fig. 1, and those with growing rows."""
     features, shape = ((50, 100, 200), (400, 600)) if plan.reduced else ((50, 100, 200, 400, 784), (2000, 3000))
     rows, width = ((500, 2000), 50) if plan.reduced else ((500, 1000, 2000, 5000, 20_000), 200)
     return [Size(count, *shape) for count in features], [Size(width, 2 * n // 5, 3 * n // 5) for n in rows]
 
 
 def _turns(size: Size, plan: Plan) -> int:
-    """Return how often each part is timed; what takes seconds needs fewer turns."""
+    """Return the number of timings of each part; slow parts need fewer."""
     return 3 if plan.reduced or size.n_features > 500 else 9
 
 
 def _timed(size: Size, seed: int, repeats: int) -> Timed:
-    """Time every part in turns."""
+    """Time all parts in turn."""
     work = _work(*size.rows(seed))
     if size.n_features > _PEER_FEATURES:
         work.pop(_PEER, None)
     seconds: dict[str, list[float]] = {name: [] for name in work}
-    # The first turn pays for what is loaded only once, and does not count; the peer takes so long that once must do.
+    # The first turn is a warm-up and does not count; the other package is slow and is timed only once.
     for turn in range(repeats + 1):
         for name, part in work.items():
             if (turn > 0) == (name != _PEER):
@@ -165,7 +166,7 @@ def _timed(size: Size, seed: int, repeats: int) -> Timed:
 
 
 def _work(target: Array, background: Array) -> dict[str, Callable[[], Any]]:
-    """Return the parts to time; the parts after the covariances start from covariances, those of rows from rows."""
+    """Return the parts to time; parts after the covariances start from covariances, the others from rows."""
     first, second = Moments.of(target), Moments.of(background)
     C_xx, C_yy = first.covariance(), second.covariance()
     subspaces = _plain_path(C_xx, C_yy)
@@ -175,7 +176,7 @@ def _work(target: Array, background: Array) -> dict[str, Callable[[], Any]]:
         "15 eigenproblems": lambda: _plain_path(C_xx, C_yy),
         "selection": lambda: _select(subspaces),
         "standout, dPCA": lambda: DPCA(2, shrinkage=None).fit(first, background=second),
-        # As many representatives as alphas: nothing to select.
+        # As many representatives as alphas, so that nothing is selected.
         "standout, 15 alphas": lambda: path(first, second, values=ALPHAS, n_representatives=len(ALPHAS)),
         "standout, dPCA of rows": lambda: DPCA(2, shrinkage=None).fit(target, background=background),
         "standout, path of rows": lambda: path(target, background, values=ALPHAS, n_representatives=_KEPT),
@@ -190,17 +191,17 @@ def _plain_path(C_xx: Array, C_yy: Array) -> Array:
 
 
 def _select(subspaces: Array) -> Any:
-    """Cluster the subspaces by how alike they are, as cPCA's authors do."""
+    """Cluster the subspaces by similarity, as the authors of cPCA do."""
     from sklearn.cluster import SpectralClustering
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of subspaces at right angles
+        warnings.simplefilter("ignore")  # of orthogonal subspaces
         clustering = SpectralClustering(_KEPT, affinity="precomputed", random_state=0)
         return clustering.fit(subspace_similarity(subspaces)).labels_
 
 
 def _peer() -> Any:
-    """Return the class of cPCA's authors, where their package is installed."""
+    """Return the class of the authors of cPCA, or None if their package is not installed."""
     try:
         return import_module("contrastive").CPCA
     except ImportError:
@@ -209,14 +210,14 @@ def _peer() -> Any:
 
 def _peer_search(peer: Any, target: Array, background: Array) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it takes eigenvalues of a symmetric matrix for complex ones
+        warnings.simplefilter("ignore")  # it treats eigenvalues of a symmetric matrix as complex
         peer(n_components=2, standardize=False).fit_transform(target, background, n_alphas=len(ALPHAS))
 
 
 def _agreement(size: Size, seeds: Sequence[int]) -> dict[str, Spread]:
-    """Return how alike axes are: of dPCA and of cPCA at the largest ratio, and of the two ways along the alphas."""
+    """Return the agreement of axes: dPCA and cPCA at the largest ratio, and both ways along the alphas."""
     first, second = zip(*(_cosines(*size.rows(seed)) for seed in seeds), strict=True)
-    # The plain way is slow: one seed of it must do.
+    # The plain way is slow, so it is run for one seed only.
     ways = Spread((_least_alike(*size.rows(seeds[0])),))
     return {"first axis": Spread(first), "second axis": Spread(second), "two ways, least alike": ways}
 
@@ -240,7 +241,7 @@ def _findings(found: Sequence[Timed], agreed: dict[str, dict[str, Spread]]) -> l
     known = [one.ratios() for one in found]
     everywhere = set.intersection(*(set(one) for one in known))
     ranges = {name: _range([one[name] for one in known]) for name in everywhere}
-    told = [
+    sentences = [
         f"15 is the number of alphas. With full eigendecompositions the 15 eigenproblems of cPCA take "
         f"{ranges['eigenproblems alone']} times the one of dPCA, whose problem with two matrices costs more than one "
         f"with a single matrix; {ranges['with covariances']} times with the covariances that both need, and "
@@ -252,7 +253,7 @@ def _findings(found: Sequence[Timed], agreed: dict[str, dict[str, Spread]]) -> l
     ]
     peers = [one.ratios()["contrastive to standout"] for one in found if _PEER in one.seconds]
     if peers:
-        told.append(
+        sentences.append(
             f"The package of cPCA's authors takes {_range(peers)} times one dPCA of standout for a search of as many "
             f"alphas (up to {_PEER_FEATURES} features)."
         )
@@ -260,14 +261,14 @@ def _findings(found: Sequence[Timed], agreed: dict[str, dict[str, Spread]]) -> l
     second = [one["second axis"].mean for one in agreed.values()]
     mean = "mean " if any(len(one["second axis"].values) > 1 for one in agreed.values()) else ""
     return [
-        *told,
+        *sentences,
         f"At alpha equal to the largest ratio cPCA's first axis is dPCA's (|cos| at least {first:.6f}); the second is "
         f"{'not' if min(second) < 0.99 else 'too'} ({mean}|cos| {_range(second, 2)}).",
     ]
 
 
 def _shared(found: Sequence[Timed]) -> str:
-    """Say where the covariances, which both methods need, bring them closest, and how close."""
+    """Return a sentence on the size at which the shared covariances bring the two methods closest."""
     most = min(found, key=lambda one: one.ratio("covariances"))
     matters = "hardly matters" if most.ratio("covariances") < _SAME else "matters less"
     return (
@@ -277,7 +278,7 @@ def _shared(found: Sequence[Timed]) -> str:
 
 
 def _slow(found: Sequence[Timed]) -> str:
-    """Say where 15 alphas take more than 15 times as long."""
+    """Return a sentence on the sizes at which 15 alphas take more than 15 times as long."""
     slowest = max(found, key=lambda one: one.ratios()["standout, eigenproblems"])
     if slowest.ratios()["standout, eigenproblems"] < len(ALPHAS):
         return ""
@@ -340,7 +341,7 @@ def _pictures(by_features: list[Timed], by_rows: list[Timed]) -> tuple[Picture, 
 
 
 def _draw_times(by_features: Sequence[Timed], by_rows: Sequence[Timed]) -> Any:
-    """Draw seconds of each part above, and ratios of cPCA to dPCA below, over features and over rows."""
+    """Draw the seconds of each part (top) and the ratios of cPCA to dPCA (bottom), by features and by rows."""
     figure, grid = pyplot().subplots(2, 2, figsize=(10, 7.2), layout="constrained", sharex="col", sharey="row")
     sides = (
         ([one.size.n_features for one in by_features], by_features, "features"),
@@ -377,7 +378,7 @@ def _line(axes: Any, sizes: Sequence[int], values: Sequence[float], number: int,
 
 
 def _draw_parts(by_features: Sequence[Timed], by_rows: Sequence[Timed]) -> Any:
-    """Draw the shares of cPCA's time as bars, and beside them what one dPCA takes."""
+    """Draw the shares of the time of cPCA as bars, next to the time of one dPCA."""
     found = list({one.size: one for one in (*by_features, *by_rows)}.values())
     figure, axes = pyplot().subplots(figsize=(8.4, 0.42 * len(found) + 1.6), layout="constrained")
     places = np.arange(len(found))[::-1]

@@ -25,14 +25,14 @@ _DPI = 140
 
 
 def write(record: Record, folder: Path) -> dict[str, Path]:
-    """Write what an experiment left; each file takes its place when all of them are whole.
+    """Write the results of an experiment; files are renamed into place when all are complete.
 
     Parameters
     ----------
     record : Record
-        What was found.
+        The results.
     folder : Path
-        A directory that is there.
+        An existing directory.
 
     Returns
     -------
@@ -66,8 +66,8 @@ def write(record: Record, folder: Path) -> dict[str, Path]:
 def record_facts(record: Record) -> dict[str, Any]:
     """Return a record for JSON.
 
-    The same seeds give the same ``settings`` and ``numbers`` to the last bit; ``times`` differ, and with them the
-    findings and tables of an experiment about run time.
+    The same seeds give the same ``settings`` and ``numbers`` bit for bit; ``times`` differ, and with them the findings
+    and tables of the run-time experiment.
     """
     facts = {
         "experiment": record.name,
@@ -84,12 +84,12 @@ def record_facts(record: Record) -> dict[str, Any]:
 
 
 def as_json(facts: Mapping[str, Any]) -> str:
-    """Return facts as JSON that is the same whenever they are: sorted, numbers to their last digit, NaN as null."""
+    """Return facts as canonical JSON: sorted keys, full precision, NaN as null."""
     return json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def versions() -> dict[str, Any]:
-    """Return what was used to compute, as far as it can move the last digit of a number."""
+    """Return the versions of the packages that can affect the last digit of a number."""
     from threadpoolctl import threadpool_info
 
     blas = [
@@ -108,7 +108,7 @@ def versions() -> dict[str, Any]:
 
 
 def _unfolded(value: Any) -> Any:
-    """Return a value with every spread as mean, range and values."""
+    """Return a value with every Spread replaced by mean, range and values."""
     if isinstance(value, Spread):
         return value.facts()
     if isinstance(value, Mapping):
@@ -119,7 +119,7 @@ def _unfolded(value: Any) -> Any:
 
 
 def _draw(picture: Picture, experiment: str, drafts: Mapping[str, Path]) -> None:
-    """Draw a picture in both formats; the same picture gives the same bytes."""
+    """Draw a figure in both formats; the same figure gives the same bytes."""
     plt = pyplot()
     with plt.rc_context({"svg.hashsalt": f"{experiment}-{picture.name}"}):
         figure = picture.draw()
@@ -132,31 +132,31 @@ def _draw(picture: Picture, experiment: str, drafts: Mapping[str, Path]) -> None
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture as it was drawn."""
+    """A drawn figure."""
 
     picture: Picture
     png: bytes
 
     @property
     def address(self) -> str:
-        """The image itself in the place of an address."""
+        """The image as a data URI."""
         return f"data:image/png;base64,{b64encode(self.png).decode()}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the page that leads to the others."""
+    """One entry of the index page."""
 
     title: str
     findings: Sequence[str]
-    address: str | None  # the page; None where the experiment failed
+    address: str | None  # the page, or None if the experiment failed
     trouble: str = ""
 
 
 def page(record: Record, figures: Sequence[Figure], facts: Mapping[str, Any]) -> str:
-    """Return the page of an experiment: claim, findings, figures, tables, and how it was made."""
+    """Return the page of an experiment: claim, findings, figures, tables, settings."""
     tables = [(table, as_rows(table)) for table in record.tables]
-    made = {name: _told(value) for name, value in facts["settings"].items()}
+    made = {name: _as_text(value) for name, value in facts["settings"].items()}
     return _render(
         "experiment.html.jinja", record=record, figures=figures, tables=tables, settings=made,
         versions=facts["versions"],
@@ -164,12 +164,12 @@ def page(record: Record, figures: Sequence[Figure], facts: Mapping[str, Any]) ->
 
 
 def index(entries: Sequence[Entry]) -> str:
-    """Return the page that leads to those of several experiments."""
+    """Return the index page of several experiments."""
     return _render("index.html.jinja", entries=entries)
 
 
 def templates() -> Any:
-    """Return the templates, or say how to get what fills them in."""
+    """Return the template environment, or raise if jinja2 is missing."""
     return report_templates("experiments", "pages")
 
 
@@ -178,12 +178,12 @@ def _render(template: str, **values: Any) -> str:
     return str(templates().get_template(template).render(style=style, **values))
 
 
-def _told(value: Any) -> str:
-    """Return a setting as a reader would write it."""
+def _as_text(value: Any) -> str:
+    """Return a setting as text."""
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {_told(item)}" for name, item in value.items())
+        return "; ".join(f"{name}: {_as_text(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(_told, value))
+        return ", ".join(map(_as_text, value))
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)

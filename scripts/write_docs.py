@@ -1,6 +1,6 @@
-"""Write the generated parts of the documentation: the demo's picture and table, the pure-noise table, the help.
+"""Regenerate the marked blocks of the documentation: demo, command-line help, pure-noise table, mice table.
 
-Run by ``make docs``. Each part stands between ``<!-- name -->`` and ``<!-- /name -->`` in its file.
+Run by ``make docs``. Each block lies between ``<!-- name -->`` and ``<!-- /name -->`` in its file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def put(path: Path, name: str, text: str) -> None:
-    """Replace what stands between the marks of ``name`` in a file."""
+    """Replace the text between the marks of ``name`` in a file."""
     old = path.read_text(encoding="utf-8")
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     assert pattern.search(old), f"{path}: no marks for {name}"
@@ -32,12 +32,12 @@ def put(path: Path, name: str, text: str) -> None:
 
 
 def demo_block() -> str:
-    """Return the demo's table, as it prints it."""
+    """Return the table that the demo prints."""
     return f"```\n{table(views(digits_over_tiles()))}\n```"
 
 
 def help_pages() -> str:
-    """Return the help of every command, as the terminal shows it."""
+    """Return the help of every command as shown in a terminal."""
     parts = ["", f"```\n{_help(app, ['standout'])}\n```"]
     for name, command in app.commands.items():
         parts += ["", f"### standout {name}", "", f"```\n{_help(command, ['standout', name])}\n```"]
@@ -56,7 +56,7 @@ def _help(command: click.Command, path: list[str]) -> str:
 
 
 def mice_table(path: Path) -> str:
-    """Return what the questions of trust say of the mice: counted by rows, and counted by mouse."""
+    """Return the assessment of the mouse data, counted by rows and by mouse."""
     sides = {"target": ["t-SC-m", "t-SC-s"], "background": ["c-CS-s"]}
     lines = [
         "| counted by | largest ratio | p | second ratio | p | held-out ratio | stability |",
@@ -84,7 +84,7 @@ def real_data(name: str) -> Path | None:
 
 
 def pure_noise(repeats: int = 20, p: int = 50, m: int = 200) -> str:
-    """Return ratios of pure noise: in the sample, at the noise edge, and on new rows."""
+    """Return the table of ratios on pure noise: in-sample, noise edge, shrunk, and on new rows."""
     rng = np.random.default_rng(0)
     lines = [
         f"| background rows, for {p} features | in-sample top ratio | noise edge | shrunk, in-sample | on new rows |",
@@ -115,7 +115,7 @@ def main() -> None:
     put(ROOT / "docs" / "method.md", "pure-noise", pure_noise())
     mice = real_data("Data_Cortex_Nuclear.csv")
     if mice is None:
-        print("the mice were not found, and their table stays as it is: set STANDOUT_DATA to their directory")
+        print("Data_Cortex_Nuclear.csv not found, table of the mice not updated. Set STANDOUT_DATA to its directory.")
     else:
         put(ROOT / "docs" / "trust.md", "mice", mice_table(mice))
 

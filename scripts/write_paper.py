@@ -1,11 +1,11 @@
-"""Write docs/paper.md from what ``python -m experiments all --out FOLDER`` wrote.
+"""Write docs/paper.md from the results of ``python -m experiments all --out FOLDER``.
 
-    python scripts/write_paper.py FOLDER    take over the numbers and pictures of a run, and write the page
-    python scripts/write_paper.py           write the page again from the numbers taken over before
+    python scripts/write_paper.py FOLDER    copy the numbers and figures of a run, and write the page
+    python scripts/write_paper.py           write the page from the numbers copied before
 
-The text stands in docs/paper/page.md.in. Between braces it names numbers by their way through the JSON of an
-experiment, with a format: ``{optimality/errata/grid/nearest_1:.2f}``. What several seeds gave is its mean; a star takes
-every name at its place, and several numbers are written as their range. Lines of their own are
+The template is docs/paper/page.md.in. A number is given in braces by its path in the JSON of an experiment and its
+format: ``{optimality/errata/grid/nearest_1:.2f}``. A quantity over several seeds is replaced by its mean. A star
+matches every name at its level, and several numbers are written as a range. Three forms replace a whole line:
 ``{{table digits/digits_ari}}``, ``{{findings mice}}`` and ``{{made runtime}}``.
 """
 
@@ -28,8 +28,8 @@ from experiments.record import as_markdown, table_from  # noqa: E402
 PAGE = ROOT / "docs" / "paper.md"
 KEPT = ROOT / "docs" / "paper"
 TEMPLATE = KEPT / "page.md.in"
-COLOURS = 64  # a picture for the docs needs no more, and is a third of the size
-LARGEST = 150_000  # bytes of a picture
+COLOURS = 64  # enough for the docs, at a third of the file size
+LARGEST = 150_000  # bytes of a figure
 
 _VALUE = re.compile(r"\{([a-z]+/[^{}:]+)(?::([^{}]+))?\}")
 _LINE = re.compile(r"^\{\{(\w+) ([^{}]+)\}\}$", re.MULTILINE)
@@ -39,24 +39,24 @@ Facts = Mapping[str, Mapping[str, Any]]  # the JSON of each experiment, by its n
 
 
 def render(template: str, facts: Facts) -> str:
-    """Return the page: the template with every name replaced by what stands in the facts."""
+    """Return the template with every placeholder replaced by its value in the facts."""
     whole_lines = {"table": _table, "findings": _findings, "made": _made}
     text = _LINE.sub(lambda found: whole_lines[found[1]](found[2], facts), template)
     return _VALUE.sub(lambda found: value(found[1], found[2] or "", facts), text)
 
 
-def value(way: str, style: str, facts: Facts) -> str:
-    """Return the number a way leads to, or the range of those it leads to."""
-    experiment, *names = way.split("/")
+def value(path: str, style: str, facts: Facts) -> str:
+    """Return the number at a path, or the range of the numbers that it matches."""
+    experiment, *names = path.split("/")
     kind = names.pop(0) if names[0] in ("times", "settings") else "numbers"
     try:
         found = [_mean(one) for one in _reached(facts[experiment][kind], names)]
     except KeyError as error:
-        raise SystemExit(f"{way}: there is no {error} in {experiment}.json. Correct {TEMPLATE.name}.") from error
+        raise SystemExit(f"{path}: there is no {error} in {experiment}.json. Correct {TEMPLATE.name}.") from error
     if isinstance(found[0], str):
         return found[0]
-    told = list(dict.fromkeys(_formatted(one, style) for one in (min(found), max(found))))
-    return " to ".join(told)
+    ends = list(dict.fromkeys(_formatted(one, style) for one in (min(found), max(found))))
+    return " to ".join(ends)
 
 
 def _reached(facts: Any, names: Sequence[str]) -> Iterator[Any]:
@@ -64,8 +64,8 @@ def _reached(facts: Any, names: Sequence[str]) -> Iterator[Any]:
         yield facts
         return
     for name in facts if names[0] == "*" else [names[0]]:
-        place = int(name) if isinstance(facts, list) else name
-        yield from _reached(facts[place], names[1:])
+        key = int(name) if isinstance(facts, list) else name
+        yield from _reached(facts[key], names[1:])
 
 
 def _mean(found: Any) -> Any:
@@ -74,16 +74,16 @@ def _mean(found: Any) -> Any:
 
 def _formatted(number: float, style: str) -> str:
     text = format(number, style)
-    if not re.search("[1-9]", text):  # a zero has no sign
+    if not re.search("[1-9]", text):  # avoid a negative zero
         text = text.lstrip("-")
     return f"−{text[1:]}" if text.startswith("-") else text
 
 
-def _table(way: str, facts: Facts) -> str:
-    experiment, name = way.split("/")
+def _table(path: str, facts: Facts) -> str:
+    experiment, name = path.split("/")
     tables = facts[experiment]["tables"]
     if name not in tables:
-        raise SystemExit(f"{experiment}.json has no table {name}, but {', '.join(tables)}. Correct {TEMPLATE.name}.")
+        raise SystemExit(f"{experiment}.json has {', '.join(tables)}, but not {name}. Correct {TEMPLATE.name}.")
     table = table_from(name, tables[name])
     return f"**{table.title}**\n\n{as_markdown(table)}"
 
@@ -93,19 +93,19 @@ def _findings(experiment: str, facts: Facts) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Keep Markdown from reading stars and underscores in a sentence."""
+    """Escape stars and underscores for Markdown."""
     return re.sub(r"([*_])", r"\\\1", text)
 
 
 def _made(experiment: str, facts: Facts) -> str:
-    """Say what an experiment was run with."""
+    """Return the seeds and versions of an experiment."""
     seeds = ", ".join(map(str, facts[experiment]["settings"]["seeds"]))
     versions = ", ".join(f"{name} {number}" for name, number in sorted(facts[experiment]["versions"].items()))
     return f"Seeds {seeds}; {versions}."
 
 
 def read(folder: Path) -> Facts:
-    """Return the facts of a run."""
+    """Read the results of a full run."""
     missing = [name for name in EXPERIMENTS if not (folder / f"{name}.json").is_file()]
     if missing:
         raise SystemExit(f"{folder}: no {missing[0]}.json. Run: python -m experiments all --out {folder}")
@@ -118,7 +118,7 @@ def read(folder: Path) -> Facts:
 
 
 def take_over(folder: Path, pictures: Sequence[str]) -> None:
-    """Copy the JSON of a run, and the pictures that the page shows."""
+    """Copy the JSON files of a run and the figures of the page."""
     for old in set(KEPT.glob("*.png")) - {KEPT / name for name in pictures}:
         old.unlink()
     for name in EXPERIMENTS:
@@ -139,7 +139,7 @@ def _copy_picture(source: Path, goal: Path) -> None:
 def main(arguments: Sequence[str]) -> None:
     template = TEMPLATE.read_text(encoding="utf-8")
     folder = Path(arguments[0]) if arguments else KEPT
-    page = render(template, read(folder))  # before anything is replaced
+    page = render(template, read(folder))  # fail before anything is replaced
     if folder != KEPT:
         take_over(folder, _PICTURE.findall(template))
     PAGE.write_text(page, encoding="utf-8", newline="\n")

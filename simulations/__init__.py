@@ -1,1 +1,1 @@
-"""Simulations: do tests reject as often as they say, and do intervals cover what they say they cover."""
+"""Simulations of the size and power of the tests and the coverage of the intervals."""

@@ -34,9 +34,9 @@ SIMULATIONS = {
 
 INTRO = """# Simulations
 
-Written by `make simulations`: how often noise is taken for a finding (size), how often a finding is found (power), and
-how often intervals hold the truth (coverage). Seeded; the interval of a rate is Clopper and Pearson's. What it means:
-[is it real?](trust.md)
+Written by `make simulations`: rejection rates under the null (size) and with a signal (power), and coverage of
+intervals. All runs are seeded; intervals of rates are Clopper–Pearson. "Analytic" is the p-value of the fit, and
+"m + n × p" means m target rows, n background rows and p features. [Is it real?](trust.md) explains the tests.
 
 """
 
@@ -51,11 +51,11 @@ def table(name: str, runs: int) -> str:
 
 
 def main() -> None:
-    """Run simulations, print their tables, and write them into one page."""
+    """Run the simulations, print their tables and optionally write them to a page."""
     parser = argparse.ArgumentParser(prog="python -m simulations", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*SIMULATIONS, []], help="which simulations; all by default")
-    parser.add_argument("--runs", type=int, default=1000, help="how often each is run")
-    parser.add_argument("--write", type=Path, help="a Markdown file to write the tables to")
+    parser.add_argument("names", nargs="*", choices=[*SIMULATIONS, []], help="simulations to run (default: all)")
+    parser.add_argument("--runs", type=int, default=1000, help="number of runs of each simulation")
+    parser.add_argument("--write", type=Path, help="write the tables to this Markdown file")
     chosen = parser.parse_args()
     tables = []
     for name in chosen.names or SIMULATIONS:

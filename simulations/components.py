@@ -1,4 +1,4 @@
-"""How many components are found, and how often a real one is."""
+"""Number of components detected, and power."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _p_values(noise: Noise, count: int, **settings: Any) -> Callable[[Rng], np.n
 
 
 def steps(runs: int) -> list[Rate]:
-    """Two real components: both are found, and the third, which is noise, is not."""
+    """Two real components and noise: how often the second is detected, and how often the third is."""
     cases = {
         "100 + 120 × 10, exact": (Noise(100, 120, 10, ratios=(9.0, 6.0)), {}),
         "100 + 40 × 20, exact": (Noise(100, 40, 20, ratios=(60.0, 40.0)), {"shrinkage": None}),
@@ -38,13 +38,13 @@ def steps(runs: int) -> list[Rate]:
     results = []
     for name, (noise, settings) in cases.items():
         p_values = repeat(_p_values(noise, 3, **settings), runs, 21)
-        results.append(rate(f"{name}: two real, second found", p_values[:, 1] <= _LEVEL, (0.5, 1.0)))
-        results.append(rate(f"{name}: two real, third found too", p_values[:, 2] <= _LEVEL, (0.0, 0.07)))
+        results.append(rate(f"{name}: second detected", p_values[:, 1] <= _LEVEL, (0.5, 1.0)))
+        results.append(rate(f"{name}: third detected", p_values[:, 2] <= _LEVEL, (0.0, 0.07)))
     return results
 
 
 def counts(runs: int) -> list[Rate]:
-    """The factor model of the paper, with one component of the target's own (population ratio 5)."""
+    """Number of components detected in the factor model of the paper, with one target-specific component (ratio 5)."""
     model = FactorModel()
 
     def work(rng: Rng) -> int:
@@ -58,7 +58,7 @@ def counts(runs: int) -> list[Rate]:
 
 
 def power(runs: int) -> list[Rate]:
-    """How often a component with a population ratio of so much is found, by the test and by the formula."""
+    """Power of the permutation test and the analytic p-value, by population ratio."""
     results = []
     runs = min(runs, 300)
     for n in (20, 40, 80, 160):
@@ -68,10 +68,10 @@ def power(runs: int) -> list[Rate]:
             def work(rng: Rng, noise: Noise = noise) -> tuple[bool, bool]:
                 target, background = noise.sample(rng)
                 found = permutation_test(target, background, n_permutations=99, n_jobs=1, random_state=rng)
-                formula = DPCA(1, shrinkage=None).fit(target, background=background).p_value_
-                return found.p_values[0] <= _LEVEL, formula < _LEVEL
+                analytic = DPCA(1, shrinkage=None).fit(target, background=background).p_value_
+                return found.p_values[0] <= _LEVEL, analytic < _LEVEL
 
             hits = repeat(work, runs, 23)
             name = f"{n} + {n} × 10, ratio {ratio:g}"
-            results += [rate(f"{name}: permutation", hits[:, 0]), rate(f"{name}: formula", hits[:, 1])]
+            results += [rate(f"{name}: permutation", hits[:, 0]), rate(f"{name}: analytic", hits[:, 1])]
     return results

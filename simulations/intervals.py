@@ -1,4 +1,4 @@
-"""Coverage: how often intervals hold what they are intervals for."""
+"""Bias and coverage of held-out ratios, scores and intervals."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from standout.inference.stability import stability
 
 _NOMINAL = (0.93, 0.97)
 _UNBIASED = (-0.05, 0.05)
-_SOME = np.random.default_rng(1).normal(size=(120, 3))  # rows of a model that is scored
+_SOME = np.random.default_rng(1).normal(size=(120, 3))  # rows of the model that is scored
 
 
 def _true_ratios(noise: Noise, found) -> np.ndarray:
-    """The population ratio along the first component of each fold."""
+    """Return the population ratio along the first component of each fold."""
     return np.array([noise.true_ratio(fitted.components_[0]) for fitted in found.estimators])
 
 
 def null(runs: int) -> list[Mean]:
-    """The mean held-out log ratio and score of noise, which should be 0: few rows and few groups."""
+    """Mean held-out log ratio and score of noise, with few rows and few groups; the true value is 0."""
 
     def rows(m: int, n: int) -> Callable[[Rng], float]:
         def run(rng: Rng) -> float:
@@ -57,8 +57,8 @@ def null(runs: int) -> list[Mean]:
         mean(f"held-out, {m} + {n} rows", repeat(rows(m, n), runs, 34), _UNBIASED)
         for m, n in ((200, 20), (400, 12), (20, 200))
     ]
-    mice, uneven = ([15] * 18, [15] * 9), ([15] * 18, [40, 20, 10, 5, 5, 2, 2, 1, 1])
-    for name, sizes in (("18 × 15 + 9 × 15 rows", mice), ("18 × 15 + 9 uneven groups", uneven)):
+    mice, unequal = ([15] * 18, [15] * 9), ([15] * 18, [40, 20, 10, 5, 5, 2, 2, 1, 1])
+    for name, sizes in (("18 × 15 + 9 × 15 rows", mice), ("18 × 15 + 9 unequal groups", unequal)):
         results += [
             mean(
                 f"held-out, {name}, intraclass correlation {intraclass:g}",
@@ -72,7 +72,7 @@ def null(runs: int) -> list[Mean]:
 
 
 def split(runs: int) -> list[Rate]:
-    """One split: the F interval holds the population ratio along the component that was found."""
+    """One split: coverage of the F interval for the population ratio along the estimated component."""
 
     def work(noise: Noise) -> Callable[[Rng], bool]:
         def run(rng: Rng) -> bool:
@@ -93,7 +93,7 @@ def split(runs: int) -> list[Rate]:
 
 
 def folds(runs: int) -> list[Rate]:
-    """Five folds: the widened t interval, and the usual one, for the geometric mean of the true ratios."""
+    """Five folds: coverage of the widened and the usual t interval for the geometric mean of the true ratios."""
 
     def work(noise: Noise) -> Callable[[Rng], tuple[bool, bool]]:
         def run(rng: Rng) -> tuple[bool, bool]:
@@ -119,10 +119,10 @@ def folds(runs: int) -> list[Rate]:
 
 
 def weights(runs: int) -> list[Rate]:
-    """Intervals of stability for the weight of the largest feature: the one that is, and the one that seems so."""
+    """Coverage of the `stability` interval for the largest true weight and the largest estimated weight."""
 
     def work(noise: Noise) -> Callable[[Rng], tuple[bool, bool]]:
-        axis = noise.axes()[:, 0] * np.sqrt(noise.ratios[0])  # the background has variance one in every feature
+        axis = noise.axes()[:, 0] * np.sqrt(noise.ratios[0])  # every background feature has unit variance
 
         def run(rng: Rng) -> tuple[bool, bool]:
             found = stability(*noise.sample(rng), n_components=1, n_bootstrap=100, n_jobs=1, random_state=rng)
@@ -145,7 +145,7 @@ def weights(runs: int) -> list[Rate]:
 
 
 def bootstrap(runs: int) -> list[Rate]:
-    """The percentile interval of the largest ratio: why stability is of directions only."""
+    """Coverage of the percentile interval of the largest ratio: why `stability` does not bootstrap ratios."""
     noise = Noise(100, 100, 20, ratios=(4.0,))
 
     def ratio(target: np.ndarray, background: np.ndarray) -> float:

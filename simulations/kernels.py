@@ -1,4 +1,4 @@
-"""What kernel dPCA finds on held-out rows, with features in background units and as given."""
+"""Kernel dPCA on held-out rows, with features as given and in background sd."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from simulations.table import Rate, rate, repeat
 from standout._kernel_dpca import KernelDPCA
 
 Pair = tuple[np.ndarray, np.ndarray]
-_ROWS = 300  # of target and background each, to fit and to measure
+_ROWS = 300  # of target and background each, for fitting and for evaluation
 
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a number over runs, and what it should be at least."""
+    """Mean over runs, with an optional lower bound."""
 
     what: str
     values: np.ndarray
     least: float | None = None
-    header: str = "| what | mean | ± 2 standard errors | wanted | holds | runs |\n|---|---|---|---|---|---|"
+    header: str = "| case | mean | ± 2 standard errors | expected | met | runs |\n|---|---|---|---|---|---|"
 
     @property
     def holds(self) -> bool:
@@ -36,7 +36,7 @@ class Mean:
 
 
 def _with_nuisance(rng: Rng, rows: np.ndarray, sd: float, correlation: float = 0.0) -> np.ndarray:
-    """Add three features that have the same distribution in target and background."""
+    """Append three features that have the same distribution in target and background."""
     common, own = rng.normal(size=(len(rows), 1)), rng.normal(size=(len(rows), 3))
     return np.hstack([rows, sd * (np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own)])
 
@@ -49,7 +49,7 @@ def rings(rng: Rng, n: int) -> Pair:
 
 
 def product(rng: Rng, n: int) -> Pair:
-    """A feature that is the product of two others in the background, and independent of them in the target."""
+    """One feature is the product of two others in the background, and independent of them in the target."""
 
     def rows(related: bool) -> np.ndarray:
         x, y, z = rng.normal(size=(3, n))
@@ -73,7 +73,7 @@ def clusters(rng: Rng, n: int) -> Pair:
     return _with_nuisance(rng, target, 5.0, 0.8), _with_nuisance(rng, background, 5.0, 0.8)
 
 
-# Problem: generator, and the least mean held-out log ratio in background units.
+# Problem → sampler, and the lower bound of the mean held-out log ratio in background sd.
 PROBLEMS: dict[str, tuple[Callable[[Rng, int], Pair], float]] = {
     "rings": (rings, 4.11),
     "product": (product, 4.40),
@@ -83,7 +83,7 @@ PROBLEMS: dict[str, tuple[Callable[[Rng, int], Pair], float]] = {
 
 
 def held_out(problem: str) -> Callable[[Rng], tuple[float, float]]:
-    """Return what measures one problem: the held-out mean log ratio of rows as given, and in background units."""
+    """Return a run of one problem: held-out mean log ratios with features as given and in background sd."""
 
     def work(rng: Rng) -> tuple[float, float]:
         sample = PROBLEMS[problem][0]
@@ -98,17 +98,17 @@ def held_out(problem: str) -> Callable[[Rng], tuple[float, float]]:
 
 
 def kernels(runs: int) -> list[Mean]:
-    """Held-out mean log ratio of kernel dPCA (rbf, 300 + 300 rows), features as given and in background units."""
+    """Held-out mean log ratio of kernel dPCA (rbf, 300 + 300 rows), with features as given and in background sd."""
     results = []
     for name, (_, least) in PROBLEMS.items():
         logs = repeat(held_out(name), min(runs, 8), 41)
         results.append(Mean(f"{name}: features as given", logs[:, 0]))
-        results.append(Mean(f"{name}: in background units", logs[:, 1], least))
+        results.append(Mean(f"{name}: in background sd", logs[:, 1], least))
     return results
 
 
 def _counted(rows: tuple[int, int, int], each: int = 1) -> Callable[[Rng], int]:
-    """Return what counts the components of noise: so many target and background rows, features, and replicates."""
+    """Return a run that counts components on noise; ``rows`` is target rows, background rows and features."""
 
     def work(rng: Rng) -> int:
         parts = [np.repeat(rng.normal(size=(n, rows[2])), each, axis=0) for n in rows[:2]]
@@ -123,12 +123,12 @@ def _counted(rows: tuple[int, int, int], each: int = 1) -> Callable[[Rng], int]:
 
 
 def kernel_counts(runs: int) -> list[Rate]:
-    """Noise: how often ``KernelDPCA(n_components="auto")`` gives a component all the same."""
+    """How often `KernelDPCA(n_components="auto")` reports at least one component on noise."""
     runs = min(runs, 200)
     cases = {"60 + 60 × 3": (60, 60, 3), "100 + 30 × 5": (100, 30, 5), "40 + 150 × 4": (40, 150, 4)}
     results = [
-        rate(f"{name}: some component", repeat(_counted(rows), runs, 42) > 0, (0.0, 0.07))
+        rate(f"{name}: at least one component", repeat(_counted(rows), runs, 42) > 0, (0.0, 0.07))
         for name, rows in cases.items()
     ]
     found = repeat(_counted((18, 12, 4), 8), runs, 43) > 0
-    return [*results, rate("18 × 8 + 12 × 8 replicates × 4: some component", found, (0.0, 0.07))]
+    return [*results, rate("18 × 8 + 12 × 8 replicates × 4: at least one component", found, (0.0, 0.07))]

@@ -1,4 +1,4 @@
-"""Size with missing values: how often tests at the 5 % level reject when there is nothing to find."""
+"""Size with missing values: rejection rates of tests at the 5 % level under the null hypothesis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLACES = {
 
 
 def incomplete(rng: Rng, where: str, share: float, correlation: float = 0.6) -> list[np.ndarray]:
-    """Return target and background of one Gaussian distribution, with NaN at random."""
+    """Return target and background from one Gaussian distribution, with values missing at random."""
     distance = np.abs(np.subtract.outer(np.arange(_FEATURES), np.arange(_FEATURES)))
     root = np.linalg.cholesky(correlation**distance)
     sides = []
@@ -41,7 +41,7 @@ def incomplete(rng: Rng, where: str, share: float, correlation: float = 0.6) -> 
 
 
 def formula(where: str, share: float, how: str = "auto") -> Callable[[Rng], bool]:
-    """Return what fits to noise with missing values, and says whether the formula finds something."""
+    """Return a run: fit noise with missing values and report whether the analytic p-value rejects."""
 
     def work(rng: Rng) -> bool:
         target, background = (read(rows, missing=how) for rows in incomplete(rng, where, share))
@@ -51,7 +51,7 @@ def formula(where: str, share: float, how: str = "auto") -> Callable[[Rng], bool
 
 
 def permuted(where: str, share: float, how: str = "auto") -> Callable[[Rng], bool]:
-    """Return what tests noise with missing values."""
+    """Return a run: test noise with missing values and report whether the permutation test rejects."""
 
     def work(rng: Rng) -> bool:
         target, background = (read(rows, missing=how) for rows in incomplete(rng, where, share))
@@ -61,11 +61,11 @@ def permuted(where: str, share: float, how: str = "auto") -> Callable[[Rng], boo
 
 
 def missing(runs: int) -> list[Rate]:
-    """Values missing at random, `missing="auto"`: the formula and the permutation test; for comparison, `"mean"`."""
+    """Size with values missing at random and `missing="auto"`; for comparison, `missing="mean"`."""
     results = []
 
     def add(name: str, where: str, share: float, wanted: tuple[float, float] | None, how: str = "auto") -> None:
-        for what, work in (("permutation", permuted), ("formula", formula)):
+        for what, work in (("permutation", permuted), ("analytic", formula)):
             results.append(rate(f"{name}: {what}", repeat(work(where, share, how), runs, 31), wanted))
 
     add("nothing missing", "one background feature", 0.0, NOMINAL)

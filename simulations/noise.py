@@ -1,4 +1,4 @@
-"""Target and background without any difference but the one that is asked for."""
+"""Samples of target and background that differ only as requested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Noise:
     size: int
     heavy: bool = False
     shift: float = 0.0  # between the means of target and background
-    ratios: tuple[float, ...] = ()  # population ratios of the target's own directions
+    ratios: tuple[float, ...] = ()  # population ratios of the target-specific directions
 
     def rows(self, rng: Rng, count: int) -> np.ndarray:
         return rng.standard_t(5, size=(count, self.size)) if self.heavy else rng.normal(size=(count, self.size))
@@ -31,18 +31,20 @@ class Noise:
         return target + self.shift, background
 
     def axes(self) -> np.ndarray:
-        """The target's own directions, (n_features, n_directions); no features, which shrinkage toward the diagonal
-        would favour."""
+        """Return the target-specific directions, (n_features, n_directions).
+
+        They are not aligned with features, which would favour shrinkage toward the diagonal.
+        """
         return np.linalg.qr(np.random.default_rng(0).normal(size=(self.size, len(self.ratios))))[0]
 
     def true_ratio(self, direction: np.ndarray) -> float:
-        """The population ratio along a direction."""
+        """Return the population ratio along a direction."""
         own = (self.axes().T @ direction) ** 2 @ (np.array(self.ratios) - 1)
         return float(1 + own / (direction @ direction))
 
 
 def replicated(rng: Rng, sizes: Sequence[int], features: int, within: float, heavy: bool = False) -> np.ndarray:
-    """Rows of subjects with ``sizes`` replicates each: what differs between subjects, and a little within."""
+    """Return rows of subjects with ``sizes`` replicates each; ``within`` is the sd within subjects."""
     draw = Noise(0, 0, features, heavy).rows
     subjects = np.repeat(np.arange(len(sizes)), sizes)
     return draw(rng, len(sizes))[subjects] + within * draw(rng, len(subjects))

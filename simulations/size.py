@@ -1,4 +1,4 @@
-"""Size: how often tests at the 5 % level reject when there is nothing to find."""
+"""Size: rejection rates of tests at the 5 % level under the null hypothesis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from standout._dpca import DPCA
 from standout.inference.assess import find_replicates
 from standout.inference.permutation import permutation_test
 
-# With 99 permutations p = 0.05 can be reached exactly: the test at 5 % is exact.
+# With 99 permutations p = 0.05 is attainable, so the test at the 5 % level is exact.
 _PERMUTATIONS = 99
 _LEVEL = 0.05
 NOMINAL = (0.03, 0.07)
@@ -46,7 +46,7 @@ def _analytic_answers(noise: Noise) -> Callable[[Rng], bool]:
 
 
 def rows(runs: int) -> list[Rate]:
-    """Independent rows: the formula and the permutation test, light and heavy tails, few background rows."""
+    """Independent rows: analytic p-value and permutation test, light and heavy tails, few background rows."""
     cases = {
         "100 + 120 × 10": (Noise(100, 120, 10), {}),
         "60 + 40 × 10, exact problem": (Noise(60, 40, 10), {"shrinkage": None}),
@@ -60,14 +60,16 @@ def rows(runs: int) -> list[Rate]:
             tails = "t₅" if heavy else "Gaussian"
             results.append(rate(f"{tails} {name}: permutation", repeat(_permuted(data, **settings), runs, 1), NOMINAL))
             analytic = repeat(_analytic(data), runs, 1)
-            results.append(rate(f"{tails} {name}: formula", analytic, None if heavy else NOMINAL))
+            results.append(rate(f"{tails} {name}: analytic", analytic, None if heavy else NOMINAL))
     shifted = Noise(60, 40, 10, shift=5.0)
-    results.append(rate("means 5 sd apart, 60 + 40 × 10: permutation", repeat(_permuted(shifted), runs, 2), NOMINAL))
+    results.append(
+        rate("means differ by 5 sd, 60 + 40 × 10: permutation", repeat(_permuted(shifted), runs, 2), NOMINAL)
+    )
     return results
 
 
 def few(runs: int) -> list[Rate]:
-    """Fewer background rows than features: the formula has no answer."""
+    """Fewer background rows than features, where the analytic p-value is not available."""
     results = []
     for heavy in (False, True):
         tails = "t₅" if heavy else "Gaussian"
@@ -78,7 +80,7 @@ def few(runs: int) -> list[Rate]:
             rate(f"{tails} 20 + 15 × 100 in overall sd: permutation", repeat(_in_overall_sd(wide), runs, 4), NOMINAL)
         )
     answered = repeat(_analytic_answers(Noise(50, 20, 40)), min(runs, 50), 3)
-    return [*results, rate("Gaussian 50 + 20 × 40: formula has an answer", answered, (0.0, 0.0))]
+    return [*results, rate("Gaussian 50 + 20 × 40: analytic p-value available", answered, (0.0, 0.0))]
 
 
 def _in_overall_sd(noise: Noise) -> Callable[[Rng], bool]:
@@ -113,11 +115,11 @@ def _drawn(target: str, background: str, size: tuple[int, int, int], shift: floa
 
 
 def heavy(runs: int) -> list[Rate]:
-    """The permutation test on heavy tails and counts, exact (× 5) and shrunk (× 10).
+    """The permutation test with heavy tails and counts, exact (5 features) and shrunk (10 features).
 
-    The test holds its level where target and background have the same distribution up to a shift, and not where only
-    their covariances are equal. With sparse counts the exact ratio is often infinite under permuted labels as well,
-    and the test hardly ever rejects.
+    The test keeps its level if target and background have the same distribution up to a shift, but not if only their
+    covariances are equal. With sparse counts the exact ratio is often infinite under permuted labels too, and the test
+    hardly ever rejects.
     """
     results = []
     for size in ((60, 60, 5), (60, 40, 10)):
@@ -127,7 +129,7 @@ def heavy(runs: int) -> list[Rate]:
             results.append(rate(f"{name} {shape}", repeat(_drawn(name, name, size), runs, 18), wanted))
         for name in ("t₁.₅", "Poisson(0.5)"):
             shifted = repeat(_drawn(name, name, size, shift=5.0), runs, 18)
-            results.append(rate(f"{name} {shape}, locations 5 apart", shifted, NOMINAL))
+            results.append(rate(f"{name} {shape}, locations differ by 5", shifted, NOMINAL))
         results += [
             rate(f"{pair[0]} against {pair[1]}, {shape}", repeat(_drawn(*pair, size), runs, 18))
             for pair in (("Gaussian", "t₄ of variance 1"), ("t₄ of variance 1", "Gaussian"))
@@ -154,7 +156,7 @@ def _grouped(
 
 
 def groups(runs: int) -> list[Rate]:
-    """Replicates: 9 background subjects with 15 rows each are 9."""
+    """Replicates: 9 background subjects of 15 rows each count as 9 units."""
     mice, three, four = ([15] * 18, [15] * 9), ([10] * 3, [10] * 3), ([10] * 4, [10] * 4)
     uneven = ([2, 9, 4, 5, 1, 7, 3, 8, 2, 4], [3, 6, 1, 9, 4, 2])
     unlike = {"10 × 20 + 10 × 2": ([20] * 10, [2] * 10), "30 × 2 + 10 × 10": ([2] * 30, [10] * 10)}
@@ -166,8 +168,8 @@ def groups(runs: int) -> list[Rate]:
         rate("the same × 20, groups not given", repeat(_grouped(mice, 20, told=False), min(runs, 200), 5), (0.9, 1.0)),
         rate("3 × 10 + 3 × 10 replicates × 5, exact", repeat(_grouped(three, 5, shrinkage=None), runs, 6), NOMINAL),
         rate("4 × 10 + 4 × 10 replicates × 20, shrunk", repeat(_grouped(four, 20), runs, 6), NOMINAL),
-        rate("16 uneven groups × 5, shrunk", repeat(_grouped(uneven, 5), runs, 7), NOMINAL),
-        rate("16 uneven groups × 5, shrunk, t₅", repeat(_grouped(uneven, 5, heavy=True), runs, 7), NOMINAL),
+        rate("16 unequal groups × 5, shrunk", repeat(_grouped(uneven, 5), runs, 7), NOMINAL),
+        rate("16 unequal groups × 5, shrunk, t₅", repeat(_grouped(uneven, 5, heavy=True), runs, 7), NOMINAL),
         *(
             rate(f"{name} rows × 8, sd {within:g} within subjects", repeat(work, runs, 14), NOMINAL)
             for name, sizes in unlike.items()
@@ -203,7 +205,7 @@ def _paired(
 
 
 def pairs(runs: int) -> list[Rate]:
-    """The same subjects in target and background."""
+    """Pairs: the same subjects in target and background."""
     large = [60] + [2] * 11
     return [
         rate("30 pairs × 10", repeat(_paired(30, (1, 1), 10), runs, 8), NOMINAL),
@@ -226,7 +228,7 @@ def _several(mix: str, heavy: bool) -> Callable[[Rng], bool]:
 
 
 def backgrounds(runs: int) -> list[Rate]:
-    """Two backgrounds with means of their own."""
+    """Two backgrounds with different means."""
     return [
         rate(
             f"50 + (40, 25) × 8, mix={mix!r}{', t₅' if heavy else ''}", repeat(_several(mix, heavy), runs, 11), NOMINAL
@@ -236,7 +238,7 @@ def backgrounds(runs: int) -> list[Rate]:
 
 
 def replicates(runs: int) -> list[Rate]:
-    """How often rows with serial ids are taken for replicates when they are not, and replicates are found."""
+    """Detection of replicates: false positives for independent rows with serial ids, and power."""
 
     def found(rows: np.ndarray, each: int) -> bool:
         return find_replicates(rows, [f"s{row // each}_{row % each}" for row in range(len(rows))]) is not None
@@ -273,10 +275,10 @@ def replicates(runs: int) -> list[Rate]:
 
     rare, often = (0.0, 0.05), (0.9, 1.0)
     return [
-        rate("independent rows, ids s0_0, s0_1, ...: taken for replicates", repeat(independent(), runs, 12), (0, 0.02)),
-        rate("a linear trend over the rows: taken for replicates", repeat(independent(trend), runs, 12), rare),
-        rate("a random walk over the rows: taken for replicates", repeat(independent(walk), runs, 12), rare),
-        rate("one outlying pair of rows: taken for replicates", repeat(outlying_pair, runs, 12), rare),
+        rate("independent rows, ids s0_0, s0_1, ...: false positive", repeat(independent(), runs, 12), (0, 0.02)),
+        rate("a linear trend over the rows: false positive", repeat(independent(trend), runs, 12), rare),
+        rate("a random walk over the rows: false positive", repeat(independent(walk), runs, 12), rare),
+        rate("one pair of outlying rows: false positive", repeat(outlying_pair, runs, 12), rare),
         rate("10 subjects with 3 to 9 replicates, sd 0.6 within: found", repeat(real(0.6), runs, 13), (0.95, 1.0)),
         rate("the same, sd 1.5 within: found", repeat(real(1.5), runs, 13), often),
         rate("the same, sd 1 within, with a linear trend: found", repeat(real(1.0, 3.0), runs, 13), often),

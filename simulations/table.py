@@ -1,4 +1,4 @@
-"""Counting hits over many seeded runs, and writing the table."""
+"""Rates and means over many seeded runs, as rows of a table."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from scipy.stats import binomtest
 
 from standout.errors import StandoutWarning
 
-# Below this many runs other processes are not worth starting.
-_FEW = 200
+# Below this many runs, parallel processes do not pay off.
+_SERIAL_RUNS = 200
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something happened, and how often it should."""
+    """A rate over runs, with its expected range."""
 
     what: str
     hits: int
     runs: int
-    wanted: tuple[float, float] | None = None  # from, to; None: told, not asked for
+    wanted: tuple[float, float] | None = None  # lowest and highest expected rate; None if only reported
 
     @property
     def value(self) -> float:
@@ -44,13 +44,14 @@ class Rate:
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a quantity over many runs, and what it should be."""
+    """A mean over runs, with its expected range."""
 
     what: str
     value: float
     error: float  # standard error of the mean
     runs: int
     wanted: tuple[float, float]
+    header: str = "| case | mean | 95 % interval | expected | met | runs |\n|---|---|---|---|---|---|"
 
     @property
     def holds(self) -> bool:
@@ -63,12 +64,12 @@ class Mean:
         return f"| {self.what} | {self.value:.3f} | {low:.3f} to {high:.3f} | {wanted} | {verdict} | {self.runs} |"
 
 
-HEADER = "| what | how often | 95 % interval of that | wanted | holds | runs |\n|---|---|---|---|---|---|"
+HEADER = "| case | rate | 95 % interval | expected | met | runs |\n|---|---|---|---|---|---|"
 
 
 def repeat(work: Callable[[np.random.Generator], Any], runs: int, seed: int) -> np.ndarray:
-    """Return what ``work`` gives in each run; every run has a seed of its own."""
-    if runs < _FEW:
+    """Return the result of ``work`` in each run; every run has its own seed."""
+    if runs < _SERIAL_RUNS:
         return np.array([_run(work, seed, number) for number in range(runs)])
     return np.array(Parallel(n_jobs=-1)(delayed(_run)(work, seed, number) for number in range(runs)))
 

@@ -1,13 +1,15 @@
-"""The documentation is true: its code runs, its generated parts are what the commands write."""
+"""Code in the documentation runs, generated blocks are up to date, and links and paths exist."""
 
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+from simulations.__main__ import INTRO, SIMULATIONS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def code_of(page):
@@ -60,12 +62,29 @@ def test_the_table_of_the_mice_is_what_the_command_writes(writer, real_data):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page):
+def test_links_between_pages_exist(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_every_error_and_warning_stands_in_the_tree_at_the_top():
+def test_the_page_on_simulations_has_the_text_of_every_simulation():
+    page = (ROOT / "docs" / "simulations.md").read_text(encoding="utf-8")
+    assert page.startswith(INTRO)
+    for name, simulation in SIMULATIONS.items():
+        assert f"## {name}\n\n{inspect.getdoc(simulation)}\n\n|" in page, f"{name}: run make simulations"
+
+
+def test_every_path_in_the_contributing_guide_exists():
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    diagram = re.search(r"## The code in one diagram\n\n```\n(.*?)```", guide, re.DOTALL)[1]
+    modules = re.findall(r"(?<![\w/])(_?[a-z]\w*(?:\.py|/))", diagram.replace("choose.py", ""))
+    paths = re.findall(r"`((?:src|tests|docs|examples)/[\w./]+)`", guide)
+    assert len(modules) > 15 and len(paths) > 15
+    missing = [path for path in [*(f"src/standout/{name}" for name in modules), *paths] if not (ROOT / path).exists()]
+    assert missing == []
+
+
+def test_every_error_and_warning_is_in_the_tree_in_the_module_docstring():
     import standout.errors as errors
 
     kinds = [name for name in errors.__all__ if name[0].isupper()]

@@ -1,4 +1,4 @@
-"""Every example runs from the command line and draws a picture."""
+"""Every example runs from the command line and draws a figure."""
 
 import os
 import subprocess
@@ -12,15 +12,15 @@ EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_the_example_draws_a_picture(example, tmp_path):
-    picture = tmp_path / "picture.png"
+def test_the_example_draws_a_figure(example, tmp_path):
+    figure = tmp_path / "figure.png"
     environment = {**os.environ, "MPLBACKEND": "Agg"}
     done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", str(example), str(picture)],
+        [sys.executable, "-W", "error::UserWarning", str(example), str(figure)],
         env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     from matplotlib.image import imread
 
-    image = imread(picture)
+    image = imread(figure)
     assert image.shape[0] > 200 and image.std() > 0.05

@@ -41,7 +41,7 @@ _N_TRAIN = 50000
 _TEST_BATCH = 6
 _COUNTS = dict.fromkeys(range(len(CLASSES)), (5000, 1000))  # training and test
 _FROG_COUNTS = {CLASSES.index("frog"): (5000, 1000)}
-_ROWS = 5000  # turned gray at a time
+_ROWS = 5000  # number converted to gray at a time
 
 
 def load_cifar10(
@@ -52,18 +52,17 @@ def load_cifar10(
 ) -> Images:
     """Load the photographs of one class of CIFAR-10, in gray.
 
-    They are looked for in ``data_dir``, in the directory that the environment variable ``STANDOUT_DATA`` names and in
-    the cache, and otherwise downloaded from OpenML. Gray is 0.299 red + 0.587 green + 0.114 blue.
+    They are searched for in ``data_dir``, in the directory in the environment variable ``STANDOUT_DATA`` and in the
+    cache, and otherwise downloaded from OpenML. Gray is 0.299 red + 0.587 green + 0.114 blue.
 
     Parameters
     ----------
     data_dir : path, optional
-        A directory with ``cifar-10-python.tar.gz``, the batches in it, or ``cifar10_frogs_gray_6000.npz``.
+        A directory with ``cifar-10-python.tar.gz``, its unpacked batches, or ``cifar10_frogs_gray_6000.npz``.
     photographs : str
-        Which class: airplane, automobile, bird, cat, deer, dog, frog, horse, ship or truck.
+        The class: airplane, automobile, bird, cat, deer, dog, frog, horse, ship or truck.
     progress : callable, optional
-        Called while a download is in progress; by default the callback set by
-        :func:`~standout.sources.progress.watching`.
+        Called with the progress of a download; by default the callback that is currently set.
 
     Returns
     -------
@@ -78,14 +77,14 @@ def load_cifar10(
     """
     if photographs not in CLASSES:
         raise InputError(
-            f"photographs: {photographs!r} is no class of CIFAR-10.{did_you_mean(photographs, CLASSES)} Choose from "
+            f"photographs: {photographs!r} is not a class of CIFAR-10.{did_you_mean(photographs, CLASSES)} Choose from "
             f"{listed(CLASSES, 10)}."
         )
     return obtain(_CIFAR10, data_dir, partial(_read, wanted=photographs), progress)
 
 
 def _read(folder: Path, wanted: str) -> Images | None:
-    """Return the class wanted from the files of a directory, the smallest that suffice; None where it has none."""
+    """Read the class from the smallest sufficient files of a directory; return None if there are none."""
     frogs = first_file(folder, [_FROGS])
     if frogs is not None and wanted == "frog":
         return _read_frogs(frogs)
@@ -122,9 +121,9 @@ def _read_kept(path: Path) -> Images:
 
 
 def gray(planes: NDArray[Any]) -> NDArray[np.uint8]:
-    """Turn red, green and blue planes (n, 3072) into gray images (n, 32, 32).
+    """Convert red, green and blue planes (n, 3072) to gray images (n, 32, 32).
 
-    The weights 0.299, 0.587 and 0.114 are in units of 2⁻¹⁶, as in pillow: whole numbers round alike everywhere.
+    The weights 0.299, 0.587 and 0.114 are integers in units of 2⁻¹⁶, as in pillow, so that rounding is portable.
 
     Examples
     --------
@@ -156,7 +155,7 @@ _CIFAR10 = Public("CIFAR-10", f"{ARCHIVE}, the directory {FOLDER} in it, or {_FR
 
 @dataclass(frozen=True)
 class Colours:
-    """Photographs as published: red, green and blue planes, one after another."""
+    """Photographs as published: red, green and blue planes in sequence."""
 
     planes: NDArray[np.uint8]  # (n, 3072)
     is_test: NDArray[np.bool_]  # (n,)
@@ -164,7 +163,7 @@ class Colours:
 
 
 def read_batches(folder: Path, label: int, remedy: str) -> Colours | None:
-    """Return the photographs of one label, training before test; None where there is no batch."""
+    """Return the photographs of one label, training before test, or None if there is no batch."""
     for place in (folder / FOLDER, folder):
         there = [name for name in BATCHES if (place / name).is_file()]
         if there:
@@ -210,7 +209,7 @@ def _photographs(content: bytes, label: int, what: str, remedy: str) -> NDArray[
         batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
         named = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
         planes, labels = named["data"], np.asarray(named["labels"])
-    except Exception as error:  # a damaged pickle fails in many ways; what to do is always the same
+    except Exception as error:  # a damaged pickle can raise almost any exception; the remedy is the same
         raise InputError(
             f"{what} is not a python batch of CIFAR-10 ({type(error).__name__}: {error}). {remedy}"
         ) from error
@@ -221,9 +220,9 @@ def _photographs(content: bytes, label: int, what: str, remedy: str) -> NDArray[
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads dicts, lists, text, numbers and numpy arrays, and refuses everything else."""
+    """Unpickler for dicts, lists, text, numbers and numpy arrays; rejects everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch needs")
+            raise pickle.UnpicklingError(f"unexpected reference to {module}.{name}")
         return super().find_class(module, name)

@@ -18,7 +18,7 @@ from standout.io.output import replacing
 
 @dataclass(frozen=True)
 class Images:
-    """Gray images, what each of them shows, and which belong to the test set of their collection.
+    """Gray images with their labels, and which belong to the test set of their collection.
 
     Examples
     --------
@@ -34,15 +34,15 @@ class Images:
     source: str = ""  # the files they were read from
 
     def only(self, labels: object) -> Images:
-        """Return the images with these labels, in the order they have."""
+        """Return the images with these labels, in their original order."""
         chosen = np.isin(self.labels, np.asarray(labels))
         return Images(self.images[chosen], self.labels[chosen], self.is_test[chosen], self.source)
 
 
 def check_collection(found: Images, side: int, counts: Mapping[int, tuple[int, int]], what: str, remedy: str) -> Images:
-    """Return the images if they are as large and as many as they should be, with labels of the right types.
+    """Return the images, or raise if their size, number or labels are not as expected.
 
-    ``counts`` has the number of training and of test images of each label; ``what`` names the file.
+    ``counts`` has the number of training and test images of each label; ``what`` names the file in errors.
     """
     images = found.images
     if images.dtype != np.uint8 or images.shape[1:] != (side, side):
@@ -67,7 +67,7 @@ def check_collection(found: Images, side: int, counts: Mapping[int, tuple[int, i
 
 
 def one_for_each(images: NDArray[Any], values: NDArray[Any], name: str, what: str, remedy: str) -> NDArray[np.int64]:
-    """Return the values if they are whole numbers, one for each image; ``name`` and ``what`` say which and where."""
+    """Return the values as integers, or raise unless there is one integer for each image."""
     if values.ndim != 1 or values.shape != images.shape[:1] or values.dtype.kind not in "biu":
         raise InputError(
             f"{what}: {name} of shape {values.shape} and type {values.dtype} for images of shape {images.shape}, where "
@@ -81,9 +81,9 @@ def _count(found: Images, label: int, test: bool) -> int:
 
 
 def read_npz(path: Path, names: Sequence[str], remedy: str) -> list[NDArray[Any]]:
-    """Return these arrays of a npz file, or say what is wrong with it."""
+    """Return these arrays of an npz file, or raise an error that describes the problem."""
     try:
-        # Opened here, because numpy leaves a file that is no archive open.
+        # Opened here, because numpy does not close a file that is not an archive.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             missing = [name for name in names if name not in archive]
             if missing:
@@ -92,10 +92,10 @@ def read_npz(path: Path, names: Sequence[str], remedy: str) -> list[NDArray[Any]
     except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: cannot be read as a npz file ({error}). {remedy}") from error
+        raise InputError(f"{path}: cannot be read as an npz file ({error}). {remedy}") from error
 
 
 def write_npz(path: Path, **arrays: NDArray[Any]) -> None:
-    """Keep arrays for the next time."""
+    """Write arrays to the cache."""
     with replacing(path, "cache") as draft, draft.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)

@@ -1,7 +1,7 @@
-"""The rows of the mice experiment: which mice are target and which control, and what becomes of missing values.
+"""Data of the mice experiment: target, controls and missing values.
 
-The paper says "267 points", "135 healthy mice" and "77 proteins". The rows are fifteen replicates of each mouse, two
-classes of nine mice fit its "healthy", and 49 of the proteins have missing values: so there are several readings.
+The paper states "267 points", "135 healthy mice" and "77 proteins". The rows are fifteen replicates per mouse, two
+classes of nine mice match its "healthy", and 49 of the proteins have missing values, so there are several readings.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from standout.datasets.mice import Mice
 
 # Two of the paper's proteins are the same column.
 TWIN = "ARC_N"
-# The three rows that the paper left out (135 + 132 = 267) lack this many proteins.
+# The three rows that the paper excluded (135 + 132 = 267) have this many missing proteins.
 _MANY_MISSING = 43
 _TREATED, _UNTREATED = "t-SC-m", "t-SC-s"
 CONTROLS = ("c-CS-s", "c-SC-s")
 
-# The stand-in has the counts of the paper: two classes of nine target mice and nine background mice, 15 rows each.
+# Simulated data have the counts of the paper: two classes of nine target mice and nine background mice, 15 rows each.
 _PER_CLASS, _REPLICATES, _FEATURES = 9, 15, 76
 _FACTORS, _WITHIN, _EFFECT = 12, 0.3, 0.6
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Target and background rows as one reading of the paper has them, and whose they are."""
+    """Target and background rows in one reading of the paper, with their mice."""
 
     name: str
     target: Array
     background: Array
-    kinds: NDArray[Any]  # (n_target,): the class of each target row, which the axes are to show
+    kinds: NDArray[Any]  # (n_target,): class of each target row, not used by the methods
     mice: NDArray[Any]
     background_mice: NDArray[Any]
     features: tuple[str, ...]
 
     @property
     def subjects(self) -> dict[str, Any]:
-        """Whose each row is, as the library's arguments have it."""
+        """The mouse of each row, as keyword arguments."""
         return {"groups": self.mice, "background_groups": self.background_mice}
 
     def without(self, features: Collection[str]) -> Reading:
@@ -50,7 +50,7 @@ class Reading:
         return self.ordered([place for place, name in enumerate(self.features) if name not in features])
 
     def ordered(self, places: Sequence[int] | NDArray[np.intp]) -> Reading:
-        """Return the reading with the features at these places, in this order."""
+        """Return the reading with the features at these indices, in this order."""
         return replace(
             self,
             target=self.target[:, places],
@@ -60,20 +60,20 @@ class Reading:
 
 
 def paper_readings(mice: Mice) -> list[Reading]:
-    """Return the paper's target against both controls; proteins with missing values and the twin are dropped."""
+    """Return the paper's target against both controls, without proteins with missing values and the duplicate."""
     target = mice.rows(_TREATED, _UNTREATED)
     return [_complete(control, target, mice.rows(control)).without([TWIN]) for control in CONTROLS]
 
 
 def other_readings(mice: Mice) -> list[Reading]:
-    """Return the same two with missing values imputed, and the rows that cPCA's authors took for their example."""
+    """Return the same two with missing values imputed, and the rows that the authors of cPCA used."""
     imputed = [replace(all_proteins(mice, control).without([TWIN]), name=f"{control} imputed") for control in CONTROLS]
     notebook = _complete("cPCA's rows", mice.rows("c-SC-s", _UNTREATED), mice.rows("c-CS-s"))
     return [*imputed, notebook.without([TWIN])]
 
 
 def all_proteins(mice: Mice, control: str) -> Reading:
-    """Return the paper's target against one control with all 77 proteins, each set's missing values at its mean."""
+    """Return the paper's target against one control with all 77 proteins; missing values are imputed by means."""
     found = _reading(control, mice.rows(_TREATED, _UNTREATED), mice.rows(control))
     return replace(found, target=_imputed(found.target), background=_imputed(found.background))
 
@@ -102,10 +102,10 @@ def _imputed(rows: Array) -> Array:
 
 
 def stand_in(seed: int) -> Reading:
-    """Return made-up rows built like the paper's: 18 and 9 subjects, 15 replicates each, and a feature that is twice.
+    """Return simulated rows like those of the paper: 18 + 9 subjects with 15 replicates, and a duplicate feature.
 
-    Subjects of target and background come from one distribution, and replicates stay near their subject; all that is
-    specific to the target is a weak effect on half of its subjects.
+    Subjects of target and background have the same distribution, and replicates are close to their subject. Only a weak
+    effect on half of the target subjects is specific to the target.
     """
     rng = np.random.default_rng(seed)
     loadings = rng.normal(size=(_FACTORS, _FEATURES)) * np.geomspace(1.0, 0.3, _FACTORS)[:, None]

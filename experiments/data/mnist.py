@@ -42,18 +42,17 @@ def load_mnist(
 ) -> Images:
     """Load the handwritten digits of MNIST.
 
-    They are looked for in ``data_dir``, in the directory that the environment variable ``STANDOUT_DATA`` names and in
-    the cache, and otherwise downloaded from OpenML.
+    They are searched for in ``data_dir``, in the directory in the environment variable ``STANDOUT_DATA`` and in the
+    cache, and otherwise downloaded from OpenML.
 
     Parameters
     ----------
     data_dir : path, optional
         A directory with the four idx files (plain or .gz), or with ``mnist_6_9.npz``.
     digits : int or iterable of int, optional
-        Which digits; by default all that the files hold.
+        The digits to load; by default all in the files.
     progress : callable, optional
-        Called while a download is in progress; by default the callback set by
-        :func:`~standout.sources.progress.watching`.
+        Called with the progress of a download; by default the callback that is currently set.
 
     Returns
     -------
@@ -71,7 +70,7 @@ def load_mnist(
 
 
 def check_digits(digits: Any) -> tuple[int, ...]:
-    """Return one digit or several as a tuple, or say what is wrong."""
+    """Return one or several digits as a tuple, or raise if they are not valid."""
     try:
         chosen = tuple(digits)
     except TypeError:
@@ -86,7 +85,7 @@ def _is_digit(one: object) -> bool:
 
 
 def _read(folder: Path, wanted: tuple[int, ...] | None) -> Images | None:
-    """Return the digits wanted from the files of a directory, the smallest that suffice; None where it has none."""
+    """Read the digits from the smallest sufficient files of a directory; return None if there are none."""
     some = first_file(folder, [_SOME])
     if some is not None and wanted is not None and set(wanted) <= set(_SOME_COUNTS):
         return _chosen(_read_npz(some), wanted)
@@ -133,7 +132,7 @@ _MNIST = Public("MNIST", f"the four idx files of MNIST ({IDX_FILES}) or {_SOME}"
 
 
 def read_idx_folder(folder: Path, remedy: str) -> Images | None:
-    """Return the images of the four files, training before test; None where none of the four is there."""
+    """Return the images of the four files, training before test, or None if there are no such files."""
     wanted = IDX_FILES.split(", ")
     paths = [first_file(folder, _spellings(name)) for name in wanted]
     there = [path for path in paths if path is not None]
@@ -150,7 +149,7 @@ def read_idx_folder(folder: Path, remedy: str) -> Images | None:
             raise InputError(f"{path}: {len(images)} images, but {len(labels)} labels. {remedy}")
         if images.shape[1:] != parts[0].shape[1:]:
             sizes = " and ".join("{}×{}".format(*part.shape[1:]) for part in parts[::2])
-            raise InputError(f"{path}: training and test images have unlike sizes, {sizes}. {remedy}")
+            raise InputError(f"{path}: training and test images have different sizes, {sizes}. {remedy}")
     images, labels = np.concatenate(parts[::2]), np.concatenate(parts[1::2]).astype(np.int64)
     return Images(images, labels, np.arange(len(labels)) >= len(parts[1]), identified(there))
 
@@ -160,7 +159,7 @@ def _spellings(name: str) -> list[str]:
 
 
 def read_idx(path: Path, rank: int, remedy: str) -> NDArray[Any]:
-    """Return the array of bytes in an idx file, packed or not."""
+    """Return the array of bytes in an idx file, compressed or not."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:

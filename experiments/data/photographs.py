@@ -1,4 +1,4 @@
-"""The data of the paper's first experiment: digits superimposed on photographs, and other photographs."""
+"""Data of the digits experiment: digits superimposed on photographs, and other photographs as background."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SIDE = 28
 
 @dataclass(frozen=True)
 class DigitsOverPhotographs:
-    """Target photographs with a digit over them, background photographs without, and further ones with digits."""
+    """Target photographs with a digit, background photographs without, and held-out photographs with digits."""
 
     target: Array  # (n_digits · n_each, 784), from 0 to 1 + weight
-    digit: NDArray[np.int64]  # (n_digits · n_each,): which digit is over each
+    digit: NDArray[np.int64]  # (n_digits · n_each,): the digit over each
     background: Array  # (n_background, 784), from 0 to 1
-    new: Array  # (n_digits · n_new, 784): made as the target, of digits and photographs of their own
+    new: Array  # (n_digits · n_new, 784): like the target, from other digits and photographs
     new_digit: NDArray[np.int64]  # (n_digits · n_new,)
     source: str  # the files of digits and photographs
 
@@ -45,29 +45,29 @@ def digits_over_photographs(
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> DigitsOverPhotographs:
-    """Lay digits of MNIST over photographs of CIFAR-10; the background is other photographs.
+    """Superimpose digits of MNIST on photographs of CIFAR-10; other photographs are the background.
 
-    Digits and photographs go from 0 to 1, and photographs are cropped at random to 28×28. No digit and no photograph
-    is used twice.
+    Digits and photographs are scaled from 0 to 1, and photographs are cropped at random to 28×28. No digit and no
+    photograph is used twice.
 
     Parameters
     ----------
     weight : float
-        How strong the digits are.
+        Weight of the digits.
     n_each : int
-        How many of each digit are in the target.
+        Number of images of each digit in the target.
     n_background : int
-        How many photographs are the background.
+        Number of background photographs.
     n_new : int
-        How many more of each digit are kept for judging; they do not change target and background.
+        Number of held-out images of each digit; it does not affect target and background.
     digits : tuple of int
-        Which digits.
+        The digits.
     photographs : str
-        Which class of CIFAR-10.
+        The class of CIFAR-10.
     data_dir : path, optional
-        Where the files are; see :func:`load_mnist` and :func:`load_cifar10`.
+        Directory of the files; see :func:`load_mnist` and :func:`load_cifar10`.
     seed : int
-        Which digits and photographs are which, and how they are cropped.
+        Seed for the selection of digits and photographs and for the crops.
     progress : callable, optional
         Called while a download is in progress.
 
@@ -110,7 +110,7 @@ def _check_request(digits: Any, **counts: int) -> tuple[int, ...]:
 def _split(
     places: list[NDArray[np.intp]], n_each: int, n_new: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Draw, of each digit, those for the target and those that are kept for judging."""
+    """Draw the images of each digit for the target and the held-out set."""
     short = min(len(place) for place in places)
     if n_each + n_new > short:
         raise NotEnoughRowsError(
@@ -125,12 +125,12 @@ def _split(
 
 
 def _strokes(written: Images, places: NDArray[np.intp]) -> Array:
-    """Return the digits at these places as rows from 0 to 1."""
+    """Return the digits at these indices as rows from 0 to 1."""
     return np.asarray(written.images[places].reshape(-1, _SIDE**2) / 255.0)
 
 
 def _crops(taken: Images, counts: tuple[int, ...], photographs: str, rng: np.random.Generator) -> list[Array]:
-    """Draw as many photographs as each count says, none twice, and cut a piece out of each."""
+    """Draw these numbers of photographs without replacement, and crop each."""
     needed = sum(counts)
     if needed > len(taken.images):
         raise NotEnoughRowsError(
@@ -142,7 +142,7 @@ def _crops(taken: Images, counts: tuple[int, ...], photographs: str, rng: np.ran
 
 
 def _cropped(images: NDArray[np.uint8], rng: np.random.Generator) -> Array:
-    """Cut a 28×28 piece out of each image, at a place of its own, as rows from 0 to 1."""
+    """Crop each image to 28×28 at a random position, as rows from 0 to 1."""
     corners = rng.integers(0, images.shape[1] - _SIDE + 1, size=(len(images), 2))
     reach = np.arange(_SIDE)
     rows, columns = corners[:, :1] + reach, corners[:, 1:] + reach

@@ -26,7 +26,7 @@ def entry_point():
 
 @pytest.fixture
 def without_data(tmp_path, monkeypatch):
-    """No directory, no cache, and no network."""
+    """Run without a data directory, a cache or a network."""
     monkeypatch.delenv("STANDOUT_DATA", raising=False)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "cache"))
 
@@ -39,7 +39,7 @@ def without_data(tmp_path, monkeypatch):
 def test_an_experiment_prints_its_tables_and_findings_and_writes_its_files(done, without_data, tmp_path):
     shown = done("digits", "--embedded", "--quick", "--seeds", 1, "-o", tmp_path / "out").out
     assert (
-        shown.startswith("Digits over tiles: a stand-in")
+        shown.startswith("Digits over tiles: a substitute")
         and "Not the paper's data" in shown
         and "Reduced size" in shown
         and "dPCA by ratio (exact)" in shown
@@ -56,7 +56,7 @@ def test_an_experiment_prints_its_tables_and_findings_and_writes_its_files(done,
 
 
 def _looks_like_a_page(page, folder):
-    """Open a page in chromium, where there is one: it must draw more than an empty sheet."""
+    """Open a page in chromium, if installed, and check that it is not blank."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         return
@@ -69,23 +69,23 @@ def _looks_like_a_page(page, folder):
     assert len(colors) > 100
 
 
-def test_without_data_it_says_which_files_to_put_where_and_what_runs_without(stopped, without_data, tmp_path):
+def test_missing_data_gives_an_error_with_the_files_and_the_options(stopped, without_data, tmp_path):
     line = stopped("digits", "--quick", "-o", tmp_path / "out", told="MNIST was not found")
     assert "train-images-idx3-ubyte" in line and "--data-dir" in line and "--embedded" in line
 
 
-def test_an_unknown_experiment_is_refused(cli):
+def test_an_unknown_experiment_is_rejected(cli):
     result = cli("frogs")
     assert result.code == 2 and "'frogs'" in result.err and "optimality" in result.err
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(stopped, tmp_path):
+def test_an_output_directory_that_cannot_be_created_is_rejected_before_the_work(stopped, tmp_path):
     (tmp_path / "file").write_text("kept")
     stopped("digits", "--embedded", "-o", tmp_path / "file" / "out", told="--out")
 
 
-def test_all_goes_on_after_a_failure_and_tells_it_at_the_end(cli, without_data, monkeypatch, tmp_path):
-    # Of all only two, to be quick: the first has no data, and the second must still run.
+def test_all_continues_after_a_failure_and_reports_it_at_the_end(cli, without_data, monkeypatch, tmp_path):
+    # Two of all experiments, for speed: the first has no data, and the second must still run.
     monkeypatch.setattr("experiments.run.EXPERIMENTS", {"mice": "Proteins of mice", "digits": "Digits"})
     monkeypatch.setattr(
         "experiments.digits.digits", lambda plan: digits(Plan(plan.seeds[:1], reduced=True, embedded=True))
@@ -98,10 +98,10 @@ def test_all_goes_on_after_a_failure_and_tells_it_at_the_end(cli, without_data, 
     assert result.json["experiments"]["digits"]["numbers"] == written["numbers"]
     assert result.json["files"]["index"].endswith("index.html")
     index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert 'href="digits.html"' in index and "It did not run" in index
+    assert 'href="digits.html"' in index and "Failed: " in index
 
 
-def test_a_fault_of_ours_in_one_of_all_ends_with_another_code(cli, without_data, monkeypatch, tmp_path):
+def test_an_internal_error_in_one_of_all_has_its_own_exit_code(cli, without_data, monkeypatch, tmp_path):
     monkeypatch.setattr("experiments.run.EXPERIMENTS", {"digits": "Digits", "mice": "Proteins of mice"})
     monkeypatch.setattr("experiments.digits.digits", lambda plan: plan.seeds / 0)
     result = cli("all", "--quick", "-o", tmp_path / "out")
@@ -110,7 +110,7 @@ def test_a_fault_of_ours_in_one_of_all_ends_with_another_code(cli, without_data,
     assert (tmp_path / "out" / "index.html").is_file()
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_work(stopped, tmp_path):
+def test_an_output_file_that_cannot_be_written_is_rejected_before_the_work(stopped, tmp_path):
     (tmp_path / "out" / "digits.json").mkdir(parents=True)
     began = time.monotonic()
     stopped("digits", "--embedded", "--quick", "-o", tmp_path / "out", told="digits.json is a directory")

@@ -1,4 +1,4 @@
-"""Digits over photographs: what is added to what, nothing twice, and the same for the same seed."""
+"""Digits over photographs: the sum of both, without replacement, reproducible from the seed."""
 
 import numpy as np
 import pytest
@@ -11,14 +11,14 @@ SIXES, NINES, FROGS = MNIST_TRAIN[6] + MNIST_TEST[6], MNIST_TRAIN[9] + MNIST_TES
 
 
 def chequered(n, side):
-    """Return images that tell their number wherever they are cut: n // 128 and 128 + n % 128, in turns."""
+    """Return images that encode their number in every crop: n // 128 and 128 + n % 128, alternating."""
     number = np.arange(n)[:, None, None]
     odd = np.indices((side, side)).sum(axis=0) % 2 == 1
     return np.where(odd, 128 + number % 128, number // 128).astype(np.uint8)
 
 
 def numbers(rows):
-    """Return the number that each chequered row tells, from 0 to 1 as it is."""
+    """Return the number encoded in each chequered row, scaled from 0 to 1."""
     whole = np.rint(255 * rows).astype(int)
     low, high = whole.min(axis=1), whole.max(axis=1)
     assert ((whole == low[:, None]) | (whole == high[:, None])).all()
@@ -52,7 +52,7 @@ def test_no_photograph_is_used_twice(numbered_frogs):
     assert sorted(np.concatenate(used)) == list(range(FROGS))
 
 
-def test_no_digit_is_used_twice_and_its_label_is_its_own(numbered_digits):
+def test_no_digit_is_used_twice_and_labels_match(numbered_digits):
     found = digits_over_photographs(0.5, n_each=1500, n_background=10, n_new=300, data_dir=numbered_digits)
     labels = load_mnist(numbered_digits).labels
     used = [numbers(rows / 0.5) for rows in (found.target, found.new)]
@@ -63,9 +63,11 @@ def test_no_digit_is_used_twice_and_its_label_is_its_own(numbered_digits):
     assert not found.background.any()
 
 
-def test_every_corner_of_a_photograph_is_cut_at_times(tmp_path_factory):
+def test_crops_reach_every_corner_of_a_photograph(tmp_path_factory):
     corners = np.zeros((FROGS, 32, 32), np.uint8)
-    corners[:, :, :] = np.add.outer(32 * np.arange(32) // 8, np.arange(32))  # 4 · row + column: differs at each corner
+    corners[:, :, :] = np.add.outer(
+        32 * np.arange(32) // 8, np.arange(32)
+    )  # 4 · row + column: different at each corner
     black = np.zeros((SIXES + NINES, 28, 28), np.uint8)
     folder = folder_with(tmp_path_factory.mktemp("c") / "corners", black, corners)
     first = np.rint(255 * digits_over_photographs(data_dir=folder).background[:, 0]).astype(int)
@@ -74,7 +76,7 @@ def test_every_corner_of_a_photograph_is_cut_at_times(tmp_path_factory):
     np.testing.assert_allclose(counts, np.bincount(expected, minlength=21) / 25, atol=0.03)
 
 
-def test_photographs_for_judging_do_not_change_the_others(numbered_frogs):
+def test_held_out_photographs_do_not_change_target_and_background(numbered_frogs):
     plain = digits_over_photographs(n_each=50, n_background=100, data_dir=numbered_frogs, seed=3)
     more = digits_over_photographs(n_each=50, n_background=100, n_new=20, data_dir=numbered_frogs, seed=3)
     assert plain.new.shape == (0, 784) and more.new.shape == (40, 784)
@@ -82,7 +84,7 @@ def test_photographs_for_judging_do_not_change_the_others(numbered_frogs):
     np.testing.assert_array_equal(numbers(plain.background), numbers(more.background))
 
 
-def test_the_seed_decides(numbered_frogs):
+def test_the_seed_determines_the_sample(numbered_frogs):
     one, again, other = (
         digits_over_photographs(n_each=50, n_background=100, n_new=5, data_dir=numbered_frogs, seed=seed)
         for seed in (1, 1, 2)
@@ -92,7 +94,7 @@ def test_the_seed_decides(numbered_frogs):
     assert (numbers(one.background) != numbers(other.background)).any()
 
 
-def test_more_than_there_is_is_refused(numbered_frogs, refused):
+def test_asking_for_more_images_than_exist_is_rejected(numbered_frogs, refused):
     def ask(**counts):
         return lambda: digits_over_photographs(data_dir=numbered_frogs, **counts)
 
@@ -108,7 +110,7 @@ def test_more_than_there_is_is_refused(numbered_frogs, refused):
 
 
 @pytest.mark.data
-def test_real_digits_lie_over_real_frogs(real_data):
+def test_real_digits_are_superimposed_on_real_frogs(real_data):
     folder = real_data("cifar10_frogs_gray_6000.npz").parent
     half, full = (digits_over_photographs(weight, 200, 300, data_dir=folder, seed=5) for weight in (0.5, 1.0))
     np.testing.assert_array_equal(half.background, full.background)

@@ -1,4 +1,4 @@
-"""Fig. 1: the exact ratio does not show the two digits over photographs, the denoised target does; PCA never does."""
+"""Fig. 1: the exact ratio does not separate the digits over photographs, the denoised target does; PCA never does."""
 
 import re
 
@@ -82,7 +82,7 @@ def test_algorithm_1_taken_literally_is_pca_for_weak_digits_and_shows_only_stron
 
 
 @pytest.mark.data
-def test_what_is_seen_holds_on_new_digits_over_new_photographs(real):
+def test_separation_holds_on_held_out_digits_over_held_out_photographs(real):
     for method in ("signal", "cpca", "ratio_exact"):
         assert (np.abs(means(real, "new_accuracy", method) - means(real, "accuracy", method)) < 0.08).all()
     assert (means(real, "new_accuracy", "signal") > 0.85).all()
@@ -98,7 +98,7 @@ def test_the_largest_ratios_lie_where_photographs_hardly_vary(real):
 
 
 @pytest.mark.data
-def test_the_numbers_are_those_of_scipy_and_sklearn_on_the_same_rows(real, real_data):
+def test_the_numbers_agree_with_scipy_and_scikit_learn(real, real_data):
     sample = digits_over_photographs(0.5, 500, 2000, 200, data_dir=real_data("mnist_6_9.npz").parent, seed=0)
     C_xx, C_yy = covariance(sample.target), covariance(sample.background)
     ratios, vectors = linalg.eigh(C_xx, C_yy)
@@ -111,7 +111,7 @@ def test_the_numbers_are_those_of_scipy_and_sklearn_on_the_same_rows(real, real_
     assert real.numbers["ari"]["ratio_exact"]["0.5"].mean == pytest.approx(expected, abs=0.02)
 
 
-def test_patterns_are_those_of_the_library_for_one_sd_of_the_score(data):
+def test_patterns_equal_patterns_of_the_estimator_times_one_sd_of_the_score(data):
     for model in (DPCA(shrinkage=None), CPCA(alpha=2.0)):
         model.fit(data.target, background=data.background)
         scores = model.transform(data.target)
@@ -128,7 +128,7 @@ def test_the_literal_estimator_projects_on_right_singular_vectors(data):
 
 
 def measured(ari):
-    """Numbers in which every method has the same ARI at two weights, and all else is the same too."""
+    """Return numbers in which all methods have the same measures at two weights."""
     by_weight = {weight: Spread((value,)) for weight, value in zip(("0.5", "1"), ari, strict=True)}
     every = {method.key: by_weight for method in METHODS}
     names = ("largest_ratio", "noise_edge", "above_edge", "calm_by_ratio", "calm_by_signal", "searched_alpha")
@@ -136,27 +136,27 @@ def measured(ari):
 
 
 @pytest.mark.parametrize(
-    ("ari", "told"),
+    ("ari", "expected"),
     [
         ((0.1, 0.2), "does not give the paper's two clusters at any weight tried: .* 0.10 to 0.20"),
         ((0.1, 0.9), "at some weights: ARI 0.90 at weight 1, and does not at others: ARI 0.10 at weight 0.5"),
         ((0.8, 0.9), "gives the paper's two clusters: ARI 0.80 at weight 0.5 and 0.90 at weight 1"),
     ],
 )
-def test_the_findings_say_what_the_numbers_say(ari, told):
+def test_the_findings_agree_with_the_numbers(ari, expected):
     found = findings(*measured(ari))
-    assert re.search(told, found[0]), found[0]
+    assert re.search(expected, found[0]), found[0]
 
 
-def test_the_findings_tell_of_seeds_that_go_against_the_mean():
+def test_the_findings_report_seeds_that_contradict_the_mean():
     numbers, spectrum = measured((0.8, 0.9))
     mixed = {"0.5": Spread((0.9, 0.1, 0.9)), "1": Spread((0.9, 0.9, 0.9))}
-    told = " ".join(findings({**numbers, "ari": {**numbers["ari"], "cpca": mixed}}, spectrum))
-    assert "cPCA (alpha 2) shows the two digits" in told
-    assert told.count("Not with every seed: the ARI is below 0.5 in 1 of 3 at weight 0.5.") == 1
+    text = " ".join(findings({**numbers, "ari": {**numbers["ari"], "cpca": mixed}}, spectrum))
+    assert "cPCA (alpha 2) shows the two digits" in text
+    assert text.count("Not with every seed: the ARI is below 0.5 in 1 of 3 at weight 0.5.") == 1
 
 
-def test_pictures_are_drawn_also_where_a_method_has_no_component(embedded):
+def test_figures_are_drawn_even_if_a_method_has_no_component(embedded):
     from experiments.digits_methods import see
     from experiments.digits_results import draw_patterns, draw_scores
     from standout.plot._style import pyplot

@@ -1,4 +1,4 @@
-"""Fig. 2 at reduced size: what holds of the paper's mice, and what was only counted too often."""
+"""Fig. 2 at reduced size: what holds for the mice, and what is an effect of replicates."""
 
 import csv
 from dataclasses import replace
@@ -21,7 +21,7 @@ CONTROLS = ("c-CS-s", "c-SC-s")
 
 
 @pytest.fixture(scope="module")
-def stood_in():
+def simulated():
     return mice(Plan(seeds=(0,), reduced=True, embedded=True))
 
 
@@ -30,7 +30,7 @@ def real(real_data):
     return mice(Plan(seeds=(0, 1), reduced=True, data_dir=real_data("Data_Cortex_Nuclear.csv").parent))
 
 
-@pytest.fixture(params=["stood_in", pytest.param("real", marks=pytest.mark.data)])
+@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.data)])
 def record(request):
     return request.getfixturevalue(request.param)
 
@@ -49,34 +49,34 @@ def test_nine_background_animals_are_not_135_rows(record):
         assert exact["p_shuffled_rows"] < 0.01 < 0.05 < exact["p_shuffled_mice"]
 
 
-def test_rows_held_out_at_random_hide_what_mice_held_out_show(record):
+def test_random_held_out_rows_hide_what_held_out_mice_show(record):
     for reading in record.numbers["readings"].values():
         for problem in reading["largest_ratio"].values():
             assert problem["held_out_by_rows"].low > 5 * problem["held_out_by_mouse"].high
 
 
-def test_a_feature_that_stands_twice_breaks_scipy_and_algorithm_1_but_not_the_library(record):
+def test_a_duplicate_feature_breaks_scipy_and_algorithm_1_but_not_standout(record):
     for found in record.numbers["singular"].values():
         assert (found["n_features"], found["rank"]) == (77, 76)
         assert found["difference"] < 1e-10
-        # Rounding decides, so not in every order of the columns.
+        # It depends on rounding, so not in every order of the columns.
         assert found["scipy_raises"] > 0
         assert found["literal_refuses"] > 0 or min(found["literal_cosines"]) < 0.95
 
 
-def test_what_is_said_agrees_with_what_was_found(record):
+def test_the_mice_findings_agree_with_the_numbers(record):
     name = next(iter(record.numbers["readings"]))
     exact = record.numbers["readings"][name]["largest_ratio"]["exact"]
-    said = record.findings[0]
-    assert f"{exact['ratio']:,.0f} on the rows it was found on" in said
-    assert said.endswith("9 background animals are not 135.")
-    assert f"cannot exclude chance (p = {exact['p_shuffled_mice']:.3f})" in said
+    finding = record.findings[0]
+    assert f"{exact['ratio']:,.0f} on the rows it was found on" in finding
+    assert finding.endswith("9 background animals are not 135.")
+    assert f"cannot exclude chance (p = {exact['p_shuffled_mice']:.3f})" in finding
     heads = {table.name: len(table.columns) for table in record.tables}
     assert set(heads) >= {"separation", "ratios", "singular"}
     assert all(len(row) == heads[table.name] for table in record.tables for row in table.rows)
 
 
-def test_every_picture_can_be_drawn_and_names_its_axes(record):
+def test_every_figure_can_be_drawn_and_labels_its_axes(record):
     from matplotlib import pyplot
 
     for picture in record.pictures:
@@ -93,19 +93,19 @@ def test_the_rows_are_the_267_of_the_paper(real):
 
 
 @pytest.mark.data
-def test_exact_dpca_shows_the_treatment_no_better_than_a_guess_against_one_control(real):
+def test_exact_dpca_against_one_control_is_no_better_than_chance(real):
     against = unseen(real, "c-CS-s")
     assert against["dPCA, exact"] < 0.55 < against["PCA"] < 0.8
-    # Below a guess, but so are accuracies of classes that were drawn by lot.
+    # Below chance, but so are accuracies with permuted classes.
     by_lot = real.numbers["readings"]["c-CS-s"]["accuracy_by_chance"]
     assert by_lot.low < against["dPCA, exact"] < by_lot.high
-    (said,) = [finding for finding in real.findings if finding.startswith("c-CS-s: on mice that neither")]
-    assert "artefact of cross-validation with few mice, and no evidence that PCA is better" in said
+    (text,) = [finding for finding in real.findings if finding.startswith("c-CS-s: on mice that neither")]
+    assert "artefact of cross-validation with few mice, and no evidence that PCA is better" in text
     assert against["cPCA, alpha 2"] > 0.9 and against["cPCA, alpha 3.59"] > 0.9
 
 
 @pytest.mark.data
-def test_against_the_other_control_the_shrunk_background_shows_it_best(real):
+def test_against_the_other_control_the_shrunk_background_separates_the_treatment_best(real):
     against = unseen(real, "c-SC-s")
     best = against.pop("dPCA, default")
     assert best > 0.8 and best > max(against.values()) + 0.05  # nearly a mouse of 18
@@ -113,18 +113,20 @@ def test_against_the_other_control_the_shrunk_background_shows_it_best(real):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("background", "said"), [("c-CS-s", "this stands out"), ("c-SC-s", "cannot exclude chance")])
-def test_the_held_out_ratio_and_the_test_by_mouse_are_both_reported(real, background, said):
+@pytest.mark.parametrize(
+    ("background", "expected"), [("c-CS-s", "this stands out"), ("c-SC-s", "cannot exclude chance")]
+)
+def test_the_held_out_ratio_and_the_test_by_mouse_are_both_reported(real, background, expected):
     found = real.numbers["readings"][background]["largest_ratio"]["default"]
     stands_out = found["p_shuffled_mice"] <= 0.05
-    assert stands_out == (said == "this stands out")
+    assert stands_out == (expected == "this stands out")
     assert found["held_out_by_mouse"].low > 10 or not stands_out
     (text,) = [one for one in real.findings if one.startswith(f"{background}: against the shrunk background")]
-    assert said in text and "held out it" in text
+    assert expected in text and "held out it" in text
 
 
 @pytest.mark.data
-def test_the_settings_name_the_file_and_what_was_run(real):
+def test_the_settings_name_the_file_and_describe_the_run(real):
     assert real.settings["source"].startswith("Data_Cortex_Nuclear.csv (sha256 5ec490ae48bf")
     assert (real.settings["reduced"], real.settings["embedded"]) == (True, False)
 
@@ -160,7 +162,7 @@ def test_the_papers_alphas_are_not_on_the_grid_it_states():
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_the_stand_in_has_replicates_and_a_twin_and_nothing_large_that_is_the_targets_own():
+def test_the_simulated_mice_have_replicates_and_a_duplicate_feature_and_only_a_weak_target_effect():
     made_up = stand_in(3)
     assert made_up.target.shape == (270, 77) and made_up.background.shape == (135, 77)
     np.testing.assert_array_equal(made_up.target[:, -1], made_up.target[:, -2])
@@ -168,30 +170,30 @@ def test_the_stand_in_has_replicates_and_a_twin_and_nothing_large_that_is_the_ta
         np.stack([rows[mice == mouse].mean(axis=0) for mouse in np.unique(mice)])
         for rows, mice in ((made_up.target, made_up.mice), (made_up.background, made_up.background_mice))
     ]
-    # Variances of subjects are those of one distribution, up to the effect on half of the target.
+    # Subjects have the same variances, up to the effect on half of the target.
     between = np.log(means[0].var(axis=0, ddof=1) / means[1].var(axis=0, ddof=1))
     assert abs(np.median(between)) < 0.5
     model = DPCA(1, shrinkage=None).fit(made_up.target, background=made_up.background)
     assert model.ratios_[0] > 100
 
 
-def test_a_stand_in_is_said_to_be_made_up_wherever_it_is_shown(stood_in):
-    shown = [stood_in.title, *(one.title for one in (*stood_in.tables, *stood_in.pictures))]
-    assert all("made-up" in title for title in shown)
-    assert (stood_in.settings["reduced"], stood_in.settings["embedded"]) == (True, True)
-    assert "made-up" in stood_in.settings["data"] and stood_in.settings["source"] == "made up with seed 0"
+def test_simulated_data_are_labelled_as_simulated_everywhere(simulated):
+    shown = [simulated.title, *(one.title for one in (*simulated.tables, *simulated.pictures))]
+    assert all("simulated" in title for title in shown)
+    assert (simulated.settings["reduced"], simulated.settings["embedded"]) == (True, True)
+    assert "simulated" in simulated.settings["data"] and simulated.settings["source"] == "simulated with seed 0"
 
 
-def test_of_one_split_no_range_is_told(stood_in):
-    told = [*stood_in.findings, *(table.note for table in stood_in.tables)]
-    assert not any("over splits" in text for text in [*told, *(one.caption for one in stood_in.pictures)])
-    held = stood_in.numbers["readings"]["made up"]["largest_ratio"]["default"]["held_out_by_mouse"].mean
-    assert any(f"on other mice is {held:.1f}: held out" in text for text in told)
+def test_a_single_split_is_reported_without_a_range(simulated):
+    texts = [*simulated.findings, *(table.note for table in simulated.tables)]
+    assert not any("over splits" in text for text in [*texts, *(one.caption for one in simulated.pictures)])
+    held = simulated.numbers["readings"]["made up"]["largest_ratio"]["default"]["held_out_by_mouse"].mean
+    assert any(f"on other mice is {held:.1f}: held out" in text for text in texts)
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 @pytest.mark.parametrize(
-    ("ratios", "p", "said"),
+    ("ratios", "p", "expected"),
     [
         ((19.0, 60.0), 0.06, "held out it stays far above 1, but reshuffling whole mice cannot exclude chance"),
         ((1.4, 3.0), 0.2, "held out it stays above 1, but reshuffling whole mice cannot exclude chance"),
@@ -201,17 +203,17 @@ def test_of_one_split_no_range_is_told(stood_in):
         ((0.2, 0.9), 0.004, "held out it is not above 1, but reshuffled mice seldom reach it (p = 0.004): this"),
     ],
 )
-def test_what_is_said_of_a_ratio_follows_from_the_ratio_and_from_reshuffling(ratios, p, said):
+def test_the_verdict_on_a_ratio_follows_from_the_ratio_and_the_permutation_test(ratios, p, expected):
     made_up = stand_in(0).without([TWIN])
     one = replace(
         worth(made_up, None, (0,), 1), held_out_by_mouse=Spread(ratios), p_shuffled_mice=p, intervals_with_1=0
     )
-    assert said in mice_results._verdict(one, made_up)
+    assert expected in mice_results._verdict(one, made_up)
     also = mice_results._verdict(replace(one, intervals_with_1=len(ratios)), made_up)
     assert f"(the 95 % interval holds 1{' in 2 of 2 splits' if len(ratios) == 2 else ''})" in also
 
 
-def test_the_test_by_mouse_is_the_exact_one_of_scipy():
+def test_the_paired_test_by_mouse_equals_the_exact_test_of_scipy():
     differences = np.random.default_rng(0).normal(0.4, 1, size=9).round(1)
     expected = stats.permutation_test(
         (differences,), np.mean, permutation_type="samples", n_resamples=np.inf, alternative="two-sided"
@@ -222,7 +224,7 @@ def test_the_test_by_mouse_is_the_exact_one_of_scipy():
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_unseen_mice_are_those_of_the_target_and_every_background_mouse_stays(stood_in):
+def test_only_target_mice_are_held_out(simulated):
     made_up = stand_in(0).without([TWIN])
     C_yy = np.cov(made_up.background.T)
     found = []
@@ -234,14 +236,14 @@ def test_unseen_mice_are_those_of_the_target_and_every_background_mouse_stays(st
         mean, sd = (rows @ axes).mean(axis=0), (rows @ axes).std(axis=0)
         line = LogisticRegression().fit((rows @ axes - mean) / sd, made_up.kinds[rest])
         found.append(line.score((new @ axes - mean) / sd, made_up.kinds[held]))
-    unseen = stood_in.numbers["readings"]["made up"]["methods"]["dPCA, exact"]["accuracy_unseen"]
+    unseen = simulated.numbers["readings"]["made up"]["methods"]["dPCA, exact"]["accuracy_unseen"]
     assert unseen.mean == pytest.approx(np.mean(found), abs=0.01)
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_classes_drawn_by_lot_are_not_told_apart_where_true_ones_are():
+def test_permuted_classes_are_not_separated_where_true_ones_are():
     made_up = stand_in(1).without([TWIN])
-    # An effect that no method can miss.
+    # A very strong effect.
     strong = replace(made_up, target=made_up.target + 60 * (made_up.kinds == "treated")[:, None])
     exact = separations(strong, (0,))[1]
     by_lot = chance(strong, 0, 19)
@@ -249,16 +251,16 @@ def test_classes_drawn_by_lot_are_not_told_apart_where_true_ones_are():
     assert by_lot.low < 0.5 and abs(by_lot.mean - 0.5) < 0.2 and by_lot.high < exact.unseen.mean
 
 
-def test_the_same_seed_gives_the_same_numbers_with_any_number_of_threads(stood_in):
+def test_the_same_seed_gives_the_same_numbers_with_any_number_of_threads(simulated):
     with threadpool_limits(2):
         again = mice(Plan(seeds=(0,), reduced=True, embedded=True))
-    assert again.numbers == stood_in.numbers
+    assert again.numbers == simulated.numbers
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_each_seed_splits_the_mice_anew(stood_in):
+def test_each_seed_gives_another_split_of_the_mice(simulated):
     made_up = stand_in(0).without([TWIN])
     for shrinkage, problem in ((None, "exact"), ("auto", "default")):
         found = worth(made_up, shrinkage, (0, 5), 1).held_out_by_mouse.values
-        one_seed = stood_in.numbers["readings"]["made up"]["largest_ratio"][problem]["held_out_by_mouse"]
+        one_seed = simulated.numbers["readings"]["made up"]["largest_ratio"][problem]["held_out_by_mouse"]
         assert one_seed == Spread(found[:1]) and found[0] != found[1]

@@ -1,4 +1,4 @@
-"""The optimality experiment at reduced size: its conclusions hold, and its numbers are closed forms where there are."""
+"""The optimality experiment at reduced size: its conclusions hold, and its numbers match closed forms."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_algorithm_1_taken_literally_is_worse_even_where_the_population_answer_i
     assert at(numbers, "literal", metric="background") > 3 * at(numbers, "dpca", metric="background")
 
 
-def test_in_background_sd_dpca_is_nearer_than_cpca_at_alpha_2_and_in_the_features_it_is_not(numbers):
+def test_dpca_is_closer_than_cpca_at_alpha_2_in_background_sd_but_not_in_plain_units(numbers):
     assert at(numbers, "dpca", metric="background") < 0.9 * at(numbers, "cpca", metric="background")
     assert at(numbers, "cpca") < 0.8 * at(numbers, "dpca")
 
@@ -74,14 +74,14 @@ def test_cpca_needs_its_alpha_and_at_the_top_ratio_it_is_dpca(numbers):
     assert numbers["alphas"]["alpha_5"]["plain"] == pytest.approx(at(numbers, "dpca"), rel=0.1)
 
 
-def test_units_do_not_matter_to_dpca_and_undo_cpca(numbers):
+def test_units_do_not_affect_dpca_but_ruin_cpca(numbers):
     for metric in METRICS:
         assert numbers["units"]["dpca"][metric] == pytest.approx(at(numbers, "dpca", metric=metric), rel=1e-9)
     for method in ("cpca", "cpca_auto"):
         assert numbers["units"][method]["background"] > 3 * numbers["units"]["dpca"]["background"]
 
 
-def test_growth_gives_the_shared_direction_the_ratio_asked_for():
+def test_growth_gives_the_shared_direction_the_requested_ratio():
     model = FactorModel(shared_growth=growth(FactorModel(), 6.0))
     shared = model.directions[:, 0]
     found = shared @ model.target_covariance @ shared / (shared @ model.background_covariance @ shared)
@@ -128,7 +128,7 @@ def test_singular_vectors_miss_the_largest_ratio(errata):
         assert 0 < found[f"share_{size}_worst"] < found[f"share_{size}"] < 0.3
 
 
-def test_columns_are_not_rows_and_the_root_of_one_is_not_that_of_the_other(errata):
+def test_columns_of_the_eigenvector_matrix_are_not_its_rows_and_neither_are_the_roots(errata):
     assert errata["columns"]["cos"] < 0.4
     assert errata["columns"]["share"] < 0.3
     assert errata["columns"]["stale_root_error"] > 0.5
@@ -169,7 +169,7 @@ def test_an_svd_of_an_indefinite_matrix_finds_its_worst_direction(errata):
     assert (found["cos_svd"], found["cos_largest"]) == pytest.approx((0, 1), abs=1e-9)
 
 
-def test_stacking_backgrounds_with_means_apart_hides_the_target(errata):
+def test_stacking_backgrounds_with_different_means_hides_the_target(errata):
     # 2.2² against 1; stacked, 1 + 2.5² along the same axis.
     found = errata["combined"]
     assert found["ratio_own_means"] == pytest.approx(2.2**2, rel=0.15) and found["cos_own_means"] > 0.98
@@ -206,7 +206,7 @@ def test_lanczos_gives_the_ratios_of_a_full_decomposition(errata):
     assert errata["lanczos"]["cos"] == pytest.approx(1, abs=1e-9)
 
 
-def test_a_full_basis_leaves_nothing_whichever_it_is(errata):
+def test_any_full_basis_has_zero_residual(errata):
     found = errata["full_basis"]
     assert found["left_arbitrary_12"] < 1e-20 and found["left_principal_12"] < 1e-20
     assert found["left_arbitrary_4"] > 3 * found["left_principal_4"]
@@ -226,7 +226,7 @@ def test_the_same_seed_gives_the_same_numbers_and_other_seeds_others(numbers):
     assert first["errata"] == numbers["errata"]
 
 
-def test_every_picture_draws(record):
+def test_every_optimality_figure_can_be_drawn(record):
     import matplotlib.pyplot as plt
 
     for picture in record.pictures:
@@ -235,7 +235,7 @@ def test_every_picture_draws(record):
         plt.close(figure)
 
 
-def test_findings_hold_what_was_measured(record, numbers):
+def test_findings_contain_the_measured_numbers(record, numbers):
     text = " ".join(record.findings)
     assert f"{at(numbers, 'dpca'):.3f} with 1600" in text
     assert "cPCA is nearer" in text and "dPCA is nearer" in text

@@ -24,7 +24,7 @@ def test_fifteen_eigenproblems_take_longer_than_one(record):
         assert found["ratios"]["standout, eigenproblems"] > 2 and found["ratios"]["standout, from rows"] > 2
 
 
-def test_ratios_are_made_of_the_seconds_beside_them(record):
+def test_ratios_follow_from_the_stored_seconds(record):
     for found in record.times.values():
         seconds, ratios = found["seconds"], found["ratios"]
         shared, one, many = (seconds[part] for part in ("covariances", "one eigenproblem", "15 eigenproblems"))
@@ -51,7 +51,7 @@ def test_the_cosines_are_those_of_bare_algebra(record):
         assert abs(second @ other) == pytest.approx(cosine, abs=1e-6)
 
 
-def test_the_numbers_repeat_and_hold_no_times(record):
+def test_the_numbers_are_reproducible_and_contain_no_times(record):
     assert record.numbers["n_alphas"] == len(ALPHAS) == 15
     sizes = [Size(**size) for size in record.numbers["sizes"].values()]
     assert [size.name for size in sizes] == list(record.times)
@@ -62,7 +62,7 @@ def test_the_numbers_repeat_and_hold_no_times(record):
 
 
 def test_the_numbers_do_not_depend_on_how_many_threads_a_machine_has(monkeypatch):
-    size = Size(300, 1500, 1500)  # large enough that two threads would add up otherwise
+    size = Size(300, 1500, 1500)  # large enough that two threads would sum in another order
     monkeypatch.setattr(module, "_sizes", lambda _: ([size], [size]))
     monkeypatch.setattr(module, "_peer", lambda: None)
     with threadpool_limits(2):
@@ -71,22 +71,22 @@ def test_the_numbers_do_not_depend_on_how_many_threads_a_machine_has(monkeypatch
         assert found == module._agreement(size, (0,))
 
 
-def test_the_settings_say_what_was_run(record):
+def test_the_settings_describe_the_run(record):
     settings = record.settings
     assert (settings["reduced"], settings["embedded"], settings["source"]) == (True, False, "drawn from the seeds")
     assert settings["sizes"] == list(record.times) and settings["seeds"] == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("covariances", "said"), [(8.0, "is 2.4: with many rows, which of the two comes after matters less"),
+    ("covariances", "expected"), [(8.0, "is 2.4: with many rows, which of the two comes after matters less"),
                               (99.0, "is 1.1: with many rows, which of the two comes after hardly matters")],
 )  # fmt: skip
-def test_the_covariances_are_said_to_drown_the_difference_only_where_they_do(covariances, said):
+def test_the_findings_say_that_covariances_dominate_only_where_they_do(covariances, expected):
     seconds = {"covariances": covariances, "one eigenproblem": 1.0, "15 eigenproblems": 13.6}
-    assert said in module._shared([Timed(Size(10, 20, 30), seconds)])
+    assert expected in module._shared([Timed(Size(10, 20, 30), seconds)])
 
 
-def test_without_the_peer_its_column_is_left_out(monkeypatch):
+def test_without_the_other_package_its_column_is_omitted(monkeypatch):
     def absent(name):
         raise ImportError(name)
 
@@ -95,10 +95,10 @@ def test_without_the_peer_its_column_is_left_out(monkeypatch):
     found = runtime(Plan(seeds=(0,), reduced=True))
     (table,) = [table for table in found.tables if table.name == "times_parts"]
     assert not any("contrastive" in column for column in table.columns)
-    assert not any("contrastive" in said for said in found.findings)
+    assert not any("contrastive" in text for text in found.findings)
 
 
-def test_a_size_without_the_peer_still_has_its_row(record):
+def test_a_size_without_the_other_package_still_has_a_row(record):
     seconds = dict.fromkeys(
         ("covariances", "one eigenproblem", "15 eigenproblems", "selection", "standout, dPCA", "standout, 15 alphas",
          "standout, dPCA of rows", "standout, path of rows"), 0.5,
@@ -108,11 +108,11 @@ def test_a_size_without_the_peer_still_has_its_row(record):
     ratios, parts = module._tables(found)
     assert with_peer.ratios()["contrastive to standout"] == 8
     assert ratios.rows[1][-1] is None and parts.rows[1][-1] is None
-    (said,) = [text for text in module._findings(found, record.numbers["agreement"]) if "authors" in text]
-    assert "takes 8.0 times" in said
+    (finding,) = [text for text in module._findings(found, record.numbers["agreement"]) if "authors" in text]
+    assert "takes 8.0 times" in finding
 
 
-def test_every_picture_can_be_drawn_and_names_its_axes(record):
+def test_every_figure_can_be_drawn_and_labels_its_axes(record):
     from matplotlib import pyplot
 
     for picture in record.pictures:

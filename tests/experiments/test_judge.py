@@ -1,4 +1,4 @@
-"""The judges of the experiments against the raw definitions."""
+"""The measures of the experiments against their definitions."""
 
 import numpy as np
 import pytest
@@ -19,9 +19,9 @@ def clouds():
     return rng.normal(size=(120, 2)) + 2 * (labels == 9)[:, None], labels
 
 
-def test_ari_is_that_of_the_split_with_the_least_squares_of_two_clusters(clouds):
+def test_ari_is_that_of_the_two_clusters_with_the_least_squares(clouds):
     scores, labels = clouds
-    # Two clusters of k-means are always parted by a line: look for the best among very many.
+    # Two k-means clusters are always separated by a line: search for the best of very many.
     best = (np.inf, None)
     for angle in np.linspace(0, np.pi, 90, endpoint=False):
         order = np.argsort(scores @ [np.cos(angle), np.sin(angle)])
@@ -33,11 +33,11 @@ def test_ari_is_that_of_the_split_with_the_least_squares_of_two_clusters(clouds)
     assert ari(scores, labels, seed=3) == pytest.approx(adjusted_rand_score(labels, best[1]), abs=0.05)
 
 
-def test_silhouette_is_that_of_all_pairs(clouds):
+def test_silhouette_equals_its_definition_over_all_pairs(clouds):
     scores, labels = clouds
     apart = np.sqrt(((scores[:, None] - scores[None]) ** 2).sum(axis=2))
     own = labels[:, None] == labels[None]
-    # The mean distance to the others of one's own kind, without oneself, and to those of the other kind.
+    # Mean distance to the other rows of the same label, and to the rows of the other label.
     inside = (apart * own).sum(axis=1) / (own.sum(axis=1) - 1)
     outside = (apart * ~own).sum(axis=1) / (~own).sum(axis=1)
     expected = np.mean((outside - inside) / np.maximum(inside, outside))
@@ -50,28 +50,28 @@ def test_accuracy_does_not_depend_on_the_units_of_the_scores(clouds):
     assert 0.7 < accuracy(scores, labels) < 1
 
 
-def test_by_group_nothing_of_a_group_is_known_when_it_is_judged():
+def test_with_groups_no_row_of_a_group_is_in_both_training_and_test_folds():
     rng = np.random.default_rng(1)
     groups = np.repeat(np.arange(20), 10)
-    labels = np.repeat(rng.permutation(np.repeat([0, 1], 10)), 10)  # what a group is, its rows are
-    scores = np.eye(20)[groups] + 0.01 * rng.normal(size=(200, 20))  # each group has a place of its own
-    assert accuracy(scores, labels) == 1  # rows of the same group give it away
+    labels = np.repeat(rng.permutation(np.repeat([0, 1], 10)), 10)  # rows have the label of their group
+    scores = np.eye(20)[groups] + 0.01 * rng.normal(size=(200, 20))  # each group has its own location
+    assert accuracy(scores, labels) == 1  # rows of the same group reveal the label
     assert accuracy(scores, labels, groups) < 0.8
 
 
-def test_accuracy_on_new_rows_comes_from_the_line_of_the_old_ones(clouds):
+def test_accuracy_on_new_rows_uses_the_classifier_of_the_old_rows(clouds):
     scores, labels = clouds
     line = LogisticRegression().fit((scores - scores.mean(axis=0)) / scores.std(axis=0), labels)
     new = np.random.default_rng(5).normal(size=(50, 2))
-    said = line.predict((new - scores.mean(axis=0)) / scores.std(axis=0))
-    assert accuracy_on(scores, labels, new, said) == 1
-    assert accuracy_on(scores, labels, new, np.where(said == 6, 9, 6)) == 0
-    some = np.where(np.arange(50) < 20, said, np.where(said == 6, 9, 6))
+    predicted = line.predict((new - scores.mean(axis=0)) / scores.std(axis=0))
+    assert accuracy_on(scores, labels, new, predicted) == 1
+    assert accuracy_on(scores, labels, new, np.where(predicted == 6, 9, 6)) == 0
+    some = np.where(np.arange(50) < 20, predicted, np.where(predicted == 6, 9, 6))
     np.testing.assert_array_equal(right_on(scores, labels, new, some), np.arange(50) < 20)
     assert accuracy_on(scores, labels, new, some) == 0.4
 
 
-def test_without_components_one_can_only_guess():
+def test_without_components_accuracy_is_that_of_the_most_frequent_label():
     labels = np.array([6] * 30 + [9] * 10)
     nothing = np.empty((40, 0))
     assert ari(nothing, labels) == 0 and silhouette(nothing, labels) == 0
@@ -79,7 +79,7 @@ def test_without_components_one_can_only_guess():
     assert accuracy_on(nothing, labels, np.empty((4, 0)), [6, 9, 9, 9]) == 0.25
 
 
-def test_the_literal_algorithm_is_not_the_optimum_but_its_own_definition():
+def test_the_literal_algorithm_follows_its_definition_and_is_not_optimal():
     target, background = sample_pair(np.random.default_rng(3), 200, 300, 6)
     C_xx, C_yy = covariance(target), covariance(background)
     found = literal_components(target, background, 2)
@@ -90,13 +90,13 @@ def test_the_literal_algorithm_is_not_the_optimum_but_its_own_definition():
     assert ratio(found[0], C_xx, C_yy) < 0.9 * best
 
 
-def test_the_literal_algorithm_takes_moments_in_the_place_of_rows():
+def test_the_literal_algorithm_accepts_moments():
     target, background = sample_pair(np.random.default_rng(4), 100, 100, 4)
     by_moments = literal_components(Moments.of(target), Moments.of(background))
     np.testing.assert_array_equal(by_moments, literal_components(target, background))
 
 
-def test_the_literal_algorithm_refuses_a_background_that_is_exactly_singular(refused):
+def test_the_literal_algorithm_rejects_an_exactly_singular_background(refused):
     rng = np.random.default_rng(0)
     background = rng.normal(size=(50, 3)) * [1, 0, 1]
     refused(lambda: literal_components(rng.normal(size=(50, 3)), background), "background", "singular")

@@ -1,4 +1,4 @@
-"""What an experiment leaves on disk: JSON that repeats, figures that open, a page that needs nothing else."""
+"""Files of an experiment: reproducible JSON, valid figures, and a self-contained page."""
 
 import json
 import re
@@ -44,10 +44,10 @@ def record(**changes):
     return Record(**{**content, **changes})
 
 
-def test_numbers_come_back_from_json_as_they_were(tmp_path):
+def test_numbers_survive_a_round_trip_through_json(tmp_path):
     files = write(record(), tmp_path)
     text = files["numbers"].read_text(encoding="utf-8")
-    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not valid JSON"))
     assert found["numbers"]["third"] == 1 / 3 and found["numbers"]["none"] is None and found["numbers"]["count"] == 4
     assert found["numbers"]["spread"] == {"mean": 0.5, "low": 0.25, "high": 0.75, "values": [0.25, 0.75]}
     assert found["times"] == {"seconds": 1.5} and "seconds" not in json.dumps(found["numbers"])
@@ -58,7 +58,7 @@ def test_numbers_come_back_from_json_as_they_were(tmp_path):
     assert keys == [sorted(part) for part in keys]
 
 
-def test_a_table_from_the_json_is_the_table_that_was_printed(tmp_path):
+def test_a_table_read_from_json_equals_the_printed_table(tmp_path):
     files = write(record(), tmp_path)
     found = json.loads(files["numbers"].read_text(encoding="utf-8"))["tables"]["sizes"]
     again = table_from("sizes", found)
@@ -87,7 +87,7 @@ def test_figures_open_in_both_formats(tmp_path):
 
 
 class Reader(HTMLParser):
-    """The text of a page, the tags in it, and where they lead."""
+    """Collect the text, tags and links of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -102,7 +102,7 @@ class Reader(HTMLParser):
         self.words.append(data.strip())
 
 
-def test_the_page_holds_everything_and_fetches_nothing(tmp_path):
+def test_the_page_is_self_contained(tmp_path):
     files = write(record(), tmp_path)
     page = Reader(files["page"].read_text(encoding="utf-8"))
     for text in ("Lines <script>", "They are & stay.", "a <b>", "0.20 (0.10 to 0.30)", "A slope", "It goes up.", "So."):
@@ -115,7 +115,7 @@ def test_the_page_holds_everything_and_fetches_nothing(tmp_path):
     assert len(image) > files["slope.png"].stat().st_size
 
 
-def test_a_picture_that_fails_leaves_the_files_of_before(tmp_path):
+def test_a_figure_that_fails_leaves_existing_files_unchanged(tmp_path):
     write(record(), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     broken = Picture("slope", "A slope", "", lambda: 1 / 0)
@@ -124,11 +124,11 @@ def test_a_picture_that_fails_leaves_the_files_of_before(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_directory_that_is_not_there_is_refused(tmp_path, refused):
+def test_a_missing_directory_is_rejected(tmp_path, refused):
     refused(lambda: write(record(), tmp_path / "none"), "no directory", kind=OutputError)
 
 
-def test_one_that_fails_does_not_lose_the_others(tmp_path, monkeypatch):
+def test_a_failing_experiment_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "cache"))
     monkeypatch.delenv("STANDOUT_DATA", raising=False)
     monkeypatch.setattr("sklearn.datasets.fetch_openml", offline)
@@ -146,12 +146,12 @@ def offline(*_, **__):
     raise OSError("there is no network")
 
 
-def test_a_name_that_is_unknown_is_refused_with_the_names_there_are(refused):
+def test_an_unknown_name_is_rejected_with_a_list_of_names(refused):
     refused(lambda: chosen("digts"), "'digts'", "Did you mean 'digits'?", "'mice'", "'all'")
     assert chosen("all") == tuple(EXPERIMENTS)
 
 
-def test_what_is_missing_is_told_before_any_work(tmp_path, monkeypatch):
+def test_a_missing_package_is_reported_before_any_work(tmp_path, monkeypatch):
     from standout.errors import MissingExtraError
 
     def missing():
@@ -163,7 +163,7 @@ def test_what_is_missing_is_told_before_any_work(tmp_path, monkeypatch):
     assert isinstance(outcome.error, MissingExtraError)
 
 
-def test_numbers_of_a_table_read_well():
+def test_numbers_of_a_table_are_formatted_for_reading():
     cells = (0.12345, -0.0001, 12, "text", float("inf"), 3.2e8)
     [row] = as_rows(Table("t", "T", ("a",) * 6, (cells,), digits=3))
     assert row == ["0.123", "0.000", "12", "text", "inf", "3.2e+08"]
