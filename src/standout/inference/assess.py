@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from sklearn.base import clone
 from sklearn.isotonic import isotonic_regression
 
 from standout._base import BaseContrast
@@ -29,7 +30,7 @@ from standout.distributed.reduce import check_column, collect_column, collect_va
 from standout.errors import InputError, NotEnoughRowsError, ReplicateWarning, StandoutWarning, warn_user
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
-from standout.inference.resampling import held_sides, unit_means
+from standout.inference.resampling import collect_sides, unit_means
 from standout.inference.stability import Stability, stability
 from standout.io.read import read
 from standout.io.source import block_rows
@@ -319,18 +320,18 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class Assessment:
-    """What a target against backgrounds is worth; None for what was not asked.
+    """Significance, held-out ratios and stability of components; None for what was not computed.
 
     Attributes
     ----------
     test : PermutationTest or None
-        Whether the ratios could come from labels that mean nothing.
+        Whether the ratios could arise if labels were random.
     held_out : HeldOut or None
-        The ratios on rows that the components were not found on.
+        The ratios on rows that the components were not fitted on.
     stability : Stability or None
-        How much the components change when rows are drawn anew.
+        How much the components vary between bootstrap samples.
     replicates : tuple of ReplicateFinding
-        Datasets whose rows look like replicates of fewer units, and no groups were given.
+        Datasets without groups whose rows look like replicates of fewer units.
     """
 
     test: PermutationTest | None = None
@@ -339,7 +340,7 @@ class Assessment:
     replicates: tuple[ReplicateFinding, ...] = ()
 
     def summary(self) -> Summary:
-        """Return the results in words, one after the other."""
+        """Return the results as text, one after the other."""
         parts = [f"! {finding.text}" for finding in self.replicates]
         parts += [str(found.summary()) for found in (self.test, self.held_out, self.stability) if found is not None]
         return Summary("\n\n".join(parts))
@@ -361,33 +362,33 @@ def assess(
     random_state: int | None = None,
     n_jobs: int | None = None,
 ) -> Assessment:
-    """Test, hold out and draw anew: everything one should know before believing a component.
+    """Test significance, held-out ratio and stability of components, and look for replicates.
 
     Parameters
     ----------
     target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows are held in memory. Rows on a cluster are brought to this process.
+        The target. Rows are held in memory. Rows on a cluster are collected into this process.
     background : dataset, or list or dict of datasets
         The background(s), on the same features.
     estimator : DPCA, optional
-        Whose parameters (shrinkage, mix, features, axes, ...) to use; ``DPCA(n_components)`` by default. The
-        permutation test is one of dPCA about its own means and is left out, with a warning, for others.
+        Estimator whose parameters (shrinkage, mix, features, axes, ...) are used; ``DPCA(n_components)`` by default.
+        The permutation test applies to DPCA with ``centering="own"`` and is skipped, with a warning, otherwise.
     n_components : int, optional
-        How many components to look at; by default those of the estimator, or 2.
+        Number of components; by default that of the estimator, or 2.
     n_permutations, n_bootstrap, folds : int
-        How much work; 0 leaves the part out.
+        Number of permutations, bootstrap samples and folds; 0 skips the analysis.
     groups, background_groups : array-like of shape (n_rows,), optional
         The subject of each row; by default the groups of the source.
     pairs, background_pairs : array-like of shape (n_rows,), optional
-        The subject of each row, where every subject is in the target and in the background.
+        The subject of each row, if every subject is in the target and in the background.
     random_state : int, optional
         Seed; None is 0.
     n_jobs : int or None, default=None
-        How many processes; None takes all cores.
+        Number of processes; None uses all cores.
 
     Returns
     -------
-    Trust
+    Assessment
 
     Examples
     --------
@@ -401,69 +402,61 @@ def assess(
     (0.01, True, True)
     """
     if (pairs is None) != (background_pairs is None):
-        raise InputError("pairs and background_pairs belong together, and only one was given. Give both.")
-    if pairs is not None and (groups is not None or background_groups is not None):
-        raise InputError("pairs and groups were both given, and a pair is a group already. Give one of them.")
-    used = estimator if estimator is not None else DPCA(n_components or 2)
+        raise InputError("pairs and background_pairs must be given together. Give both, or neither.")
+    paired = pairs is not None
+    if paired and (groups is not None or background_groups is not None):
+        raise InputError("pairs and groups are both given, and a pair is already a group. Give one of them.")
+    estimator = DPCA(n_components or 2) if estimator is None else estimator
     if n_components is None:
-        n_components = check_count("n_components", used.n_components)
-    given = {name: value for name, value in used.get_params().items() if name not in ("n_components", "random_state")}
-    # Whatever is held out or drawn anew, rows of a pair stay together.
-    sides: dict[str, Any] = {"groups": groups, "background_groups": background_groups}
-    if pairs is not None:
-        sides = {"groups": pairs, "background_groups": background_pairs}
-    same: dict[str, Any] = {"n_components": n_components, "random_state": random_state}
-    target, background = held_sides(target, background)
-    test = held = stable = None
-    if n_permutations and _is_testable(used):
-        statistic = {name: given[name] for name in ("shrinkage", "mix", "features") if name in given}
-        paired = {"pairs": pairs, "background_pairs": background_pairs}
-        chosen = paired if pairs is not None else sides
-        given_too = {**chosen, **same, **statistic}
-        test = _if_enough(
-            "permutation test", permutation_test, target, background, n_permutations=n_permutations, n_jobs=n_jobs,
-            **given_too,
+        n_components = check_count("n_components", estimator.n_components)
+    parameters = {**estimator.get_params(), "n_components": n_components, "random_state": random_state}
+    exchanged: dict[str, Any] = {"groups": groups, "background_groups": background_groups}
+    units = exchanged
+    if paired:  # rows of a pair are held out and drawn together
+        exchanged = {"pairs": pairs, "background_pairs": background_pairs}
+        units = {"groups": pairs, "background_groups": background_pairs}
+    target, background = collect_sides(target, background)
+    test = held_out = stable = None
+    if n_permutations and not (isinstance(estimator, DPCA) and estimator.centering == "own"):
+        warn_user(
+            "the permutation test was skipped, because it applies only to DPCA with centering='own'. Use that for a "
+            "test.",
+            StandoutWarning,
+        )
+    elif n_permutations:
+        names = ("n_components", "shrinkage", "mix", "features", "random_state")
+        test = _unless_too_few_rows(
+            permutation_test, target, background, n_permutations=n_permutations, n_jobs=n_jobs, **exchanged,
+            **{name: parameters[name] for name in names},
         )  # fmt: skip
     if folds:
-        finder = used.__class__(n_components=n_components, **given)
-        held = _if_enough(
-            "held-out ratio", held_out_ratio, target, background, estimator=finder, folds=folds,
-            random_state=random_state, **sides,
-        )  # fmt: skip
-    if n_bootstrap and isinstance(used, DPCA):
-        stable = _if_enough(
-            "stability", stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **sides, **same, **given
+        unseeded = clone(estimator).set_params(n_components=n_components, random_state=None)
+        held_out = _unless_too_few_rows(
+            held_out_ratio, target, background, estimator=unseeded, folds=folds, random_state=random_state, **units
         )
-    return Assessment(test, held, stable, replicates_of(target, background) if groups is None and pairs is None else ())
+    if n_bootstrap and isinstance(estimator, DPCA):
+        stable = _unless_too_few_rows(
+            stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
+        )
+    replicates = replicates_of(target, background) if groups is None and not paired else ()
+    return Assessment(test, held_out, stable, replicates)
 
 
-def _is_testable(estimator: Any) -> bool:
-    """Tell whether the permutation test speaks of this estimator's components; warn where it does not."""
-    if isinstance(estimator, DPCA) and estimator.centering == "own":
-        return True
-    warn_user(
-        "the permutation test is one of dPCA with each set about its own mean, and says nothing of these components, "
-        "so it was left out. Use DPCA with centering='own' to have it.",
-        StandoutWarning,
-    )
-    return False
-
-
-def _if_enough(what: str, ask: Callable[..., _Found], *data: Any, **given: Any) -> _Found | None:
-    """Return an answer; where the rows are too few for it, only a warning, so that the rest is not lost."""
+def _unless_too_few_rows(analysis: Callable[..., _Found], *data: Any, **options: Any) -> _Found | None:
+    """Run an analysis; if the rows are too few for it, warn and return None, so that the other results are not lost."""
     try:
-        return ask(*data, **given)
+        return analysis(*data, **options)
     except NotEnoughRowsError as error:
-        warn_user(f"the {what} was left out: {error}", StandoutWarning)
+        warn_user(f"{analysis.__name__} was skipped: {error}", StandoutWarning)
         return None
 
 
 def replicates_of(target: Any, background: Any) -> tuple[ReplicateFinding, ...]:
-    """Return the datasets among these whose rows look replicated, where their sources have no groups; warn of them."""
-    several = background.values() if isinstance(background, dict) else background
-    others = [] if background is None else list(several) if isinstance(background, dict | list) else [background]
+    """Return the datasets without groups whose rows look like replicates, and warn about each."""
+    several = list(background.values()) if isinstance(background, dict) else background
+    backgrounds = several if isinstance(several, list) else [] if background is None else [background]
     found = []
-    for data in (target, *others):
+    for data in (target, *backgrounds):
         if getattr(data, "groups", None) is None and getattr(data, "row_ids", None) is not None:
             finding = find_replicates(data)
             if finding is not None:
