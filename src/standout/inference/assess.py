@@ -1,9 +1,7 @@
-"""Rows that look like replicates of fewer units: several measurements of one subject under ids such as 309_1, 309_2.
+"""All assessments of components in one call, and a search for replicates among the rows.
 
-Such rows are not independent, and ratios, p-values and folds that count them as if they were are worth
-little: 135 rows of 9 mice are 9.
-
-All questions of trust at once: is it real, does it hold on other rows, how stable is it, are rows replicates.
+Replicates are several measurements of one subject, under ids such as 309_1, 309_2. They are not independent, and
+p-values, intervals and folds that count them as independent rows are wrong: 135 rows of 9 mice count as 9.
 """
 
 from __future__ import annotations
@@ -35,20 +33,20 @@ from standout.inference.stability import Stability, stability
 from standout.io.read import read
 from standout.io.source import block_rows
 
-# Rows of a unit must be closer (in squared distance) than rows of different units by this factor,
+# The mean squared distance within units must be below this share of that between units,
 _CLOSE = 0.9
-# closer than under any of so many random assignments of rows to units,
+# smaller than under any of this many random assignments of rows to units,
 _RANDOM = 99
-# With two units nothing distinguishes replicates from a drift.
+# With two units, replicates cannot be distinguished from a drift.
 _LEAST_UNITS = 3
-# Rows farther from the mean than so many times the median row are moved there: outliers are not evidence.
+# Rows farther from the mean than this many times the median distance are moved to it: outliers are not evidence.
 _FARTHEST = 2.0
 _SEPARATORS = "_-.:/|# "
 
 
-# and by a jackknife over so many blocks of units (one-sided t interval of this confidence). Chosen by simulation.
+# and significantly so by a jackknife over this many blocks of units (one-sided t interval). Chosen by simulation.
 _BLOCKS, _CONFIDENCE = 20, 0.9
-# All pairs of this many rows are compared, on this many values.
+# Limits of the rows whose pairs are compared, and of the values of these rows.
 _MOST_ROWS, _MOST_VALUES = 2_000, 2_000_000
 
 
@@ -59,16 +57,16 @@ class ReplicateFinding:
     Attributes
     ----------
     n_rows, n_units : int
-        Rows, and the units they seem to come from.
+        Number of rows, and of the units they seem to come from.
     rule : str
-        How the unit is told from the row's id.
+        How the unit follows from the id of a row.
     ratio : float
         Mean squared distance between rows of one unit over that between rows of different units, features
         in units of their sd and outlying rows moved toward the mean.
     groups : ndarray of shape (n_rows,)
-        The unit of each row, as ``groups`` wants it.
+        The unit of each row, for use as ``groups``.
     text : str
-        The finding in words, with what to do.
+        The finding as text, with what to do.
     """
 
     n_rows: int
@@ -82,25 +80,25 @@ class ReplicateFinding:
 def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> ReplicateFinding | None:
     """Check whether rows look like replicates of fewer units.
 
-    They do when ids share a part (309 of 309_1, 309_2, ...) for at least three units, and rows that share it
-    are closer to each other than rows that do not. Pairs of rows are compared at the same distance in row
-    order, so that a drift over time is not mistaken for units, and the evidence must come from several
-    units, so that an outlying pair of rows is not. Differences between labels are removed, so that classes
-    are not mistaken for units.
+    They do if ids share a part (309 of 309_1, 309_2, ...) for at least three units, and rows that share it
+    are closer to each other than rows that do not. Pairs of rows are compared at the same lag in row order, so
+    that a drift over time is not mistaken for units, and the evidence must come from several units, so that an
+    outlying pair of rows is not. Differences between labels are removed, so that classes are not mistaken for
+    units.
 
     Parameters
     ----------
     rows : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The rows; missing values (NaN) do not matter.
+        The rows; missing values (NaN) are allowed.
     ids : array-like of shape (n_rows,), optional
-        Name of each row; by default those of the source. Without any, nothing can be told.
+        Id of each row; by default that of the source. Without ids the result is None.
     labels : array-like of shape (n_rows,), optional
         Class of each row; by default that of the source.
 
     Returns
     -------
     ReplicateFinding or None
-        None where rows do not look replicated.
+        None if rows do not look like replicates.
 
     Examples
     --------
@@ -120,7 +118,7 @@ def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> Replicate
     if ids is None:
         check_column(source, "ids", "ids")
     values = _first_rows(source)
-    # After the rows: a file tells its ids and labels while it is read.
+    # Only now: the ids and labels in a file are read with its rows.
     names = _described(ids if ids is not None else collect_column(source, "ids", "ids"), source.n_rows, "ids")
     if names is None or len(names) < 4:
         return None
@@ -144,15 +142,15 @@ def _finding(ratio: float, rule: str, names: list[str], units: list[str]) -> Rep
     count = len(set(units))
     times = f"{1 / ratio:.2g}" if ratio > 0 else "infinitely many"
     text = (
-        f"the {len(names)} rows look like replicates of {count} units, told by {rule} ({units[0]!r} of {names[0]!r}): "
+        f"the {len(names)} rows look like replicates of {count} units, given by {rule} ({units[0]!r} of {names[0]!r}): "
         f"rows of one unit are {times} times closer (in squared distance) than rows of different units. Give the units "
-        "as groups, so that they are counted and not the rows."
+        "as groups, so that units are counted instead of rows."
     )
     return ReplicateFinding(len(names), count, rule, ratio, np.array(units), text)
 
 
 def _first_rows(source: Any) -> Array:
-    """Return the first rows, and of many features some."""
+    """Return the first rows, with a subset of the features if these are many."""
     parts, seen = [], 0
     for block in source.blocks(block_rows(source.n_features)):
         parts.append(np.asarray(block, dtype=np.float64)[: _MOST_ROWS - seen])
@@ -165,19 +163,19 @@ def _first_rows(source: Any) -> Array:
 
 
 def _described(given: Any, n_rows: int | None, what: str) -> list[str] | None:
-    """Return what is said about each row as text."""
+    """Return the ids or labels of the rows as text."""
     if given is None:
         return None
     values = np.asarray(given)
     if values.ndim != 1 or (n_rows is not None and len(values) != n_rows):
-        raise InputError(f"{what}: shape {values.shape} for {n_rows} rows. Give one for each row.")
+        raise InputError(f"{what}: shape {values.shape} for {n_rows} rows. Give one value for each row.")
     return [str(value) for value in values.tolist()]
 
 
 def _standardised(values: Array, classes: Index) -> Array:
-    """Return rows about the mean of their class, features in units of their sd; missing values are at the mean.
+    """Return rows centred by class, features in units of their sd; missing values are replaced by the mean.
 
-    Outlying rows are moved toward the mean. That is done twice, because they also move the mean and inflate the sd.
+    Outlying rows are moved toward the mean. This is done twice, because they also move the mean and inflate the sd.
     """
     missing = ~np.isfinite(values)
     counts = unit_means((~missing).astype(np.float64), classes)
@@ -195,7 +193,7 @@ def _standardised(values: Array, classes: Index) -> Array:
 
 
 def _candidates(names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the ways in which ids may tell a unit: at least two units, with two rows each on average."""
+    """Yield rules that derive units from ids, and the units: at least two, with two rows each on average."""
     rules: dict[str, Callable[[str], str | None]] = {"the id itself": lambda name: name}
     for mark in _SEPARATORS:
         rules[f"the part of the id before the last {mark!r}"] = partial(_before, mark=mark, last=True)
@@ -222,12 +220,12 @@ def _without_letter(name: str) -> str | None:
 
 
 def _convincing(distance: Array, units: Index) -> float | None:
-    """Return the ratio of squared distances within and between units, where it is clearly below one; None elsewhere.
+    """Return the ratio of squared distances within and between units if it is clearly below one, else None.
 
-    Three conditions must hold. The ratio is below ``_CLOSE``. Relative to pairs of rows of different units that are as
-    far apart in row order, pairs of one unit are closer than under any random assignment of rows to units; so that a
-    drift over time, by which adjacent rows are alike whatever their units, does not count. And that does not rest on a
-    single unit: it also holds, with ``_CONFIDENCE``, by a jackknife over units.
+    Three conditions must hold. The ratio is below ``_CLOSE``. Relative to pairs of different units at the same lag in
+    row order, pairs of one unit are closer than under any random assignment of rows to units, so that a drift over
+    time, which makes adjacent rows similar, does not count. And the evidence is not due to a single unit: it also
+    holds, with ``_CONFIDENCE``, by a jackknife over units.
     """
     first, second = _pairs_within(units)
     n_rows, n_units = len(units), int(units.max()) + 1
@@ -249,7 +247,7 @@ def _convincing(distance: Array, units: Index) -> float | None:
 
 
 def _holds_without_any(distance: Array, units: Index, observed: float) -> bool:
-    """Test by a jackknife over units (blocks of them, where there are many) whether the log closeness is below zero."""
+    """Test by a jackknife over units (blocks of units, if there are many) whether the log closeness is below zero."""
     first, second = _pairs_within(units)
     n_units = int(units.max()) + 1
     count = min(n_units, _BLOCKS)
@@ -273,7 +271,7 @@ def _log(closeness: float) -> float:
 
 @dataclass(frozen=True)
 class _ByLag:
-    """Squared distances of all pairs of rows by lag (difference of positions): sums and counts from lag 1 on."""
+    """Sums and counts of the squared distances of all pairs of rows, by lag (difference of positions) from 1 on."""
 
     sums: NDArray[Any]
     counts: NDArray[Any]
@@ -287,7 +285,7 @@ class _ByLag:
     def closeness(self, distance: Array, first: Index, second: Index) -> float:
         """Return the squared distance of some pairs over that expected of all other pairs at the same lags.
 
-        The expectation rises with the lag (isotonic regression), as it does under any drift.
+        The expectation is monotone in the lag (isotonic regression), as it is under any drift.
         """
         lag, apart = np.abs(first - second), distance[first, second]
         size = len(self.sums) + 1
@@ -302,7 +300,7 @@ class _ByLag:
 
 
 def _pairs_within(units: Index) -> tuple[Index, Index]:
-    """Return the rows of each pair of rows of one unit."""
+    """Return the first and second row of every pair within a unit."""
     order = np.argsort(units, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(units))[:-1])
     first, second = np.concatenate([rows[np.stack(np.triu_indices(len(rows), 1))] for rows in parts], axis=1)
