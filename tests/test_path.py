@@ -1,4 +1,4 @@
-"""Paths: subspaces along alpha and shrinkage, who stands for whom, and the alpha that needs no search."""
+"""Paths: subspaces along alpha and shrinkage, their clusters, and the trace ratio."""
 
 import contrastive
 import numpy as np
@@ -55,7 +55,7 @@ def test_the_natural_grid_goes_from_pca_to_the_largest_ratio():
 
 
 @pytest.mark.parametrize("kind", ["constant", "few rows"])
-def test_the_natural_grid_ends_at_the_shrunk_ratio_where_the_exact_one_means_nothing(kind):
+def test_the_natural_grid_ends_at_the_shrunk_ratio_if_the_exact_one_is_meaningless(kind):
     target, background = few_rows() if kind == "few rows" else pair()
     if kind == "constant":
         background[:, 3] = 1.0
@@ -64,7 +64,7 @@ def test_the_natural_grid_ends_at_the_shrunk_ratio_where_the_exact_one_means_not
     np.testing.assert_allclose(path(target, background).values[-1], top)
 
 
-def test_named_grids_are_those_published():
+def test_named_grids_are_the_published_ones():
     target, background = pair()
     np.testing.assert_allclose(path(target, background, values="abid").values, [0, *np.logspace(-1, 3, 40)])
     np.testing.assert_allclose(path(target, background, values="paper").values, np.logspace(-3, 3, 15))
@@ -92,7 +92,7 @@ def test_every_step_over_shrinkage_is_dpca(kind):
         np.testing.assert_allclose(components, model.components_, atol=1e-6)
 
 
-def test_lanczos_follows_shrinkage_from_600_features_on():
+def test_lanczos_is_accurate_along_shrinkage_from_600_features_on():
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(900, 620)), rng.normal(size=(900, 620))
     target[:, 0] *= 4
@@ -112,7 +112,7 @@ def test_the_end_of_the_shrinkage_path_is_pca_in_background_sd_units():
     assert found.values[0] == 0 and found.values[-1] == 1 and len(found.values) == 41
 
 
-def test_the_shrinkage_path_starts_above_zero_where_the_exact_problem_has_no_answer():
+def test_the_shrinkage_path_starts_above_zero_if_the_exact_problem_has_no_solution():
     target, background = few_rows()
     found = path(target, background, over="shrinkage")
     assert found.values[0] > 0 and np.isfinite(found.components).all()
@@ -120,7 +120,7 @@ def test_the_shrinkage_path_starts_above_zero_where_the_exact_problem_has_no_ans
         path(target, background, over="shrinkage", values=[0, 0.5])
 
 
-def test_rescaling_a_feature_leaves_the_similarity_along_shrinkage_as_it_is():
+def test_similarity_along_shrinkage_is_invariant_under_rescaling_of_features():
     target, background = pair()
     units = np.geomspace(1e-3, 1e3, 8)
     plain = path(target, background, over="shrinkage")
@@ -151,12 +151,12 @@ def test_similarity_of_scores_is_that_of_the_projected_rows(wide):
     np.testing.assert_allclose(found.similarity, expected, atol=1e-9)
 
 
-def test_a_subspace_without_scores_is_like_no_other():
+def test_a_subspace_without_scores_has_similarity_zero_to_others():
     bases = np.eye(3)[:, :, None]
     np.testing.assert_array_equal(subspace_similarity(bases, np.diag([1.0, 1.0, 0.0])), np.eye(3))
 
 
-def test_each_cluster_has_its_medoid_and_that_of_zero_has_pca():
+def test_clusters_are_represented_by_their_medoids_and_the_first_by_pca():
     target, background = pair(size=12)
     found = path(target, background, n_representatives=4)
     assert found.representatives[0] == 0 and (np.diff(found.representatives) > 0).all()
@@ -170,7 +170,7 @@ def test_each_cluster_has_its_medoid_and_that_of_zero_has_pca():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
-def test_any_number_of_representatives_and_steps_goes_together(count):
+def test_any_number_of_representatives_works_with_any_number_of_steps(count):
     target, background = pair()
     for values in ([0], [0, 2.0], [1.0, 2.0, 4.0], [0, 1.0, 2.0, 3.0, 9.0]):
         found = path(target, background, values=values, n_representatives=count)
@@ -178,7 +178,7 @@ def test_any_number_of_representatives_and_steps_goes_together(count):
         assert 0 <= found.pick < len(values) and found.pick in found.representatives
 
 
-def test_a_path_repeats_and_moments_are_enough():
+def test_a_path_is_repeatable_and_needs_only_moments():
     target, background = pair()
     found = path(target, background)
     sources = [
@@ -192,14 +192,14 @@ def test_a_path_repeats_and_moments_are_enough():
         np.testing.assert_allclose(other.components, found.components, atol=1e-8)
 
 
-def test_features_in_common_are_followed():
+def test_features_in_common_are_used():
     target, background = pair(size=5)
     frame, other = pd.DataFrame(target, columns=NAMES), pd.DataFrame(background[:, 1:], columns=NAMES[1:])
     found = path(frame, other, features="common", n_components=1)
     assert found.components.shape == (41, 1, 5) and (found.components[..., 0] == 0).all()
 
 
-def test_the_minimax_mixture_is_followed():
+def test_the_minimax_mixture_is_used():
     target, background = pair()
     several = [background[:400] * np.linspace(1, 2, 8), background[400:]]
     found = path(target, several, over="shrinkage", values=[0.0, 0.5], mix="minimax")
@@ -210,7 +210,7 @@ def test_the_minimax_mixture_is_followed():
 # --- the search of CPCA -----------------------------------------------------------------------------------------------
 
 
-def test_the_pick_is_the_medoid_of_the_largest_cluster_without_zero():
+def test_the_pick_is_the_medoid_of_the_largest_cluster_without_alpha_zero():
     target, background = readme_toy(0)
     model = fit(target, background)
     path = model.path_
@@ -273,7 +273,7 @@ def test_one_component_of_the_trace_ratio_is_dpca(rows):
     assert (model.shrinkage_, model.regime_) == (dpca.shrinkage_, dpca.regime_)
 
 
-def test_the_trace_ratio_is_infinite_where_the_background_leaves_room_for_it():
+def test_the_trace_ratio_is_infinite_in_the_null_space_of_the_background():
     target, background = pair(m=900, n=1000)
     background[:, [1, 4]] = 7.0
     with pytest.warns(StructuralWarning):
@@ -285,7 +285,7 @@ def test_the_trace_ratio_is_infinite_where_the_background_leaves_room_for_it():
     assert abs(top_of(target, background, finite.alpha_, 3)[0].sum()) < 1e-9 * np.trace(covariance(target))
 
 
-def test_few_background_rows_shrink_the_trace_ratio_and_say_so():
+def test_few_background_rows_shrink_the_trace_ratio_with_a_warning():
     target, background = few_rows()
     with pytest.warns(ShrinkageWarning):
         model = fit(target, background, 3, alpha="trace_ratio")
@@ -321,7 +321,7 @@ def test_a_bad_argument_is_refused_with_what_is_possible(data, arguments, possib
     refused(lambda: path(data.target, data.background, **arguments), possible)
 
 
-def test_a_path_needs_both_ends(data, refused):
+def test_a_path_needs_target_and_background(data, refused):
     refused(lambda: path(data.target, None), "background")
     refused(lambda: path(None, data.background), "target")
     refused(lambda: path(data.target[:1], data.background), "n_samples=1")

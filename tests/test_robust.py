@@ -1,4 +1,4 @@
-"""Robust moments: the fixed point they are defined by, equivariant under linear maps, and unmoved by outliers."""
+"""Robust moments: their fixed point, equivariance under linear maps, and robustness to outliers."""
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,11 @@ from standout._robust import robust_moments
 from standout.datasets.factor import FactorModel
 from standout.errors import InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
 
-MODEL = FactorModel(signal_sd=np.sqrt(8.0))  # the population's top ratio is 9
+MODEL = FactorModel(signal_sd=np.sqrt(8.0))  # the largest population ratio is 9
 
 
 def spoiled(rows, seed, share=0.03, size=200.0):
-    """Replace a few rows by others far out along one direction."""
+    """Move a few rows far out along one direction."""
     rng = np.random.default_rng(seed)
     count = int(share * len(rows))
     direction = np.linalg.qr(rng.normal(size=(rows.shape[1], 1)))[0].T
@@ -37,7 +37,7 @@ def dirty(clean):
 
 
 @pytest.mark.parametrize("size", [2, 5, 20])
-def test_directions_have_mean_zero_and_round_covariance_and_lengths_a_chi_square_median(size):
+def test_directions_have_mean_zero_and_isotropic_covariance_and_squared_lengths_a_chi_square_median(size):
     rng = np.random.default_rng(size)
     rows = stats.multivariate_t(shape=np.eye(size), df=2, seed=rng).rvs(400) @ rng.normal(size=(size, size)) + 7
     found = robust_moments(rows)
@@ -46,13 +46,13 @@ def test_directions_have_mean_zero_and_round_covariance_and_lengths_a_chi_square
     ).T
     length = np.linalg.norm(white, axis=1)
     unit = white / length[:, None]
-    # The iteration stops at a step of 1e-10; what is left of the way is a few times as long.
+    # The iteration stops at a step of 1e-10; the remaining distance is a few times as long.
     assert unit.mean(axis=0) == pytest.approx(np.zeros(size), abs=1e-8)
     assert size * unit.T @ unit / len(rows) == pytest.approx(np.eye(size), abs=1e-8)
     assert np.median(length**2) == pytest.approx(stats.chi2(size).median(), rel=1e-10)
 
 
-def test_one_feature_is_median_and_median_deviation():
+def test_one_feature_gives_median_and_median_absolute_deviation():
     rows = np.random.default_rng(0).standard_t(2, size=(501, 1)) * 3 + 5
     found = robust_moments(rows)
     assert found.mean[0] == np.median(rows)
@@ -62,7 +62,7 @@ def test_one_feature_is_median_and_median_deviation():
 
 
 @pytest.mark.parametrize("condition", [1.0, 10.0, 1e3])
-def test_a_linear_map_of_the_rows_is_a_linear_map_of_the_moments_and_leaves_the_ratios(dirty, condition):
+def test_moments_are_equivariant_and_ratios_invariant_under_linear_maps(dirty, condition):
     rng = np.random.default_rng(4)
     matrix, shift = mixing(rng, 12, condition), rng.normal(size=12)
     plain = [robust_moments(rows) for rows in dirty]
@@ -84,7 +84,7 @@ def test_three_percent_of_outliers_ruin_the_classical_ratio_and_not_the_robust_o
     assert cosine(robust.components_[0], MODEL.signal) > 0.95
 
 
-def test_how_far_out_the_outliers_lie_hardly_matters(clean):
+def test_the_size_of_outliers_hardly_matters(clean):
     near, far = (robust_moments(spoiled(clean[0], 1, size=size)).covariance() for size in (1e3, 1e9))
     assert np.abs(near - far).max() < 0.01 * np.abs(near).max()
 
@@ -94,7 +94,7 @@ def test_on_gaussian_rows_it_is_close_to_the_covariance():
     population = mixing(rng, 8, 10.0)
     rows = rng.normal(size=(20_000, 8)) @ population
     whiten = np.linalg.inv(population)
-    # Its standard error is that of the covariance times √(1 + 2/D): 0.01 here, and 36 entries to be within it.
+    # Its standard error is that of the covariance times √(1 + 2/D): 0.01 here, for each of 36 entries.
     for estimate, allowed in ((robust_moments(rows).covariance(), 0.04), (covariance(rows), 0.035)):
         assert np.abs(whiten.T @ estimate @ whiten - np.eye(8)).max() < allowed
     assert robust_moments(rows).mean @ whiten == pytest.approx(np.zeros(8), abs=0.04)
@@ -116,7 +116,7 @@ def test_counts_groups_and_names_are_those_of_the_rows(clean):
     assert robust_moments(clean[0], names=names).names == tuple(names)
 
 
-def test_whole_weights_repeat_rows_and_zero_leaves_them_out(clean):
+def test_integer_weights_repeat_rows_and_zero_drops_them(clean):
     rows = clean[0][:300]
     weights = np.random.default_rng(6).integers(0, 4, 300)
     holes = np.where(weights[:, None] == 0, np.nan, rows)
@@ -126,14 +126,14 @@ def test_whole_weights_repeat_rows_and_zero_leaves_them_out(clean):
     assert weighted.weight == repeated.weight and weighted.rows == np.count_nonzero(weights)
 
 
-def test_other_forms_of_the_same_rows_give_the_same(clean):
+def test_sparse_rows_and_lists_give_the_same_moments(clean):
     rows = clean[0].round(2)
     expected = robust_moments(rows).covariance()
     assert robust_moments(sparse.csr_array(rows)).covariance() == pytest.approx(expected, rel=1e-9)
     assert robust_moments(rows.tolist()).covariance() == pytest.approx(expected, rel=1e-9)
 
 
-def test_constant_and_repeated_features_are_carried_along(clean):
+def test_constant_and_duplicate_features_are_kept(clean):
     rows = clean[0]
     wide = np.column_stack([rows, rows[:, 0], np.full(1000, 3.0), rows[:, 1] + rows[:, 2]])
     found, plain = robust_moments(wide), robust_moments(rows)
@@ -149,18 +149,18 @@ def test_too_few_rows_are_refused(clean, refused):
     refused(lambda: robust_moments(clean[0][:12]), "12 rows for 12 features", kind=NotEnoughRowsError)
 
 
-def test_a_feature_that_only_outliers_move_is_refused_by_name(clean, refused):
+def test_a_feature_that_varies_only_in_outliers_is_refused_by_name(clean, refused):
     rows = clean[0].copy()
     rows[:, 4] = np.where(np.arange(1000) < 40, rows[:, 4], 0.0)
     names = [f"gene {i}" for i in range(12)]
     refused(lambda: robust_moments(pd.DataFrame(rows, columns=names)), "same value", "'gene 4'")
 
 
-def test_an_iteration_that_does_not_settle_is_an_error(clean, refused):
-    refused(lambda: robust_moments(clean[0], max_iter=2), "did not settle in 2 steps", "max_iter")
+def test_an_iteration_that_does_not_converge_is_an_error(clean, refused):
+    refused(lambda: robust_moments(clean[0], max_iter=2), "did not converge in 2 steps", "max_iter")
     rows = clean[0].copy()
-    rows[:950, 0] = rows[:950, 1]  # nearly all rows in a subspace that no single feature shows
-    refused(lambda: robust_moments(rows), "did not settle")
+    rows[:950, 0] = rows[:950, 1]  # nearly all rows lie in a subspace that no single feature reveals
+    refused(lambda: robust_moments(rows), "did not converge")
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_iter", 0), ("max_iter", 2.5), ("tol", 0), ("tol", "small")])

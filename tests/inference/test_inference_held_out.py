@@ -24,7 +24,7 @@ def pair(seed=0, m=60, n=50, size=6, signal=3.0):
     return target, background
 
 
-def test_one_split_is_the_raw_definition_with_scipys_f():
+def test_one_split_matches_the_definition_and_scipys_f():
     target, background = pair()
     found = held_out_ratio(target, background, n_components=2, split=0.4, random_state=3, level=0.9)
     (fitted,) = found.estimators
@@ -44,9 +44,9 @@ def test_one_split_is_the_raw_definition_with_scipys_f():
     assert "F distribution" in found.interval
 
 
-def test_folds_hold_every_row_out_once_and_are_averaged_by_logarithm():
+def test_every_row_is_held_out_once_and_log_ratios_are_averaged():
     target, background = pair(1)
-    target[:, 0], background[:, 0] = np.arange(60), np.arange(50)  # a row is known by its first feature
+    target[:, 0], background[:, 0] = np.arange(60), np.arange(50)  # the first feature identifies the row
     seen = []
 
     class Spy(DPCA):
@@ -65,7 +65,7 @@ def test_folds_hold_every_row_out_once_and_are_averaged_by_logarithm():
     np.testing.assert_allclose(np.log(found.low), logs.mean(axis=0) - reach)
 
 
-def test_a_subject_is_never_on_both_sides():
+def test_a_subject_is_never_on_both_sides_of_a_split():
     target, background = pair(2)
     # Subjects 0 to 9 are in both sets; 10 to 14 in the background alone.
     groups, others = np.arange(60) % 10, np.arange(50) % 15
@@ -92,7 +92,7 @@ def variance_by_unit(scores, units):
     return spread.within + spread.between
 
 
-def test_the_variance_by_unit_is_the_usual_one_for_single_rows_and_that_of_the_means_for_copies():
+def test_the_variance_by_unit_is_the_sample_variance_of_rows_and_of_means_of_copies():
     scores = np.random.default_rng(0).normal(size=(12, 3))
     np.testing.assert_allclose(variance_by_unit(scores, np.arange(12)), scores.var(axis=0, ddof=1))
     copies = np.repeat(scores, 5, axis=0)
@@ -100,14 +100,14 @@ def test_the_variance_by_unit_is_the_usual_one_for_single_rows_and_that_of_the_m
 
 
 def grouped(rng, sizes, intraclass, size=2):
-    """Rows of variance one whose groups share a part of it."""
+    """Return rows of variance one with this intraclass correlation."""
     units = np.repeat(np.arange(len(sizes)), sizes)
     shared, own = rng.normal(size=(len(sizes), size)), rng.normal(size=(len(units), size))
     return np.sqrt(intraclass) * shared[units] + np.sqrt(1 - intraclass) * own, units
 
 
 @pytest.mark.parametrize("intraclass", [0.0, 0.5, 1.0])
-def test_the_variance_by_unit_is_unbiased_also_for_uneven_groups(intraclass):
+def test_the_variance_by_unit_is_unbiased_for_groups_of_unequal_size(intraclass):
     rng = np.random.default_rng(0)
     found = [variance_by_unit(*grouped(rng, [9, 5, 2, 1, 1], intraclass, 50)) for _ in range(200)]
     assert np.mean(found) == pytest.approx(1.0, abs=0.03)
@@ -115,7 +115,7 @@ def test_the_variance_by_unit_is_unbiased_also_for_uneven_groups(intraclass):
 
 @pytest.mark.parametrize("intraclass", [0.0, 0.3, 0.8, 1.0])
 @pytest.mark.parametrize("sizes", [[15, 15], [9, 4, 2]])
-def test_the_expected_log_of_a_grouped_variance_is_that_of_a_simulation(sizes, intraclass):
+def test_the_expected_log_of_a_grouped_variance_matches_a_simulation(sizes, intraclass):
     rng = np.random.default_rng(1)
     wide = grouped(rng, sizes, intraclass, 40_000)
     simulated = np.log(variance_by_unit(*wide)).mean()
@@ -153,7 +153,7 @@ def test_the_held_out_log_ratio_of_noise_in_groups_is_zero_on_average(intraclass
     assert abs(np.mean(logs)) < min(0.35, 4 * np.std(logs) / np.sqrt(160))
 
 
-def test_copies_of_rows_change_nothing_when_they_are_groups():
+def test_copies_of_rows_in_one_group_change_nothing():
     target, background = pair(3)
     rows = held_out_ratio(target, background, split=0.5, groups=np.arange(60), background_groups=np.arange(50))
     copied = held_out_ratio(
@@ -169,7 +169,7 @@ def test_copies_of_rows_change_nothing_when_they_are_groups():
 
 
 @pytest.mark.parametrize("estimator", [CPCA(2, alpha=2.0), KernelDPCA(2, kernel="poly"), DPCA(2, axes="signal")])
-def test_every_estimator_of_the_family_can_be_measured(estimator):
+def test_every_estimator_can_be_measured(estimator):
     target, background = pair(4, m=90, n=90)
     found = held_out_ratio(target, {"a": background[:40], "b": background[40:] - 9.0}, estimator=estimator)
     assert found.low[0] > 1 and len(found.estimators) == 5
@@ -177,7 +177,7 @@ def test_every_estimator_of_the_family_can_be_measured(estimator):
     assert found.fold_ratios.shape[1] == min(fitted.n_components_ for fitted in found.estimators)
 
 
-def test_several_backgrounds_have_their_shares():
+def test_several_backgrounds_are_mixed_by_their_shares():
     target, background = pair(5)
     parts = {"a": background[:20], "b": 3 * background[20:]}
     found = held_out_ratio(target, parts, estimator=DPCA(1, mix={"a": 0.9, "b": 0.1}), split=0.5, random_state=1)
@@ -196,7 +196,7 @@ def test_several_backgrounds_have_their_shares():
     np.testing.assert_allclose(np.log(found.ratios), np.log(spread[0] / shares.sum()) - null, atol=2e-3)
 
 
-def test_noise_has_a_large_ratio_in_training_and_none_held_out():
+def test_noise_has_a_large_training_ratio_and_a_held_out_ratio_near_one():
     target, background = pair(6, m=60, n=40, size=30, signal=1.0)
     found = held_out_ratio(target, background, estimator=DPCA(1, shrinkage=None))
     assert found.training_ratios.min() > 10 and found.low[0] < 1 < found.high[0]
@@ -205,7 +205,7 @@ def test_noise_has_a_large_ratio_in_training_and_none_held_out():
     assert "The component is above one" in loud.summary() and "5 folds by rows" in loud.summary()
 
 
-def test_the_shift_counts_where_the_estimator_keeps_it():
+def test_the_shift_counts_if_the_estimator_centres_by_the_background():
     target, background = pair(8, signal=1.0)
     far = target + 20.0
     found = held_out_ratio(far, background, estimator=DPCA(1, centering="background"), split=0.5)
@@ -213,7 +213,7 @@ def test_the_shift_counts_where_the_estimator_keeps_it():
     assert held_out_ratio(far, background, split=0.5).ratios[0] < 10
 
 
-def test_few_groups_make_fewer_folds_and_that_is_told(remedy):
+def test_few_groups_give_fewer_folds_and_a_note(remedy):
     target, background = pair(9)
     found = held_out_ratio(target, background, groups=np.arange(60) % 12, background_groups=np.arange(50) % 7)
     assert len(found.fold_ratios) == 3 and found.units == (12, 7)
@@ -226,7 +226,7 @@ SPARSE = {11: ("3 of 5", 1.165, True), 7: ("3 of 5", np.inf, False), 8: ("5 of 5
 
 
 @pytest.mark.parametrize("seed", SPARSE)
-def test_folds_without_a_ratio_are_left_out_and_counted(seed, remedy):
+def test_undefined_folds_are_left_out_and_counted(seed, remedy):
     rng = np.random.default_rng(seed)
     found = held_out_ratio((rng.random((40, 3)) < 0.04) * 1.0, (rng.random((40, 3)) < 0.04) * 1.0)
     count, ratio, finite = SPARSE[seed]
@@ -240,7 +240,7 @@ def test_folds_without_a_ratio_are_left_out_and_counted(seed, remedy):
         remedy(note)
 
 
-def test_infinite_folds_give_an_infinite_ratio_and_the_lower_end_of_the_others():
+def test_infinite_folds_give_an_infinite_ratio_and_the_lower_end_of_the_finite_ones():
     ratios = [[2, np.inf, np.nan, 0], [3, 2, np.nan, 2], [np.nan, 3, np.nan, 3], [4, 4, np.nan, np.inf]]
     with np.errstate(divide="ignore"):
         logs = np.log(np.array(ratios, dtype=float))
@@ -258,7 +258,7 @@ def test_infinite_folds_give_an_infinite_ratio_and_the_lower_end_of_the_others()
 
 
 @pytest.mark.parametrize("options", [{}, {"split": 0.5}])
-def test_a_background_that_never_varies_has_an_infinite_ratio_with_a_note(options):
+def test_a_constant_background_has_an_infinite_ratio_and_a_note(options):
     target, background = pair()
     background[:, 1] = 2.0
     found = held_out_ratio(target, background, estimator=DPCA(1, shrinkage=None), **options)
@@ -279,7 +279,7 @@ def test_weights_count_rows_and_the_weighted_variance_by_unit_is_unbiased():
     assert mean_log_variance(*terms)[0] == pytest.approx(np.log(spread.total).mean(), abs=0.06)
 
 
-def test_the_split_follows_the_seed():
+def test_the_split_depends_on_the_seed_alone():
     data = pair(10)
     first, again, other = (held_out_ratio(*data, random_state=seed).ratios[0] for seed in (1, 1, 2))
     assert first == again != other
@@ -298,11 +298,11 @@ BAD = {
         ["background_label='c'"],
         InputError,
     ),
-    "no background": (lambda x, _: held_out_ratio(x, None), ["there is none"], InputError),
+    "no background": (lambda x, _: held_out_ratio(x, None), ["the background is missing"], InputError),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_measured_is_refused_with_a_remedy(kind, refused):
+def test_bad_arguments_are_refused_with_a_remedy(kind, refused):
     call, words, error = BAD[kind]
     refused(lambda: call(*pair()), *words, kind=error)

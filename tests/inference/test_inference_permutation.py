@@ -1,4 +1,4 @@
-"""The permutation test against brute force: the same labels, raw covariances and scipy's eigh, one after the other."""
+"""The permutation test against brute force: the same labels, raw covariances and scipy's eigh."""
 
 import itertools
 import math
@@ -35,7 +35,7 @@ def oas(correlation, dof):
 
 
 def raw_ratio(sets, shares=(1.0,), shrunk=False):
-    """The largest ratio by the definition: D × D covariances, the background shrunk toward its diagonal by OAS."""
+    """Return the largest ratio by its definition: covariances, the background shrunk toward its diagonal by OAS."""
     target = covariance(sets[0])
     background = sum(share * covariance(rows) for share, rows in zip(shares, sets[1:], strict=True))
     if shrunk:
@@ -47,7 +47,7 @@ def raw_ratio(sets, shares=(1.0,), shrunk=False):
 
 
 def raw_aligned(sets, units, exact=False):
-    """All rows without the shift between sets, and their units' means with the spread that this took.
+    """Return all rows without the shift between sets, with the variance of unit means restored.
 
     The shift is the median of all differences between rows, feature by feature; for the exact problem along its
     components. Units of several rows: the difference between the means of units.
@@ -79,14 +79,14 @@ def by_label(rows, labels):
 
 
 def drawn(count, seed, draw):
-    """The labels of ``count`` reshufflings: ten for each child of the seed."""
+    """Return the labels of ``count`` permutations: ten for each child of the seed."""
     children = np.random.SeedSequence(seed).spawn(math.ceil(count / 10))
     generators = [np.random.default_rng(child) for child in children]
     return [draw(generators[number // 10]) for number in range(count)]
 
 
 @pytest.mark.parametrize(("shrinkage", "shape"), [(None, (40, 30, 8)), ("oas", (40, 30, 8)), ("auto", (12, 15, 40))])
-def test_rows_reshuffled_one_by_one_give_the_same_ratios(shrinkage, shape):
+def test_permuting_rows_by_hand_gives_the_same_ratios(shrinkage, shape):
     m, n, size = shape
     sets = noise(0, (m, size), (n, size))
     found = permutation_test(*sets, n_permutations=23, shrinkage=shrinkage, random_state=5)
@@ -115,7 +115,7 @@ def test_the_statistic_is_the_first_ratio_of_a_fit_where_shared_factors_dominate
     np.testing.assert_allclose(found.null[0], [fit.ratios_[0] for fit in fits], rtol=1e-8)
 
 
-def test_groups_are_reshuffled_as_a_whole():
+def test_groups_are_permuted_as_a_whole():
     sizes = [[3, 5, 2, 4, 6], [4, 2, 6, 5, 3]]
     sets = noise(1, (20, 4), (20, 4))
     groups = [np.repeat([f"{name}{i}" for i in range(5)], part) for name, part in zip("ab", sizes, strict=True)]
@@ -133,8 +133,8 @@ def test_groups_are_reshuffled_as_a_whole():
 
 @pytest.mark.parametrize("shift", [0.0, 7.0])
 @pytest.mark.parametrize("size", [8, 80])
-def test_sparse_counts_are_permuted_as_they_are(size, shift):
-    # Most values are equal, so that the shift is known exactly, and with it the rows of a common distribution.
+def test_sparse_counts_are_permuted_unchanged(size, shift):
+    # Most values are equal, so that the estimated shift is exact.
     rng = np.random.default_rng(0)
     target, background = rng.poisson(0.1, size=(2, 30, size)).astype(float)
     found = permutation_test(target + shift, background, n_permutations=23, shrinkage="oas", random_state=5)
@@ -144,7 +144,7 @@ def test_sparse_counts_are_permuted_as_they_are(size, shift):
 
 
 def sparse_ratio(sets):
-    """As ``raw_ratio``, shrunk; a feature that is constant in the background is measured in the target's sd."""
+    """Return ``raw_ratio``, shrunk; features that are constant in the background are in units of the target's sd."""
     target, background = (covariance(rows) for rows in sets)
     varies = np.ptp(sets[1], axis=0) > 0
     present = np.ptp(np.vstack(sets), axis=0) > 0
@@ -156,8 +156,8 @@ def sparse_ratio(sets):
     return linalg.eigh(target / np.outer(sd, sd), shrunk, eigvals_only=True)[-1]
 
 
-def test_outliers_do_not_make_noise_a_finding():
-    # Centred by means, every row of a set carried a part of its outliers, and a quarter of such noise was rejected.
+def test_outliers_do_not_make_noise_significant():
+    # With centring by means, outliers shift every row of their set, and a quarter of such noise is rejected.
     rejected = 0
     for seed in range(80):
         sets = np.random.default_rng(seed).standard_t(1.5, size=(2, 15, 10))
@@ -172,7 +172,7 @@ def test_the_shift_between_sets_is_the_median_of_all_differences():
     shuffle = Shuffle(labels, np.arange(165), "rows")
     rows = shuffle.aligned(np.vstack(sets))
     np.testing.assert_allclose(np.median(rows, axis=0), 0.0, atol=1e-12)
-    for label in (1, 2):  # the differences of aligned sets have the median zero; 80 rows are summed up by 51 quantiles
+    for label in (1, 2):  # the median difference of aligned sets is zero; 80 rows are represented by 51 quantiles
         left = np.median(rows[labels == label][:, None] - rows[labels == 0], axis=(0, 1))
         np.testing.assert_allclose(left, 0.0, atol=0.02)
     exact = Shuffle(labels[80:] - 1, np.arange(85), "rows").aligned(np.vstack(sets[1:]))
@@ -205,7 +205,7 @@ def test_several_backgrounds_keep_their_means_and_shares(mix):
 
 
 @pytest.mark.parametrize("size", [5, 60])
-def test_a_background_without_a_share_takes_part_in_the_reshuffling_only(size):
+def test_a_background_with_share_zero_is_permuted_but_not_measured(size):
     sets = noise(21, (20, size), (18, size), (15, size))
     found = permutation_test(sets[0], sets[1:], n_permutations=9, mix=[1, 0], n_components=2)
     model = DPCA(2, mix=[1, 0]).fit(sets[0], background=sets[1:])
@@ -213,7 +213,7 @@ def test_a_background_without_a_share_takes_part_in_the_reshuffling_only(size):
     assert np.isfinite(found.null).all()
 
 
-def test_rows_that_do_not_take_part_are_as_if_left_out():
+def test_unused_rows_have_no_effect():
     sets = noise(22, (50, 4), (24, 4))
     groups = np.arange(50) // 10, 100 + np.arange(24) // 3
     found = permutation_test(*sets, n_permutations=9, groups=groups[0], background_groups=groups[1], random_state=3)
@@ -230,20 +230,20 @@ def test_rows_that_do_not_take_part_are_as_if_left_out():
     assert balanced_rows(Shuffle(shuffle.labels, np.repeat(np.arange(13), 4), "groups"), 0) is None
 
 
-def test_of_each_pair_as_many_rows_take_part_as_its_sparser_side_has():
+def test_each_pair_uses_as_many_rows_as_its_smaller_side_has():
     sizes = np.array([4, 2, 1, 3, 3, 5])  # the first three units are the target's
     shuffle = Shuffle(np.repeat([0, 1], 3), np.repeat(np.arange(6), sizes), "pairs", np.arange(6).reshape(2, 3).T)
     kept = balanced_rows(shuffle, 0)
     np.testing.assert_array_equal(np.bincount(shuffle.units[kept]), [3, 2, 1, 3, 2, 1])
 
 
-def test_groups_are_thinned_to_their_like_by_rank():
+def test_groups_are_balanced_by_rank():
     sizes = np.array([8, 2, 30, 4, 1, 2])  # 8, 2, 30 against 4, 1, 2
     shuffle = Shuffle(np.repeat([0, 1], 3), np.repeat(np.arange(6), sizes), "groups")
     np.testing.assert_array_equal(np.bincount(shuffle.units[balanced_rows(shuffle, 0)]), [2, 1, 4, 4, 1, 2])
 
 
-def test_thinned_groups_have_as_many_rows_on_average_however_many_groups_there_are():
+def test_balanced_groups_have_equal_mean_sizes_for_any_number_of_groups():
     sizes = np.array([1, 1, 1, 1, 30, 30, 1, 1, 30, 30])  # six groups against four
     shuffle = Shuffle(np.repeat([0, 1], [6, 4]), np.repeat(np.arange(10), sizes), "groups")
     left = np.bincount(shuffle.units[balanced_rows(shuffle, 0)])
@@ -251,8 +251,8 @@ def test_thinned_groups_have_as_many_rows_on_average_however_many_groups_there_a
     assert left[:6].mean() == pytest.approx(left[6:].mean(), rel=0.05)
 
 
-def test_five_rows_for_each_subject_against_four_are_not_taken_for_a_finding():
-    # The largest exact ratio is steep in the number of background rows: as they come, two of five were rejected.
+def test_five_rows_per_subject_against_four_are_not_significant():
+    # The largest exact ratio depends steeply on the number of background rows: unbalanced, two of five are rejected.
     given = {"groups": np.repeat(np.arange(10), 5), "background_groups": 10 + np.repeat(np.arange(10), 4)}
     rejected = sum(
         permutation_test(*noise(seed, (50, 30), (40, 30)), n_permutations=19, shrinkage=None, **given).p_values[0]
@@ -262,8 +262,8 @@ def test_five_rows_for_each_subject_against_four_are_not_taken_for_a_finding():
     assert rejected <= 8
 
 
-def test_one_subject_with_most_of_the_rows_does_not_shift_all_others():
-    # About the mean of rows every small subject would carry the deviation of the large one: a quarter was rejected.
+def test_one_subject_with_most_of_the_rows_does_not_shift_the_others():
+    # Centred by the mean of rows, every small subject has the deviation of the large one: a quarter is rejected.
     ids = np.repeat(np.arange(12), [60] + [2] * 11)
     rejected = 0
     for seed in range(40):
@@ -283,32 +283,32 @@ def test_a_missing_value_is_found_whichever_rows_are_drawn(refused):
         )
 
 
-def test_too_few_rows_after_thinning_are_told_as_such(refused):
+def test_too_few_rows_after_balancing_are_refused_with_the_reason(refused):
     sets = noise(1, (60, 5), (12, 5))
     given = {"groups": np.arange(60) // 20, "background_groups": 10 + np.arange(12)}
     refused(
-        lambda: permutation_test(*sets, n_components=3, **given), "15 of 72 rows take part", "only 2 dimensions",
+        lambda: permutation_test(*sets, n_components=3, **given), "15 of 72 rows are used", "only 2 dimensions",
         kind=NotEnoughRowsError,
     )  # fmt: skip
 
 
-def test_pooled_backgrounds_keep_their_shares_when_rows_are_drawn():
+def test_pooled_backgrounds_keep_their_shares_when_rows_are_dropped():
     target, first, second = noise(4, (20, 4), (200, 4), (20, 4))
     given = {
         "groups": np.arange(20) // 2,
         "background_groups": [100 + np.arange(200) // 20, 200 + np.arange(20) // 2],
     }
-    pooled, told = (
+    pooled, explicit = (
         permutation_test(target, [first, second], n_permutations=9, mix=mix, **given) for mix in ("pooled", [200, 20])
     )
-    np.testing.assert_array_equal(pooled.ratios, told.ratios)
-    np.testing.assert_array_equal(pooled.null, told.null)
+    np.testing.assert_array_equal(pooled.ratios, explicit.ratios)
+    np.testing.assert_array_equal(pooled.null, explicit.null)
 
 
 @pytest.mark.parametrize("paired", [False, True], ids=["groups", "pairs"])
-def test_many_rows_per_subject_on_one_side_are_not_taken_for_a_finding(paired):
-    # Ten subjects with twenty rows against ten with two, hardly any difference between subjects: before the rows
-    # were evened out, half of such noise and more was rejected.
+def test_many_rows_per_subject_on_one_side_are_not_significant(paired):
+    # Ten subjects with twenty rows against ten with two, hardly any difference between subjects: unbalanced, more
+    # than half of such noise is rejected.
     ids = np.repeat(np.arange(10), 20), np.repeat(np.arange(10), 2)
     given = {"pairs": ids[0], "background_pairs": ids[1]}
     if not paired:
@@ -323,20 +323,20 @@ def test_many_rows_per_subject_on_one_side_are_not_taken_for_a_finding(paired):
 def test_pairs_need_a_subject_for_every_row(refused):
     sets = noise(3, (4, 2), (4, 2))
     pairs = {"pairs": ["a", None, "b", "b"], "background_pairs": ["a", "a", "b", "b"]}
-    refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows have no subject")
+    refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows lack a subject")
     pairs["pairs"] = ["a", np.nan, "b", "b"]  # as an array NaN would be the text 'nan'
-    refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows have no subject")
+    refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows lack a subject")
     groups = {"groups": pairs["pairs"], "background_groups": list("cdef")}
     refused(lambda: permutation_test(*sets, **groups), "1 of 4 rows have no group id")
 
 
-def test_pairs_that_differ_in_kind_only_are_told_so(refused):
+def test_pair_ids_that_differ_in_type_only_are_reported(refused):
     sets = noise(3, (4, 2), (4, 2))
     pairs = {"pairs": [1, 1, 2, 2], "background_pairs": ["1", "1", "2", "2"]}
-    refused(lambda: permutation_test(*sets, **pairs), "1 in the target may be meant with '1' there")
+    refused(lambda: permutation_test(*sets, **pairs), "1 in the target and '1' there may be the same")
 
 
-def test_all_swaps_of_a_few_pairs_are_looked_at():
+def test_all_swaps_of_a_few_pairs_are_evaluated():
     sets = noise(3, (10, 3), (10, 3))
     subjects = np.repeat(list("abcde"), 2)
     turned = np.repeat([3, 1, 4, 0, 2], 2) * 2 + np.tile([0, 1], 5)  # the background in another order
@@ -347,14 +347,14 @@ def test_all_swaps_of_a_few_pairs_are_looked_at():
     expected = []
     for swaps in itertools.product([0, 1], repeat=5):
         flip = np.repeat(swaps, 2)
-        if any(swaps):  # the labels as they are count once, by the observed ratio
+        if any(swaps):  # the observed labels count once, by the observed ratio
             expected.append(raw_ratio(by_label(rows, np.concatenate([flip, 1 - flip]))))
     assert found.complete and found.n_possible == 32 and found.permuted == "pairs"
     np.testing.assert_allclose(np.sort(found.null[0]), np.sort(expected), rtol=1e-9)
     assert found.p_values[0] == (1 + np.sum(np.array(expected) >= found.ratios[0])) / 32
 
 
-def test_all_assignments_of_a_few_groups_are_looked_at():
+def test_all_assignments_of_a_few_groups_are_evaluated():
     sets = noise(4, (12, 3), (9, 3))
     groups = np.repeat(np.arange(4), 3), np.repeat(np.arange(4, 7), 3)
     found = permutation_test(*sets, groups=groups[0], background_groups=groups[1], shrinkage=None)
@@ -367,11 +367,11 @@ def test_all_assignments_of_a_few_groups_are_looked_at():
     assert found.complete and found.n_possible == 35 == math.comb(7, 4)
     np.testing.assert_allclose(np.sort(found.null[0]), np.sort(expected), rtol=1e-9)
     assert found.p_values[0] == (1 + np.sum(np.array(expected) >= found.ratios[0])) / 35
-    sets[0][:, 0] = np.repeat([-50.0, 50.0], 6)  # no other labelling comes near
+    sets[0][:, 0] = np.repeat([-50.0, 50.0], 6)  # no other labelling has a similar ratio
     assert permutation_test(*sets, groups=groups[0], background_groups=groups[1]).p_values[0] == 1 / 35
 
 
-def test_too_few_groups_for_any_p_value_below_5_percent_is_told(remedy):
+def test_a_note_reports_that_no_p_value_below_5_percent_is_possible(remedy):
     sets = noise(5, (8, 3), (4, 3))
     found = permutation_test(*sets, groups=np.repeat([0, 1, 2, 3], 2), background_groups=np.repeat([4, 5], 2))
     assert found.n_possible == 15
@@ -442,7 +442,7 @@ def test_the_next_component_is_tested_on_the_remaining_generalized_eigenvectors(
     assert (np.diff(found.p_values) >= 0).all()
 
 
-def test_exact_ratios_do_not_notice_linear_maps_of_the_features():
+def test_exact_ratios_are_invariant_under_linear_maps_of_the_features():
     sets = noise(10, (40, 6), (70, 6))
     matrix = mixing(np.random.default_rng(0), 6, 1e3)
     plain, mapped = (permutation_test(*pair, n_permutations=19, shrinkage=None, n_components=2)
@@ -500,7 +500,7 @@ def test_a_feature_that_is_constant_in_the_background_has_an_infinite_ratio():
     assert found.p_values[0] == 0.01 and found.p_values[1] > 0.05
 
 
-def test_a_feature_that_stands_twice_changes_nothing():
+def test_a_duplicate_feature_changes_nothing():
     target, background = noise(16, (40, 4), (60, 4))
     twice = [np.hstack([rows, rows[:, :1]]) for rows in (target, background)]
     plain, doubled = (permutation_test(*pair, n_permutations=19, shrinkage=None, n_components=2)
@@ -509,7 +509,7 @@ def test_a_feature_that_stands_twice_changes_nothing():
     assert doubled.rank == plain.rank == 4
 
 
-def test_whoever_watches_is_told_how_far_it_is():
+def test_progress_is_reported():
     sets = noise(17, (20, 3), (30, 3))
     seen, own = [], []
     with watching(seen.append):
@@ -534,14 +534,14 @@ def test_frames_are_matched_by_name():
     assert common.rank == 2 and any("'c'" in note for note in common.notes)
 
 
-def test_the_edge_is_a_ratio_that_noise_exceeds_as_often_as_asked():
+def test_noise_exceeds_the_edge_with_the_given_probability():
     null = np.arange(1.0, 101.0)[None]
     found = PermutationTest(np.array([96.0]), np.array([0.05]), null, "rows", (5, 5), 2, 252.0, False, 0.0, ())
     assert (null > found.edge(0.05)).sum() == 4 and found.edge(0.1) == 91.0  # of 100 draws
     assert found.count() == 1 and found.count(0.01) == 0
 
 
-def test_the_summary_tells_a_finding_from_noise():
+def test_the_summary_distinguishes_signal_from_noise():
     target, background = noise(19, (60, 4), (60, 4))
     quiet = permutation_test(target, background, n_permutations=99)
     target[:, 1] *= 4
@@ -558,7 +558,7 @@ BAD = {
         ["background", "moments"],
         RowsNeededError,
     ),
-    "no background": (lambda: permutation_test(PAIR[0], None), ["there is none"], InputError),
+    "no background": (lambda: permutation_test(PAIR[0], None), ["the background is missing"], InputError),
     "no target": (lambda: permutation_test(None, PAIR[1]), ["target"], InputError),
     "a group in both": (
         lambda: permutation_test(*PAIR, groups=[1] * 10 + [2] * 10, background_groups=[2] * 12 + [3] * 12),
@@ -567,7 +567,7 @@ BAD = {
     ),
     "groups on one side": (
         lambda: permutation_test(*PAIR, groups=[1] * 10 + [2] * 10),
-        ["none for 'background'"],
+        ["not for 'background'"],
         InputError,
     ),
     "one group": (
@@ -575,7 +575,7 @@ BAD = {
         ["target: 1 of the groups"],
         NotEnoughRowsError,
     ),
-    "pairs on one side": (lambda: permutation_test(*PAIR, pairs=range(20)), ["belong together"], InputError),
+    "pairs on one side": (lambda: permutation_test(*PAIR, pairs=range(20)), ["must be given together"], InputError),
     "unlike pairs": (
         lambda: permutation_test(*PAIR, pairs=range(20), background_pairs=range(24)),
         ["4 of the subjects", "20, 21, 22, 23"],
@@ -615,13 +615,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_tested_is_refused_with_a_remedy(kind, refused):
+def test_bad_arguments_are_refused_with_a_remedy(kind, refused):
     call, words, error = BAD[kind]
     refused(call, *words, kind=error)
 
 
 @pytest.mark.parametrize(("rows", "features"), [(30, 200), (60, 40)])
-def test_what_a_removed_component_leaves_behind_is_not_a_second_one(rows, features):
+def test_the_remainder_of_a_removed_component_is_not_a_second_component(rows, features):
     # Removing the planted component leaves a trace of it in features that are constant in the background.
     found = []
     for seed in range(8):
@@ -635,7 +635,7 @@ def test_what_a_removed_component_leaves_behind_is_not_a_second_one(rows, featur
     assert max(one.ratios[1] for one in found) < 1e3
 
 
-def test_one_degree_of_freedom_is_singular():
+def test_one_degree_of_freedom_is_written_in_the_singular():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(12, 3)), rng.normal(size=(2, 3))
     found = permutation_test(target, background, n_permutations=50, n_components=1)
@@ -644,7 +644,7 @@ def test_one_degree_of_freedom_is_singular():
 
 
 @pytest.mark.parametrize(("rows", "others", "features"), [(60, 40, 20), (25, 20, 60)])
-def test_noise_is_not_found_after_two_real_components_were_removed(rows, others, features):
+def test_noise_is_not_significant_after_two_real_components_were_removed(rows, others, features):
     found = []
     for seed in range(10):
         rng = np.random.default_rng(seed)

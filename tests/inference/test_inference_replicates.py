@@ -1,4 +1,4 @@
-"""Replicates are told by their ids and distances; independent rows, whatever they are called, are not."""
+"""Replicates are recognised by ids and distances; independent rows are not taken for replicates, whatever their ids."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ def ids(pattern, units=8, each=5):
         ("patient {unit}", "the id itself"),
     ],
 )
-def test_a_shared_part_of_the_id_tells_the_unit(pattern, rule, remedy):
+def test_a_shared_part_of_the_id_names_the_unit(pattern, rule, remedy):
     finding = find_replicates(replicates(), ids(pattern))
     assert finding is not None and rule in finding.rule
     assert (finding.n_rows, finding.n_units) == (40, 8)
@@ -77,7 +77,7 @@ def test_replicates_are_found_in_spite_of_a_drift_and_of_an_outlier():
     assert alarms(outlying, runs=20) > 0.6
 
 
-def test_one_outlying_pair_is_no_evidence_of_replicates():
+def test_one_outlying_pair_is_not_evidence_of_replicates():
     def pair(rng):
         rows = rng.normal(size=(40, 6))
         rows[10:12] += 20 * rng.normal(size=6)
@@ -88,7 +88,7 @@ def test_one_outlying_pair_is_no_evidence_of_replicates():
     assert np.mean(found) < 0.12
 
 
-def test_replicates_are_found_that_differ_more_than_subjects_do():
+def test_replicates_that_differ_more_than_subjects_are_found():
     assert alarms(lambda rng: replicates(rng, size=10, within=1.5), runs=30) > 0.7
 
 
@@ -101,7 +101,7 @@ def test_replicates_are_found_in_any_row_order():
 
 
 @pytest.mark.parametrize("names", [[f"row_{i}" for i in range(40)], list(range(40)), None])
-def test_serial_ids_tell_no_unit(names):
+def test_serial_ids_name_no_unit(names):
     assert find_replicates(replicates(3), names) is None
 
 
@@ -122,17 +122,17 @@ def test_missing_values_and_constant_features_do_not_matter():
     assert finding is not None and finding.n_units == 8
 
 
-def test_what_does_not_fit_is_refused(refused):
+def test_ids_and_labels_of_the_wrong_length_are_refused(refused):
     refused(lambda: find_replicates(replicates(), ["a_1", "a_2"]), "ids: shape (2,) for 40 rows")
     refused(lambda: find_replicates(replicates(), ids("m{unit}_{run}"), labels=[1]), "labels: shape (1,)")
 
 
 @pytest.mark.data
-def test_the_mice_are_found_out(real_data):
+def test_the_replicates_of_the_mice_are_found(real_data):
     table = pd.read_csv(real_data("Data_Cortex_Nuclear.csv"), encoding="utf-8-sig")
     proteins = table.iloc[:, 1:78].to_numpy(float)
     finding = find_replicates(proteins, table["MouseID"], table["class"])
     assert (finding.n_rows, finding.n_units) == (1080, 72) and "'309' of '309_1'" in finding.text
-    for _, part in table.groupby("class"):  # also each class by itself
+    for _, part in table.groupby("class"):  # also each class alone
         alone = find_replicates(proteins[part.index], part["MouseID"])
         assert alone.n_units == len(part) / 15

@@ -1,4 +1,4 @@
-"""Do tests reject as often as they say, and intervals cover: few runs here, a thousand with ``-m slow``.
+"""Tests reject and intervals cover at their nominal rates: few runs by default, a thousand with ``-m slow``.
 
 The long form is also a command, ``python -m simulations``, which writes the tables.
 """
@@ -16,7 +16,7 @@ MICE = ([15] * 18, [15] * 9)
 @pytest.mark.parametrize(
     "name", ["heavy", "pairs", "backgrounds", "counts", "split", "folds", "bootstrap", "replicates"]
 )
-def test_a_few_runs_are_compatible_with_what_is_wanted(name):
+def test_rates_of_a_few_runs_are_compatible_with_the_nominal_ones(name):
     results = SIMULATIONS[name](25)
     assert all(possible(one) for one in results if one.wanted is not None), "\n".join(one.row() for one in results)
 
@@ -27,9 +27,9 @@ def test_held_out_ratios_and_scores_of_noise_are_one_on_average():
 
 
 def test_replicated_noise_is_rejected_as_rows_and_not_as_groups():
-    told, untold = (repeat(_grouped(MICE, 20, told=told), 40, 5) for told in (True, False))
-    assert possible(rate("groups", told, NOMINAL))
-    assert untold.mean() > 0.9
+    by_group, by_row = (repeat(_grouped(MICE, 20, told=told), 40, 5) for told in (True, False))
+    assert possible(rate("groups", by_group, NOMINAL))
+    assert by_row.mean() > 0.9
 
 
 def test_heavy_tails_mislead_the_formula_and_not_the_permutation_test():
@@ -40,14 +40,14 @@ def test_heavy_tails_mislead_the_formula_and_not_the_permutation_test():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SIMULATIONS if name not in ("power", "missing", "estimates")])
-def test_many_runs_hold(name):
+def test_rates_of_many_runs_are_nominal(name):
     results = SIMULATIONS[name](1000)
     assert all(one.holds for one in results), "\n".join(one.row() for one in results)
 
 
 @pytest.mark.slow
 def test_many_runs_with_missing_values_do_not_reject_too_often():
-    # Too rarely is known: where only the target lacks values, tests are conservative.
+    # Tests are conservative if only the target has missing values.
     results = [one for one in SIMULATIONS["missing"](1000) if one.wanted is not None]
     assert all(one.value <= one.wanted[1] for one in results), "\n".join(one.row() for one in results)
 

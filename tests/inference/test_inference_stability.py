@@ -1,4 +1,4 @@
-"""Stability: bootstrap samples against refits by hand, wide data, groups, and what it says of noise."""
+"""Stability: bootstrap samples against refits by hand, wide data, groups, and noise."""
 
 import sys
 
@@ -52,7 +52,7 @@ def test_weights_are_those_of_the_models_top_features():
     assert top.feature == 1 and top.same_sign == 1.0 and top.low < top.weight < top.high
 
 
-def test_weight_intervals_are_of_refits_in_background_sd_of_their_own_sample():
+def test_weight_intervals_are_in_background_sd_of_the_bootstrap_sample():
     target, background = pair(1, m=30, n=25)
     found = stability(target, background, n_components=1, n_bootstrap=8, random_state=7, level=0.9, shrinkage=None)
     model = DPCA(1, shrinkage=None).fit(target, background=background)
@@ -71,19 +71,19 @@ def test_weight_intervals_are_of_refits_in_background_sd_of_their_own_sample():
     np.testing.assert_allclose(found.weight_high[0], found.weights[0] + reach, rtol=1e-5)
 
 
-def test_the_summary_explains_intervals_that_are_wider_than_the_spread_of_signs():
+def test_the_summary_explains_the_width_of_weight_intervals():
     rng = np.random.default_rng(0)
     found = stability(rng.normal(size=(30, 3)) * [4, 1, 1], rng.normal(size=(20, 3)), n_components=1, n_bootstrap=20)
     assert "include the error of the background sd" in found.summary()
 
 
-def test_components_that_change_places_are_followed():
+def test_components_that_change_order_are_matched():
     rng = np.random.default_rng(2)
     target, background = rng.normal(size=(100, 5)), rng.normal(size=(400, 5))
     target[:, 0] *= 4.0
     target[:, 1] *= 4.05
     found = stability(target, background, n_bootstrap=60)
-    # Two like ratios mix in every sample, and each component finds its better half; their plane is steady.
+    # Two similar ratios mix in every sample; the plane of their components is stable.
     assert found.median.min() > 0.7
     assert np.median(found.angles) < 15
 
@@ -101,7 +101,7 @@ def test_a_real_component_is_stable_and_noise_is_not():
 
 def test_groups_are_drawn_as_a_whole():
     target, background = pair(4, m=60, n=90)
-    groups = np.arange(60) % 12, np.arange(90) % 9  # replicates lie apart
+    groups = np.arange(60) % 12, np.arange(90) % 9  # rows of a group are not adjacent
     found = stability(target, background, n_components=1, n_bootstrap=4, groups=groups[0], background_groups=groups[1])
     model = DPCA(1).fit(target, background=background)
     rng = np.random.default_rng(np.random.SeedSequence(0).spawn(1)[0])
@@ -117,7 +117,7 @@ def test_groups_are_drawn_as_a_whole():
     assert found.by == "groups"
 
 
-def test_wide_data_are_followed_in_the_span_of_their_rows():
+def test_wide_data_are_resampled():
     rng = np.random.default_rng(5)
     target, background = rng.normal(size=(30, 4000)), rng.normal(size=(25, 4000))
     target[:, 17] *= 80
@@ -127,7 +127,7 @@ def test_wide_data_are_followed_in_the_span_of_their_rows():
     assert top.feature == 17 and top.same_sign == 1.0
 
 
-def test_several_backgrounds_names_and_parameters_go_through():
+def test_several_backgrounds_names_and_parameters_are_used():
     import pandas as pd
 
     target, background = pair(6)
@@ -150,14 +150,14 @@ def test_the_number_of_processes_does_not_matter(monkeypatch):
     np.testing.assert_array_equal(one.weight_low, two.weight_low)
 
 
-def test_whoever_watches_is_told_how_far_it_is():
+def test_progress_is_reported():
     seen = []
     with watching(seen.append):
         stability(*pair(8), n_bootstrap=12)
     assert [(one.what, one.rows) for one in seen] == [("bootstrap samples", 10), ("bootstrap samples", 12)]
 
 
-def test_too_few_rows_for_the_exact_problem_in_a_sample_is_told(remedy):
+def test_a_note_reports_too_few_rows_for_the_exact_problem(remedy):
     rng = np.random.default_rng(9)
     found = stability(rng.normal(size=(60, 20)), rng.normal(size=(25, 20)), n_bootstrap=5, shrinkage=None)
     (note,) = found.notes
@@ -174,20 +174,20 @@ BAD = {
     "label": (lambda x, y: stability(x, y, background_label=1), ["background_label"], InputError),
     "nothing": (
         lambda x, y: stability(x[:, [0, 2]], y[:, [0, 2]], axes="signal"),
-        ["nothing was found above noise"],
+        ["no component is above noise"],
         InputError,
     ),
-    "no background": (lambda x, _: stability(x, None), ["there is none"], InputError),
+    "no background": (lambda x, _: stability(x, None), ["the background is missing"], InputError),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_followed_is_refused_with_a_remedy(kind, refused):
+def test_bad_arguments_are_refused_with_a_remedy(kind, refused):
     call, words, error = BAD[kind]
     refused(lambda: call(*pair()), *words, kind=error)
 
 
-def test_one_group_drawn_anew_is_always_the_same_and_refused(refused):
+def test_a_single_group_is_refused(refused):
     target, background = (np.random.default_rng(seed).normal(size=(20, 3)) for seed in (0, 1))
     groups = {"groups": [1] * 20, "background_groups": np.arange(20) // 2}
     refused(lambda: stability(target, background, n_components=1, **groups), "target: 1 group", kind=NotEnoughRowsError)
@@ -202,7 +202,7 @@ def test_few_groups_are_noted(remedy):
 
 
 def test_a_group_that_is_drawn_twice_counts_as_two():
-    # Signal axes keep what is above the noise edge, which is counted in groups.
+    # The noise edge, above which signal axes are kept, depends on the number of groups.
     rng = np.random.default_rng(5)
     groups = np.arange(120) // 10
     target, background = rng.normal(size=(120, 4)) * [1, 1, 1, 6], rng.normal(size=(600, 4))

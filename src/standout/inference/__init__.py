@@ -1,4 +1,4 @@
-"""Is it real, how stable is it, and does it hold on other rows: everything that resamples."""
+"""Inference by resampling: significance, held-out ratio and stability of components, and replicates among rows."""
 
 from standout.inference.assess import Assessment, ReplicateFinding, assess, find_replicates, replicates_of
 from standout.inference.held_out import HeldOut, held_out_ratio

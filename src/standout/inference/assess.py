@@ -1,9 +1,7 @@
-"""Rows that look like replicates of fewer units: several measurements of one subject under ids such as 309_1, 309_2.
+"""All assessments of components in one call, and a search for replicates among the rows.
 
-Such rows are not independent, and ratios, p-values and folds that count them as if they were are worth
-little: 135 rows of 9 mice are 9.
-
-All questions of trust at once: is it real, does it hold on other rows, how stable is it, are rows replicates.
+Replicates are several measurements of one subject, under ids such as 309_1, 309_2. They are not independent, and
+p-values, intervals and folds that count them as independent rows are wrong: 135 rows of 9 mice count as 9.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from sklearn.base import clone
 from sklearn.isotonic import isotonic_regression
 
 from standout._base import BaseContrast
@@ -28,25 +27,25 @@ from standout._model import Summary
 from standout.errors import InputError, NotEnoughRowsError, ReplicateWarning, StandoutWarning, warn_user
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
-from standout.inference.resampling import held_sides, unit_means
+from standout.inference.resampling import collect_sides, unit_means
 from standout.inference.stability import Stability, stability
 from standout.io.read import read
 from standout.io.source import block_rows, collect_values
 
-# Rows of a unit must be closer (in squared distance) than rows of different units by this factor,
+# The mean squared distance within units must be below this share of that between units,
 _CLOSE = 0.9
-# closer than under any of so many random assignments of rows to units,
+# smaller than under any of this many random assignments of rows to units,
 _RANDOM = 99
-# With two units nothing distinguishes replicates from a drift.
+# With two units, replicates cannot be distinguished from a drift.
 _LEAST_UNITS = 3
-# Rows farther from the mean than so many times the median row are moved there: outliers are not evidence.
+# Rows farther from the mean than this many times the median distance are moved to it: outliers are not evidence.
 _FARTHEST = 2.0
 _SEPARATORS = "_-.:/|# "
 
 
-# and by a jackknife over so many blocks of units (one-sided t interval of this confidence). Chosen by simulation.
+# and significantly so by a jackknife over this many blocks of units (one-sided t interval). Chosen by simulation.
 _BLOCKS, _CONFIDENCE = 20, 0.9
-# All pairs of this many rows are compared, on this many values.
+# Limits of the rows whose pairs are compared, and of the values of these rows.
 _MOST_ROWS, _MOST_VALUES = 2_000, 2_000_000
 
 
@@ -57,16 +56,16 @@ class ReplicateFinding:
     Attributes
     ----------
     n_rows, n_units : int
-        Rows, and the units they seem to come from.
+        Number of rows, and of the units they seem to come from.
     rule : str
-        How the unit is told from the row's id.
+        How the unit follows from the id of a row.
     ratio : float
         Mean squared distance between rows of one unit over that between rows of different units, features
         in units of their sd and outlying rows moved toward the mean.
     groups : ndarray of shape (n_rows,)
-        The unit of each row, as ``groups`` wants it.
+        The unit of each row, for use as ``groups``.
     text : str
-        The finding in words, with what to do.
+        The finding as text, with what to do.
     """
 
     n_rows: int
@@ -80,25 +79,25 @@ class ReplicateFinding:
 def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> ReplicateFinding | None:
     """Check whether rows look like replicates of fewer units.
 
-    They do when ids share a part (309 of 309_1, 309_2, ...) for at least three units, and rows that share it
-    are closer to each other than rows that do not. Pairs of rows are compared at the same distance in row
-    order, so that a drift over time is not mistaken for units, and the evidence must come from several
-    units, so that an outlying pair of rows is not. Differences between labels are removed, so that classes
-    are not mistaken for units.
+    They do if ids share a part (309 of 309_1, 309_2, ...) for at least three units, and rows that share it
+    are closer to each other than rows that do not. Pairs of rows are compared at the same lag in row order, so
+    that a drift over time is not mistaken for units, and the evidence must come from several units, so that an
+    outlying pair of rows is not. Differences between labels are removed, so that classes are not mistaken for
+    units.
 
     Parameters
     ----------
     rows : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The rows; missing values (NaN) do not matter.
+        The rows; missing values (NaN) are allowed.
     ids : array-like of shape (n_rows,), optional
-        Name of each row; by default those of the source. Without any, nothing can be told.
+        Id of each row; by default that of the source. Without ids the result is None.
     labels : array-like of shape (n_rows,), optional
         Class of each row; by default that of the source.
 
     Returns
     -------
     ReplicateFinding or None
-        None where rows do not look replicated.
+        None if rows do not look like replicates.
 
     Examples
     --------
@@ -118,7 +117,7 @@ def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> Replicate
     if ids is None:
         source.check_row_values("ids", "ids")
     values = _first_rows(source)
-    # After the rows: a file tells its ids and labels while it is read.
+    # Only now: the ids and labels in a file are read with its rows.
     names = _described(ids if ids is not None else source.row_values("ids", "ids"), source.n_rows, "ids")
     if names is None or len(names) < 4:
         return None
@@ -142,15 +141,15 @@ def _finding(ratio: float, rule: str, names: list[str], units: list[str]) -> Rep
     count = len(set(units))
     times = f"{1 / ratio:.2g}" if ratio > 0 else "infinitely many"
     text = (
-        f"the {len(names)} rows look like replicates of {count} units, told by {rule} ({units[0]!r} of {names[0]!r}): "
+        f"the {len(names)} rows look like replicates of {count} units, given by {rule} ({units[0]!r} of {names[0]!r}): "
         f"rows of one unit are {times} times closer (in squared distance) than rows of different units. Give the units "
-        "as groups, so that they are counted and not the rows."
+        "as groups, so that units are counted instead of rows."
     )
     return ReplicateFinding(len(names), count, rule, ratio, np.array(units), text)
 
 
 def _first_rows(source: Any) -> Array:
-    """Return the first rows, and of many features some."""
+    """Return the first rows, with a subset of the features if these are many."""
     parts, seen = [], 0
     for block in source.blocks(block_rows(source.n_features)):
         parts.append(np.asarray(block, dtype=np.float64)[: _MOST_ROWS - seen])
@@ -163,19 +162,19 @@ def _first_rows(source: Any) -> Array:
 
 
 def _described(given: Any, n_rows: int | None, what: str) -> list[str] | None:
-    """Return what is said about each row as text."""
+    """Return the ids or labels of the rows as text."""
     if given is None:
         return None
     values = np.asarray(given)
     if values.ndim != 1 or (n_rows is not None and len(values) != n_rows):
-        raise InputError(f"{what}: shape {values.shape} for {n_rows} rows. Give one for each row.")
+        raise InputError(f"{what}: shape {values.shape} for {n_rows} rows. Give one value for each row.")
     return [str(value) for value in values.tolist()]
 
 
 def _standardised(values: Array, classes: Index) -> Array:
-    """Return rows about the mean of their class, features in units of their sd; missing values are at the mean.
+    """Return rows centred by class, features in units of their sd; missing values are replaced by the mean.
 
-    Outlying rows are moved toward the mean. That is done twice, because they also move the mean and inflate the sd.
+    Outlying rows are moved toward the mean. This is done twice, because they also move the mean and inflate the sd.
     """
     missing = ~np.isfinite(values)
     counts = unit_means((~missing).astype(np.float64), classes)
@@ -193,7 +192,7 @@ def _standardised(values: Array, classes: Index) -> Array:
 
 
 def _candidates(names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the ways in which ids may tell a unit: at least two units, with two rows each on average."""
+    """Yield rules that derive units from ids, and the units: at least two, with two rows each on average."""
     rules: dict[str, Callable[[str], str | None]] = {"the id itself": lambda name: name}
     for mark in _SEPARATORS:
         rules[f"the part of the id before the last {mark!r}"] = partial(_before, mark=mark, last=True)
@@ -220,12 +219,12 @@ def _without_letter(name: str) -> str | None:
 
 
 def _convincing(distance: Array, units: Index) -> float | None:
-    """Return the ratio of squared distances within and between units, where it is clearly below one; None elsewhere.
+    """Return the ratio of squared distances within and between units if it is clearly below one, else None.
 
-    Three conditions must hold. The ratio is below ``_CLOSE``. Relative to pairs of rows of different units that are as
-    far apart in row order, pairs of one unit are closer than under any random assignment of rows to units; so that a
-    drift over time, by which adjacent rows are alike whatever their units, does not count. And that does not rest on a
-    single unit: it also holds, with ``_CONFIDENCE``, by a jackknife over units.
+    Three conditions must hold. The ratio is below ``_CLOSE``. Relative to pairs of different units at the same lag in
+    row order, pairs of one unit are closer than under any random assignment of rows to units, so that a drift over
+    time, which makes adjacent rows similar, does not count. And the evidence is not due to a single unit: it also
+    holds, with ``_CONFIDENCE``, by a jackknife over units.
     """
     first, second = _pairs_within(units)
     n_rows, n_units = len(units), int(units.max()) + 1
@@ -247,7 +246,7 @@ def _convincing(distance: Array, units: Index) -> float | None:
 
 
 def _holds_without_any(distance: Array, units: Index, observed: float) -> bool:
-    """Test by a jackknife over units (blocks of them, where there are many) whether the log closeness is below zero."""
+    """Test by a jackknife over units (blocks of units, if there are many) whether the log closeness is below zero."""
     first, second = _pairs_within(units)
     n_units = int(units.max()) + 1
     count = min(n_units, _BLOCKS)
@@ -271,7 +270,7 @@ def _log(closeness: float) -> float:
 
 @dataclass(frozen=True)
 class _ByLag:
-    """Squared distances of all pairs of rows by lag (difference of positions): sums and counts from lag 1 on."""
+    """Sums and counts of the squared distances of all pairs of rows, by lag (difference of positions) from 1 on."""
 
     sums: NDArray[Any]
     counts: NDArray[Any]
@@ -285,7 +284,7 @@ class _ByLag:
     def closeness(self, distance: Array, first: Index, second: Index) -> float:
         """Return the squared distance of some pairs over that expected of all other pairs at the same lags.
 
-        The expectation rises with the lag (isotonic regression), as it does under any drift.
+        The expectation is monotone in the lag (isotonic regression), as it is under any drift.
         """
         lag, apart = np.abs(first - second), distance[first, second]
         size = len(self.sums) + 1
@@ -300,7 +299,7 @@ class _ByLag:
 
 
 def _pairs_within(units: Index) -> tuple[Index, Index]:
-    """Return the rows of each pair of rows of one unit."""
+    """Return the first and second row of every pair within a unit."""
     order = np.argsort(units, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(units))[:-1])
     first, second = np.concatenate([rows[np.stack(np.triu_indices(len(rows), 1))] for rows in parts], axis=1)
@@ -318,18 +317,18 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class Assessment:
-    """What a target against backgrounds is worth; None for what was not asked.
+    """Significance, held-out ratios and stability of components; None for what was not computed.
 
     Attributes
     ----------
     test : PermutationTest or None
-        Whether the ratios could come from labels that mean nothing.
+        Whether the ratios could arise if labels were random.
     held_out : HeldOut or None
-        The ratios on rows that the components were not found on.
+        The ratios on rows that the components were not fitted on.
     stability : Stability or None
-        How much the components change when rows are drawn anew.
+        How much the components vary between bootstrap samples.
     replicates : tuple of ReplicateFinding
-        Datasets whose rows look like replicates of fewer units, and no groups were given.
+        Datasets without groups whose rows look like replicates of fewer units.
     """
 
     test: PermutationTest | None = None
@@ -338,7 +337,7 @@ class Assessment:
     replicates: tuple[ReplicateFinding, ...] = ()
 
     def summary(self) -> Summary:
-        """Return the results in words, one after the other."""
+        """Return the results as text, one after the other."""
         parts = [f"! {finding.text}" for finding in self.replicates]
         parts += [str(found.summary()) for found in (self.test, self.held_out, self.stability) if found is not None]
         return Summary("\n\n".join(parts))
@@ -360,33 +359,33 @@ def assess(
     random_state: int | None = None,
     n_jobs: int | None = None,
 ) -> Assessment:
-    """Test, hold out and draw anew: everything one should know before believing a component.
+    """Test significance, held-out ratio and stability of components, and look for replicates.
 
     Parameters
     ----------
     target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows are held in memory. Rows on a cluster are brought to this process.
+        The target. Rows are held in memory. Rows on a cluster are collected into this process.
     background : dataset, or list or dict of datasets
         The background(s), on the same features.
     estimator : DPCA, optional
-        Whose parameters (shrinkage, mix, features, axes, ...) to use; ``DPCA(n_components)`` by default. The
-        permutation test is one of dPCA about its own means and is left out, with a warning, for others.
+        Estimator whose parameters (shrinkage, mix, features, axes, ...) are used; ``DPCA(n_components)`` by default.
+        The permutation test applies to DPCA with ``centering="own"`` and is skipped, with a warning, otherwise.
     n_components : int, optional
-        How many components to look at; by default those of the estimator, or 2.
+        Number of components; by default that of the estimator, or 2.
     n_permutations, n_bootstrap, folds : int
-        How much work; 0 leaves the part out.
+        Number of permutations, bootstrap samples and folds; 0 skips the analysis.
     groups, background_groups : array-like of shape (n_rows,), optional
         The subject of each row; by default the groups of the source.
     pairs, background_pairs : array-like of shape (n_rows,), optional
-        The subject of each row, where every subject is in the target and in the background.
+        The subject of each row, if every subject is in the target and in the background.
     random_state : int, optional
         Seed; None is 0.
     n_jobs : int or None, default=None
-        How many processes; None takes all cores.
+        Number of processes; None uses all cores.
 
     Returns
     -------
-    Trust
+    Assessment
 
     Examples
     --------
@@ -400,69 +399,61 @@ def assess(
     (0.01, True, True)
     """
     if (pairs is None) != (background_pairs is None):
-        raise InputError("pairs and background_pairs belong together, and only one was given. Give both.")
-    if pairs is not None and (groups is not None or background_groups is not None):
-        raise InputError("pairs and groups were both given, and a pair is a group already. Give one of them.")
-    used = estimator if estimator is not None else DPCA(n_components or 2)
+        raise InputError("pairs and background_pairs must be given together. Give both, or neither.")
+    paired = pairs is not None
+    if paired and (groups is not None or background_groups is not None):
+        raise InputError("pairs and groups are both given, and a pair is already a group. Give one of them.")
+    estimator = DPCA(n_components or 2) if estimator is None else estimator
     if n_components is None:
-        n_components = check_count("n_components", used.n_components)
-    given = {name: value for name, value in used.get_params().items() if name not in ("n_components", "random_state")}
-    # Whatever is held out or drawn anew, rows of a pair stay together.
-    sides: dict[str, Any] = {"groups": groups, "background_groups": background_groups}
-    if pairs is not None:
-        sides = {"groups": pairs, "background_groups": background_pairs}
-    same: dict[str, Any] = {"n_components": n_components, "random_state": random_state}
-    target, background = held_sides(target, background)
-    test = held = stable = None
-    if n_permutations and _is_testable(used):
-        statistic = {name: given[name] for name in ("shrinkage", "mix", "features") if name in given}
-        paired = {"pairs": pairs, "background_pairs": background_pairs}
-        chosen = paired if pairs is not None else sides
-        given_too = {**chosen, **same, **statistic}
-        test = _if_enough(
-            "permutation test", permutation_test, target, background, n_permutations=n_permutations, n_jobs=n_jobs,
-            **given_too,
+        n_components = check_count("n_components", estimator.n_components)
+    parameters = {**estimator.get_params(), "n_components": n_components, "random_state": random_state}
+    exchanged: dict[str, Any] = {"groups": groups, "background_groups": background_groups}
+    units = exchanged
+    if paired:  # rows of a pair are held out and drawn together
+        exchanged = {"pairs": pairs, "background_pairs": background_pairs}
+        units = {"groups": pairs, "background_groups": background_pairs}
+    target, background = collect_sides(target, background)
+    test = held_out = stable = None
+    if n_permutations and not (isinstance(estimator, DPCA) and estimator.centering == "own"):
+        warn_user(
+            "the permutation test was skipped, because it applies only to DPCA with centering='own'. Use that for a "
+            "test.",
+            StandoutWarning,
+        )
+    elif n_permutations:
+        names = ("n_components", "shrinkage", "mix", "features", "random_state")
+        test = _unless_too_few_rows(
+            permutation_test, target, background, n_permutations=n_permutations, n_jobs=n_jobs, **exchanged,
+            **{name: parameters[name] for name in names},
         )  # fmt: skip
     if folds:
-        finder = used.__class__(n_components=n_components, **given)
-        held = _if_enough(
-            "held-out ratio", held_out_ratio, target, background, estimator=finder, folds=folds,
-            random_state=random_state, **sides,
-        )  # fmt: skip
-    if n_bootstrap and isinstance(used, DPCA):
-        stable = _if_enough(
-            "stability", stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **sides, **same, **given
+        unseeded = clone(estimator).set_params(n_components=n_components, random_state=None)
+        held_out = _unless_too_few_rows(
+            held_out_ratio, target, background, estimator=unseeded, folds=folds, random_state=random_state, **units
         )
-    return Assessment(test, held, stable, replicates_of(target, background) if groups is None and pairs is None else ())
+    if n_bootstrap and isinstance(estimator, DPCA):
+        stable = _unless_too_few_rows(
+            stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
+        )
+    replicates = replicates_of(target, background) if groups is None and not paired else ()
+    return Assessment(test, held_out, stable, replicates)
 
 
-def _is_testable(estimator: Any) -> bool:
-    """Tell whether the permutation test speaks of this estimator's components; warn where it does not."""
-    if isinstance(estimator, DPCA) and estimator.centering == "own":
-        return True
-    warn_user(
-        "the permutation test is one of dPCA with each set about its own mean, and says nothing of these components, "
-        "so it was left out. Use DPCA with centering='own' to have it.",
-        StandoutWarning,
-    )
-    return False
-
-
-def _if_enough(what: str, ask: Callable[..., _Found], *data: Any, **given: Any) -> _Found | None:
-    """Return an answer; where the rows are too few for it, only a warning, so that the rest is not lost."""
+def _unless_too_few_rows(analysis: Callable[..., _Found], *data: Any, **options: Any) -> _Found | None:
+    """Run an analysis; if the rows are too few for it, warn and return None, so that the other results are not lost."""
     try:
-        return ask(*data, **given)
+        return analysis(*data, **options)
     except NotEnoughRowsError as error:
-        warn_user(f"the {what} was left out: {error}", StandoutWarning)
+        warn_user(f"{analysis.__name__} was skipped: {error}", StandoutWarning)
         return None
 
 
 def replicates_of(target: Any, background: Any) -> tuple[ReplicateFinding, ...]:
-    """Return the datasets among these whose rows look replicated, where their sources have no groups; warn of them."""
-    several = background.values() if isinstance(background, dict) else background
-    others = [] if background is None else list(several) if isinstance(background, dict | list) else [background]
+    """Return the datasets without groups whose rows look like replicates, and warn about each."""
+    several = list(background.values()) if isinstance(background, dict) else background
+    backgrounds = several if isinstance(several, list) else [] if background is None else [background]
     found = []
-    for data in (target, *others):
+    for data in (target, *backgrounds):
         if getattr(data, "groups", None) is None and getattr(data, "row_ids", None) is not None:
             finding = find_replicates(data)
             if finding is not None:

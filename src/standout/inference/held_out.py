@@ -1,6 +1,6 @@
-"""The held-out ratio: components found on some rows, measured on others, which they have not seen.
+"""Held-out ratio: components are fitted on some rows and their ratios measured on others.
 
-Noise alone gives large ratios on the rows that components were found on, and a ratio of one on others.
+On the rows that components were fitted on, noise alone gives large ratios; on other rows it gives a ratio of one.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ from standout._inputs import check_count, seed_from
 from standout._model import Summary
 from standout._moments import Counts
 from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
-from standout.inference.resampling import Samples, collect_samples
+from standout.inference.resampling import Samples, check_level, collect_samples
 from standout.io.source import RowView
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What components are worth on rows they were not found on.
+    """Ratios of components on held-out rows.
 
     Attributes
     ----------
     ratios : ndarray of shape (n_components,)
-        Target variance over background variance on held-out rows: the geometric mean over the folds, each
-        corrected for the bias of its logarithm (see the notes of :func:`held_out_ratio`).
+        Target variance over background variance on held-out rows: the geometric mean over folds, each corrected for
+        the bias of its logarithm (see the notes of :func:`held_out_ratio`).
     fold_ratios : ndarray of shape (n_folds, n_components)
         The same, fold by fold.
     training_ratios : ndarray of shape (n_folds, n_components)
-        The ratios on the rows that the components were found on.
+        Ratios on the rows that the components were fitted on.
     low, high : ndarray of shape (n_components,)
-        Ends of the interval; NaN where there is none.
+        Ends of the interval; NaN if there is none.
     level : float
-        Its nominal coverage.
+        Nominal coverage of the interval.
     interval : str
-        What the interval is, and what it rests on.
+        Method and assumptions of the interval.
     units : tuple of int
-        How many groups (rows, where there are no groups) the target and each background have.
+        Number of groups (rows, without groups) of the target and of each background.
     by : "rows" or "groups"
         What was held out as a whole.
     estimators : tuple of estimators
         The fitted estimator of each fold.
     notes : tuple of str
-        What one should know.
+        Caveats.
     """
 
     ratios: Array
@@ -81,31 +81,33 @@ class HeldOut:
     notes: tuple[str, ...]
 
     def summary(self) -> Summary:
-        """Return the result in words."""
-        folds = len(self.fold_ratios)
-        split = f"{folds} folds" if folds > 1 else "one split"
-        counted = f"{self.units[0]} of the target, {' + '.join(map(str, self.units[1:]))} of the background"
+        """Return the result as text."""
+        n_folds = len(self.fold_ratios)
+        split = f"{n_folds} folds" if n_folds > 1 else "one split"
+        sizes = f"{self.units[0]} in the target, {' + '.join(map(str, self.units[1:]))} in the background"
         percent = f"{100 * self.level:g} % interval"
+        with np.errstate(divide="ignore"):
+            training_ratios = np.exp(np.log(self.training_ratios).mean(axis=0))
         lines = [
-            "Held-out ratio: components found on some rows, measured on others",
-            f"  split       {split} by {self.by}: {counted}",
+            "Held-out ratio: components fitted on some rows, measured on others",
+            f"  split       {split} by {self.by}: {sizes}",
             f"  interval    {self.interval}",
             "",
             f"  {'component':>9}  {'training':>9}  {'held out':>9}  {percent:>19}",
         ]
-        for number, (inside, ratio) in enumerate(zip(_geometric(self.training_ratios), self.ratios, strict=True)):
+        for number, (training, ratio) in enumerate(zip(training_ratios, self.ratios, strict=True)):
             ends = f"{self.low[number]:.3g} to {self.high[number]:.3g}"
-            lines.append(f"  {number + 1:>9}  {inside:>9.4g}  {ratio:>9.4g}  {ends:>19}")
+            lines.append(f"  {number + 1:>9}  {training:>9.4g}  {ratio:>9.4g}  {ends:>19}")
         return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
 
     def _verdict(self) -> str:
         if np.isnan(self.ratios).all():
             return "The held-out ratio is undefined."
-        count = int((self.low > 1).sum())
+        count, total = int((self.low > 1).sum()), len(self.ratios)
         if count == 0:
-            return "No component is clearly above one on rows it has not seen: nothing specific to the target is shown."
-        told = f"{count} of {len(self.ratios)} components {'is' if count == 1 else 'are'}"
-        return f"{told if len(self.ratios) > 1 else 'The component is'} above one on rows that were not used."
+            return "No component is clearly above one on held-out rows: nothing specific to the target is shown."
+        found = "The component is" if total == 1 else f"{count} of {total} components {'is' if count == 1 else 'are'}"
+        return f"{found} above one on held-out rows."
 
 
 def held_out_ratio(
@@ -122,28 +124,27 @@ def held_out_ratio(
     random_state: Any = None,
     level: float = 0.95,
 ) -> HeldOut:
-    """Measure components on rows they were not found on.
+    """Measure the ratios of components on rows that they were not fitted on.
 
     Parameters
     ----------
     target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows on a cluster are brought to this process.
+        The target. Rows on a cluster are collected into this process.
     background : dataset, or list or dict of datasets
         The background(s), on the same features.
     estimator : DPCA, CPCA or KernelDPCA, optional
-        What finds the components; ``DPCA(n_components)`` by default. It is copied, not changed.
+        The estimator of the components; ``DPCA(n_components)`` by default. It is cloned, not changed.
     n_components : int, default=1
-        How many components, where no estimator is given.
+        Number of components, if no estimator is given.
     folds : int, default=5
-        Every row is held out once, in one of so many folds; fewer where there are not two independent units
-        for each.
+        Number of folds; every row is held out once. There are fewer folds if a set has less than two independent
+        units for each.
     split : float in (0, 1), optional
-        Instead of folds, one split: the share of the rows that are held out.
+        Share of the rows to hold out in a single split, instead of folds.
     groups, background_groups : array-like of shape (n_rows,), optional
-        The subject of each row: no subject is on both sides of a split. For several backgrounds a list or
-        dict.
+        The subject of each row; no subject is on both sides of a split. For several backgrounds a list or dict.
     features : "all" or "common", default="all"
-        What to do when target and background have other feature names.
+        What to do if target and background have different feature names.
     random_state : int or None, default=None
         Seed of the split; None is 0.
     level : float, default=0.95
@@ -155,22 +156,21 @@ def held_out_ratio(
 
     Notes
     -----
-    Variances are about the mean of the held-out rows and unbiased: within groups plus between groups, by a
+    Variances are unbiased and taken about the mean of the held-out rows: within groups plus between groups, by a
     one-way analysis of variance. The logarithm of an unbiased variance is too small on average, by
-    ln(ν/2) − ψ(ν/2) for ν degrees of freedom, and folds of a small background have few of them. Each fold's
-    ratio is therefore divided by the ratio expected of Gaussian rows whose population variances are equal,
-    so that the log ratio of noise is zero on average. With groups, that expectation depends on how alike the
-    rows of a group are; it is computed from the variances within and between groups, averaged over folds.
+    ln(ν/2) − ψ(ν/2) for ν degrees of freedom, and folds of a small background have few of them. Each fold's ratio is
+    therefore divided by the ratio expected of Gaussian rows with equal population variances, so that the log ratio of
+    noise is zero on average. With groups, that expectation depends on the intraclass correlation; it is computed from
+    the variances within and between groups, averaged over folds.
 
-    For one split the interval is exact for Gaussian scores of independent rows: given the components, the
-    uncorrected ratio is the true one times an F variate. With groups it counts each as one row, which is
-    right when the rows of a group are copies of each other and too wide otherwise. Over folds, training sets
-    overlap, so that the usual t interval of the mean log ratio would be too narrow; the one given is widened
-    as Nadeau and Bengio (2003) proposed.
+    For one split the interval is exact for Gaussian scores of independent rows: given the components, the uncorrected
+    ratio is the true one times an F variate. With groups, each counts as one row, which is exact if the rows of a
+    group are copies of each other and too wide otherwise. Over folds, training sets overlap, so that the usual t
+    interval of the mean log ratio would be too narrow; it is widened as proposed by Nadeau and Bengio (2003).
 
     A fold in which neither the held-out target nor the held-out background varies has no ratio and is left out.
-    Where only the background does not vary, the ratio is infinite, and the lower end of the interval is that of the
-    finite folds (zero where fewer than two are finite). The notes count these folds.
+    If only the background does not vary, the ratio is infinite, and the lower end of the interval is that of the
+    finite folds (zero if fewer than two are finite). The notes count these folds.
 
     Examples
     --------
@@ -182,51 +182,8 @@ def held_out_ratio(
     >>> bool(found.training_ratios.min() > 2 and found.low[0] < 1 < found.high[0])
     True
     """
-    estimator = _checked(estimator, n_components)
-    if not (isinstance(level, Real) and 0 < float(level) < 1):
-        raise InputError(f"level={level!r} is not possible. Use a number between 0 and 1, for instance 0.95.")
-    samples = collect_samples(target, background, groups, background_groups, features, "held_out_ratio")
-    rng = np.random.default_rng(seed_from(random_state))
-    sides = _folds(samples, check_count("folds", folds), rng) if split is None else _one_split(samples, split, rng)
-    measured = [_measured(estimator, samples, side) for side in sides]
-    kept = min(len(fold.fold.unit) for fold in measured)
-    if kept == 0:
-        raise InputError("some fold found no component above noise. Give a number of components, and axes='ratio'.")
-    logs = log_ratios([one.fold for one in measured])
-    by = "groups" if any(sample.ids for sample in samples.sets) else "rows"
-    ends = _over_folds(logs, float(level)) if split is None else _one_interval(measured[0], kept, float(level), by)
-    fewer = split is None and len(sides) < folds
-    return HeldOut(
-        ratios=np.exp(mean_over_folds(logs)),
-        fold_ratios=np.exp(logs),
-        training_ratios=np.stack([fold.fitted.ratios_[:kept] for fold in measured]),
-        low=ends.low,
-        high=ends.high,
-        level=float(level),
-        interval=ends.text,
-        units=tuple(sample.n_units for sample in samples.sets),
-        by=by,
-        estimators=tuple(fold.fitted for fold in measured),
-        notes=(*samples.notes, *([_fewer_folds(len(sides), folds)] if fewer else []), *fold_notes(logs)),
-    )
-
-
-def _geometric(ratios: Array) -> Array:
-    """Return the geometric mean over folds."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.exp(np.log(ratios).mean(axis=0)))
-
-
-def _fewer_folds(count: int, wanted: int) -> str:
-    return (
-        f"{count} folds instead of {wanted}: a fold needs at least 2 independent units of each set. Give more of them "
-        "for more folds."
-    )
-
-
-def _checked(estimator: Any, n_components: int) -> BaseContrast:
     if estimator is None:
-        return DPCA(check_count("n_components", n_components))
+        estimator = DPCA(check_count("n_components", n_components))
     if not isinstance(estimator, BaseContrast):
         raise InputError(
             f"estimator: a {type(estimator).__name__} does not compare target and background. Use DPCA, CPCA or "
@@ -234,119 +191,120 @@ def _checked(estimator: Any, n_components: int) -> BaseContrast:
         )
     if estimator.background_label is not None:
         raise InputError(
-            f"estimator: it has background_label={estimator.background_label!r}, and the background is given by itself "
-            "here. Use an estimator without it."
+            f"estimator: background_label={estimator.background_label!r} cannot be combined with the argument "
+            "background. Use an estimator without background_label."
         )
-    return estimator
+    level = check_level(level)
+    samples = collect_samples(target, background, groups, background_groups, features, "held_out_ratio")
+    rng = np.random.default_rng(seed_from(random_state))
+    notes = list(samples.notes)
+    if split is None:
+        sides = _split_folds(samples, check_count("folds", folds), rng)
+        if len(sides) < folds:
+            notes.append(
+                f"{len(sides)} folds instead of {folds}: a fold needs at least 2 independent units of each set. Give "
+                "more of them for more folds."
+            )
+    else:
+        sides = [_split_once(samples, split, rng)]
+    fitted, measured, freedom = zip(*(_fit_and_measure(estimator, samples, held) for held in sides), strict=True)
+    n_components = min(len(fold.unit) for fold in measured)
+    if n_components == 0:
+        raise InputError("no component above noise in some fold. Give a number of components, and axes='ratio'.")
+    logs = log_ratios(measured)
+    if split is None:
+        ends = over_folds(logs, level)
+        low, high = np.exp(ends.low), np.exp(ends.high)
+        interval = "t over folds, widened because training sets overlap (Nadeau and Bengio)"
+    elif fitted[0].centering != "own":
+        low = high = np.full(n_components, math.nan)
+        interval = "none: with centering='background' the ratio is not a ratio of variances"
+    else:
+        # Given the components, the uncorrected ratio is the true one times an F variate.
+        quantiles = stats.f.ppf([(1 - level) / 2, (1 + level) / 2], *freedom[0])
+        high, low = (measured[0].ratios[:n_components] / quantile for quantile in quantiles)
+        interval = "F distribution: exact for Gaussian scores of independent rows"
+        if samples.unit_kind == "groups":
+            interval = "F distribution, each group counted as one row: too wide if rows of a group differ"
+    return HeldOut(
+        ratios=np.exp(mean_over_folds(logs)),
+        fold_ratios=np.exp(logs),
+        training_ratios=np.stack([one.ratios_[:n_components] for one in fitted]),
+        low=low,
+        high=high,
+        level=level,
+        interval=interval,
+        units=tuple(sample.n_units for sample in samples.sets),
+        by=samples.unit_kind,
+        estimators=tuple(fitted),
+        notes=(*notes, *fold_notes(logs)),
+    )
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The rows of each set that are held out."""
-
-    held: tuple[Index, ...]
-
-    def rest(self, samples: Samples) -> list[Index]:
-        """Return the rows of each set that are trained on."""
-        return [np.setdiff1d(np.arange(part.n_rows), held) for part, held in zip(samples.sets, self.held, strict=True)]
-
-
-def _folds(samples: Samples, folds: int, rng: np.random.Generator) -> list[_Side]:
-    least = min(samples.sets, key=lambda sample: sample.n_units)
-    count = min(folds, least.n_units // 2)
+def _split_folds(samples: Samples, n_folds: int, rng: np.random.Generator) -> list[list[Index]]:
+    """Return the held-out rows of each set, fold by fold."""
+    smallest = min(samples.sets, key=lambda sample: sample.n_units)
+    count = min(n_folds, smallest.n_units // 2)
     if count < 2:
         raise NotEnoughRowsError(
-            f"{least.role}: {least.counted()} cannot be split, because two folds need at least 4 independent units "
-            "(groups where given, else rows). Give more of them."
+            f"{smallest.role}: {smallest.size_text()} cannot be split, because two folds need at least 4 independent "
+            "units (groups where given, else rows). Give more of them."
         )
-    fold_of = assigned(_units(samples), even_quotas(_units(samples), count), rng)
-    return [_side(samples, fold_of, fold) for fold in range(count)]
+    units = [Units(sample.units, sample.ids) for sample in samples.sets]
+    fold_of = assigned(units, even_quotas(units, count), rng)
+    return [_held_out_rows(samples, fold_of, fold) for fold in range(count)]
 
 
-def _one_split(samples: Samples, split: Any, rng: np.random.Generator) -> list[_Side]:
+def _split_once(samples: Samples, split: Any, rng: np.random.Generator) -> list[Index]:
+    """Return the held-out rows of each set."""
     if not (isinstance(split, Real) and 0 < float(split) < 1):
-        raise InputError(f"split={split!r} is not possible. Use the share that is held out, between 0 and 1.")
+        raise InputError(f"split={split!r} is not possible. Use the share to hold out, between 0 and 1.")
     quotas = []
     for sample in samples.sets:
         held = round(float(split) * sample.n_units)
         if min(held, sample.n_units - held) < 2:
             raise NotEnoughRowsError(
-                f"{sample.role}: split={split} of {sample.counted()} leaves a side with fewer than 2 independent "
+                f"{sample.role}: split={split} of {sample.size_text()} leaves a side with fewer than 2 independent "
                 "units. Give more of them, or use a split nearer to 0.5."
             )
         quotas.append([held, sample.n_units - held])
-    return [_side(samples, assigned(_units(samples), quotas, rng), 0)]
+    units = [Units(sample.units, sample.ids) for sample in samples.sets]
+    return _held_out_rows(samples, assigned(units, quotas, rng), 0)
 
 
-def _units(samples: Samples) -> list[Units]:
-    return [Units(sample.units, sample.ids) for sample in samples.sets]
-
-
-def _side(samples: Samples, fold_of: list[Index], fold: int) -> _Side:
-    held = []
+def _held_out_rows(samples: Samples, fold_of: list[Index], fold: int) -> list[Index]:
+    """Return the rows of each set in one fold, given the fold of each unit."""
+    rows = []
     for sample, own in zip(samples.sets, fold_of, strict=True):
-        inside = int((own == fold).sum())
-        if min(inside, len(own) - inside) < 2:
+        held = int((own == fold).sum())
+        if min(held, len(own) - held) < 2:
             raise NotEnoughRowsError(
-                f"{sample.role}: {inside} of {len(own)} independent units in a fold, and both sides of a split need 2: "
-                "subjects that are in several sets are kept together. Use fewer folds."
+                f"{sample.role}: {held} of {len(own)} independent units in a fold, and both sides of a split need 2: "
+                "subjects that occur in several sets are held out together. Use fewer folds."
             )
-        held.append(np.flatnonzero((own == fold)[sample.units]))
-    return _Side(tuple(held))
+        rows.append(np.flatnonzero((own == fold)[sample.units]))
+    return rows
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """What one fold showed."""
-
-    fold: Fold
-    freedom: tuple[float, float]  # degrees of freedom of the two variances, in independent units
-    fitted: BaseContrast
-
-
-def _measured(estimator: BaseContrast, samples: Samples, side: _Side) -> _Measured:
-    """Fit on the rows that are left, and measure on those held out."""
+def _fit_and_measure(
+    estimator: BaseContrast, samples: Samples, held: list[Index]
+) -> tuple[BaseContrast, Fold, tuple[float, float]]:
+    """Return the estimator fitted without the held-out rows, their variances, and the degrees of freedom of these."""
+    kept = [np.setdiff1d(np.arange(sample.n_rows), index) for sample, index in zip(samples.sets, held, strict=True)]
     training, held_out = fill_by_training(*(
         [RowView(sample.source, index) for sample, index in zip(samples.sets, rows, strict=True)]
-        for rows in (side.rest(samples), side.held)
+        for rows in (kept, held)
     ))  # fmt: skip
     target, *backgrounds = training
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StandoutWarning)  # of every fold the same
+        warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
         fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds))
-    scores = [fitted.transform(rows) for rows in held_out]
-    held = [sample.units[index] for sample, index in zip(samples.sets, side.held, strict=True)]
-    spread = [Spread.of(part, units) for part, units in zip(scores, held, strict=True)]
-    counts = [Counts(len(units), len(units), len(units), len(np.unique(units))) for units in held]
+    units = [sample.units[index] for sample, index in zip(samples.sets, held, strict=True)]
+    variances = [Spread.of(fitted.transform(rows), own) for rows, own in zip(held_out, units, strict=True)]
+    counts = [Counts(len(own), len(own), len(own), len(np.unique(own))) for own in units]
     mixture = Mixture.of(counts[1:], fitted.mix_)
     shift = None
     if fitted.centering != "own":
-        shift = (spread[0].mean - mixture.mixed_means([part.mean for part in spread[1:]])) ** 2
-    fold = Fold(spread[0], tuple(spread[1:]), mixture.shares, np.asarray(fitted.target_variance_), shift)
-    return _Measured(fold, (counts[0].units - 1, mixture.units - 1), fitted)
-
-
-@dataclass(frozen=True)
-class _Interval:
-    low: Array
-    high: Array
-    text: str
-
-
-def _one_interval(measured: _Measured, kept: int, level: float, by: str) -> _Interval:
-    """Given the components, the ratio is the true one times an F variate."""
-    if measured.fitted.centering != "own":
-        nothing = np.full(kept, math.nan)
-        return _Interval(nothing, nothing, "none: with centering='background' the ratio is no ratio of variances")
-    high, low = stats.f.ppf([(1 - level) / 2, (1 + level) / 2], *measured.freedom)
-    text = "by the F distribution: exact for Gaussian scores of independent rows"
-    if by == "groups":
-        text = "by the F distribution, each group counted as one row: too wide where rows of a group differ"
-    ratios = measured.fold.ratios[:kept]
-    return _Interval(ratios / low, ratios / high, text)
-
-
-def _over_folds(logs: Array, level: float) -> _Interval:
-    found = over_folds(logs, level)
-    text = "t over folds, widened because training sets overlap (Nadeau and Bengio)"
-    return _Interval(np.exp(found.low), np.exp(found.high), text)
+        shift = (variances[0].mean - mixture.mixed_means([part.mean for part in variances[1:]])) ** 2
+    fold = Fold(variances[0], tuple(variances[1:]), mixture.shares, np.asarray(fitted.target_variance_), shift)
+    return fitted, fold, (counts[0].units - 1, mixture.units - 1)

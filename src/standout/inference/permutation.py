@@ -1,7 +1,7 @@
-"""The permutation test: how often labels that mean nothing give so large a ratio.
+"""Permutation test of the largest ratios: how often random labels give a ratio as large.
 
-It answers where no formula does: heavy tails, fewer background rows than features, a shrunk
-background, rows that come in groups or in pairs.
+The test applies where no formula does: heavy tails, fewer background rows than features, a shrunk background, rows in
+groups or in pairs.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ from numpy.typing import ArrayLike
 from standout._blas import Array, threads_for
 from standout._inputs import check_choice, check_count, solve_options
 from standout._model import Summary
-from standout.errors import InputError
-from standout.inference.exchange import Labels, Shuffle, balance_units, shuffle_of
-from standout.inference.resampling import Chunk, Samples, collect_samples, deflated, in_chunks
+from standout.errors import InputError, NotEnoughRowsError
+from standout.inference.exchange import Shuffle, balance_units, shuffle_of
+from standout.inference.resampling import Samples, collect_samples, deflated, run_chunks
 from standout.inference.statistic import Earlier, NullProblem, Statistic, prepared, statistic_of
 from standout.io.source import Progress, watching
 from standout.solvers.problem import check_varies
 
 _EPS = float(np.finfo(float).eps)
-# Two ways to the same ratio agree to this: as large as the observed one is not smaller by less.
+# A permuted ratio that is smaller than the observed one by less than this relative difference counts as equal.
 _TIE = 1e-9
 _LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """What a permutation test found.
+    """Result of a permutation test.
 
     Attributes
     ----------
     ratios : ndarray of shape (n_components,)
-        The observed ratios: each the largest that is left without the components before it.
+        Observed ratios, each the largest after the components before it were removed.
     p_values : ndarray of shape (n_components,)
-        The share of labellings, the one as it is among them, that give as large a ratio; made not to fall
-        from one component to the next.
+        Share of the labellings, the observed one included, that give a ratio as large; non-decreasing from one
+        component to the next.
     null : ndarray of shape (n_components, n_permutations)
-        The ratios of the reshufflings; the labels as they are do not count as one.
+        Ratios of the permuted labellings, the observed one excluded.
     permuted : "rows", "groups" or "pairs"
-        What was reshuffled.
+        What was permuted.
     units : tuple of int
-        How many rows, groups or pairs the target and each background have.
+        Number of rows, groups or pairs of the target and of each background.
     rank : int
-        The number of dimensions in which target and backgrounds vary.
+        Number of dimensions in which target and backgrounds vary.
     n_possible : float
-        How many different labellings there are, the one as it is among them.
+        Number of distinct labellings, the observed one included.
     complete : bool
-        Whether all of them were looked at: the p-values then have no error from drawing labellings.
+        Whether every labelling was evaluated; the p-values then have no Monte Carlo error.
     shrinkage : float
-        How much the background was shrunk for the first observed ratio; 0 for the exact problem.
+        Shrinkage of the background for the first observed ratio; 0 for the exact problem.
     notes : tuple of str
-        What one should know.
+        Caveats.
     """
 
     ratios: Array
@@ -72,21 +72,47 @@ class PermutationTest:
 
     @property
     def smallest_p(self) -> float:
-        """The smallest p-value that so many reshufflings can give."""
+        """Smallest p-value that this number of permutations can give."""
         return float(1 / (self.null.shape[1] + 1))
 
     def count(self, level: float = _LEVEL) -> int:
-        """Return how many components stand out at this level, tested one after the other."""
+        """Return the number of components that are significant at this level, tested one after the other."""
         passed = self.p_values <= level
         return len(passed) if passed.all() else int(np.argmin(passed))
 
     def edge(self, level: float = _LEVEL) -> Array:
-        """Return the ratio that reshuffled labels exceed with probability ``level``, for each component."""
+        """Return the ratio that permuted labels exceed with probability ``level``, for each component."""
         return np.asarray(np.quantile(self.null, 1 - level, axis=1, method="higher"))
 
     def summary(self) -> Summary:
-        """Return the result in words."""
-        return _in_words(self)
+        """Return the result as text."""
+        backgrounds = [f"background {number}" for number in range(1, len(self.units))]
+        sets = ["target", *(["background"] if len(backgrounds) == 1 else backgrounds)]
+        permuted = f"{self.permuted}: " + ", ".join(
+            f"{count} in the {name}" for count, name in zip(self.units, sets, strict=True)
+        )
+        if self.permuted == "pairs":
+            permuted = f"labels within {self.units[0]} pairs"
+        n_null = self.null.shape[1]
+        labellings = f"all {self.n_possible:.0f}" if self.complete else f"{n_null} of {self.n_possible:.3g}"
+        lines = [
+            "Permutation test: could this ratio arise if labels were random?",
+            f"  permuted    {permuted}; {labellings} labellings",
+            f"  problem     {f'background shrunk by {self.shrinkage:.3g}' if self.shrinkage else 'exact'}",
+            "",
+            f"  {'component':>9}  {'ratio':>9}  {'noise edge (5 %)':>16}  {'p':>7}",
+        ]
+        for number, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True)):
+            lines.append(f"  {number + 1:>9}  {ratio:>9.4g}  {edge:>16.4g}  {p:>7.3g}")
+        return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
+
+    def _verdict(self) -> str:
+        count, tested = self.count(), len(self.ratios)
+        if count == 0:
+            return "Nothing stands out: permuted labels often give a ratio as large (5 % level)."
+        found = "The component" if tested == 1 else f"{count} of {tested} components"
+        verb = "stands" if count == 1 else "stand"
+        return f"{found} {verb} out: permuted labels rarely give a ratio as large (5 % level)."
 
 
 def permutation_test(
@@ -106,44 +132,43 @@ def permutation_test(
     n_jobs: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> PermutationTest:
-    """Test whether the largest ratios could come from labels that mean nothing.
+    """Test whether the largest ratios could arise if labels were random.
 
     The null hypothesis is that target and background have the same distribution up to a shift. The shift is
-    estimated and removed, the labels "target" and "background" are permuted, every new set is centred by its own
-    mean, and the largest ratio is found as :class:`standout.DPCA` finds it, with the shrinkage estimated again each
-    time. Differences in location do not matter. For the next component the previous one is removed from both sets
-    and the test is repeated.
+    estimated and removed, the labels "target" and "background" are permuted, every permuted set is centred by its
+    mean, and the largest ratio is computed as :class:`standout.DPCA` computes it, with the shrinkage estimated again
+    each time. Differences in location do not matter. For the next component the previous one is removed from both
+    sets and the test is repeated.
 
     Parameters
     ----------
     target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows are held in memory. Rows on a cluster are brought to this process.
+        The target. Rows are held in memory. Rows on a cluster are collected into this process.
     background : dataset, or list or dict of datasets
-        The background(s), on the same features. With several, labels are reshuffled over all sets.
+        The background(s), on the same features. With several, labels are permuted over all sets.
     n_permutations : int, default=999
-        How many reshufflings. Where there are no more different ones than this, each is looked at once.
+        Number of permutations. If no more distinct ones exist, each is evaluated once.
     n_components : int, default=1
-        How many components to test, one after the other.
+        Number of components to test, one after the other.
     shrinkage : "auto", "oas", None or float in [0, 1], default="auto"
-        As in :class:`standout.DPCA`; the rule "auto" is asked once, and the intensity found anew for every
-        reshuffling.
+        As in :class:`standout.DPCA`. With "auto", whether to shrink is decided once; the intensity is estimated for
+        every permutation.
     mix : "pooled", "equal", dict or array-like of shape (n_backgrounds,), default="pooled"
         Shares of several backgrounds.
     groups, background_groups : array-like of shape (n_rows,), optional
-        The subject of each row: subjects are then reshuffled as a whole. For several backgrounds a list or
-        dict.
+        The subject of each row; subjects are then permuted as a whole. For several backgrounds a list or dict.
     pairs, background_pairs : array-like of shape (n_rows,), optional
-        The subject of each row, where every subject is in the target and in the background: labels are then
-        swapped within subjects.
+        The subject of each row, if every subject is in the target and in the background; labels are then permuted
+        within subjects.
     features : "all" or "common", default="all"
-        What to do when target and background have other feature names.
+        What to do if target and background have different feature names.
     random_state : int or None, default=None
         Seed; None is 0.
     n_jobs : int or None, default=None
-        How many processes, where the work is worth more than one; None takes all cores. The result does not
+        Number of processes, if the work is long enough for more than one; None uses all cores. The result does not
         depend on it.
     progress : callable, optional
-        Told how many reshufflings are done; by default whoever is :func:`~standout.io.source.watching`.
+        Called with the number of permutations done; by default the callback of :func:`~standout.io.source.watching`.
 
     Returns
     -------
@@ -152,29 +177,28 @@ def permutation_test(
     Notes
     -----
     The shift is the median of all differences between target and background rows (the Hodges–Lehmann estimate):
-    feature by feature where the background is shrunk, along the components for the exact problem, along principal
-    axes where features are measured in their overall sd. For groups and pairs of several rows it is the difference
-    between the means of the subjects. Up to the error of that estimate the test is exact. In simulations
+    feature by feature if the background is shrunk, along the components for the exact problem, along principal axes
+    if features are scaled by their overall sd. For groups and pairs of several rows it is the difference between the
+    means of the subjects. Up to the error of that estimate the test is exact. In simulations
     (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of freedom and counts at
     its nominal rate, and less often with few groups.
 
-    Equal covariances are not enough: where the background has heavier tails than the target the test can reject
+    Equal covariances are not enough: if the background has heavier tails than the target the test can reject
     although no direction has a larger variance (10 to 17 % for Gaussian against t₄ rows of equal covariance, at a
     level of 5 %).
 
     For sparse counts the exact ratio is infinite whenever a labelling leaves a feature constant in the background.
-    Where more than 5 % of the labellings do so the test cannot reject at that level; a note says so.
+    If more than 5 % of the labellings do so the test cannot reject at that level; a note reports it.
 
-    Subjects can be exchanged only for subjects with as many rows. Of a pair as many rows of each side take part as
-    the sparser side has. With groups as many take part as make the numbers of rows per subject spread alike in every
-    set: the largest subjects compared with the largest, and so on. They are drawn at random, and the ratios are those
-    of these rows; a note says so. The largest exact ratio is steep in the number of rows, so that even 5 rows for each
-    subject against 4 would reject noise in two of five cases otherwise.
+    Subjects are exchangeable only with subjects that have as many rows. Of each pair both sides use as many rows as
+    the smaller side has. With groups, rows are dropped until the number of rows per subject has the same distribution
+    in every set. Rows are drawn at random, and the ratios are those of the rows used; a note reports it. The largest
+    exact ratio depends steeply on the number of rows: with 5 rows for each subject against 4, noise would otherwise
+    be rejected in two of five cases.
 
-    With far more features than rows (rows² × features above 4e9) features are measured in their overall
-    sd instead of the background's, and the background is shrunk toward its mean variance: one Gram
-    matrix then serves all reshufflings. Such a test sees signals spread over many features, and hardly
-    those in a few; a note says so.
+    With far more features than rows (rows² × features above 4e9) features are scaled by their overall sd instead of
+    the background's, and the background is shrunk toward its mean variance, so that one Gram matrix serves all
+    permutations. Such a test detects signals in many features, and hardly those in a few; a note reports it.
 
     Examples
     --------
@@ -189,79 +213,87 @@ def permutation_test(
     >>> found.count()
     1
     """
-    wanted = solve_options(
-        n_components=check_count("n_components", n_components),
-        shrinkage=shrinkage,
-        mix=mix,
-        features=features,
-        random_state=random_state,
+    n_components = check_count("n_components", n_components)
+    n_permutations = check_count("n_permutations", n_permutations)
+    options = solve_options(
+        n_components=n_components, shrinkage=shrinkage, mix=mix, features=features, random_state=random_state
     )
     if isinstance(mix, str):
         check_choice("mix", mix, ("pooled", "equal"))
-    plan = _Plan(check_count("n_permutations", n_permutations), n_components, wanted.seed, n_jobs)
     samples = collect_samples(target, background, groups, background_groups, features, "permutation_test")
     shuffle = shuffle_of(samples, pairs, background_pairs)
-    question = NullProblem(tuple(sample.role for sample in samples.backgrounds), wanted.mix, wanted.shrinkage)
-    with watching(progress) if progress is not None else nullcontext():
-        return _tested(samples, shuffle, question, plan)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How much to do, and how."""
-
-    n_permutations: int
-    n_components: int
-    seed: int
-    n_jobs: int | None
-
-
-def _tested(samples: Samples, shuffle: Shuffle, question: NullProblem, plan: _Plan) -> PermutationTest:
-    whole = tuple(sample.n_rows for sample in samples.backgrounds)
-    chosen = balance_units(samples, shuffle, plan.seed)
-    samples, shuffle = chosen.samples, chosen.shuffle
-    if chosen.told:
-        question = question.mixed_as(whole)
-    labels = shuffle.row_labels
-    possible = shuffle.count()
-    complete = possible - 1 <= plan.n_permutations
+    problem = NullProblem(tuple(sample.role for sample in samples.backgrounds), options.mix, options.shrinkage)
+    sizes = tuple(sample.n_rows for sample in samples.backgrounds)
+    samples, shuffle, used = balance_units(samples, shuffle, options.seed)
+    if used:
+        problem = problem.mixed_as(sizes)
+    labels, n_target = shuffle.row_labels, samples.target.n_rows
+    n_possible = shuffle.count()
+    complete = n_possible - 1 <= n_permutations
     labellings = [new for new in shuffle.all() if (new != labels).any()] if complete else None
-    with threads_for(0):
-        with chosen.explaining():
-            rows, question, rank = prepared(_centred(samples, shuffle), question, shuffle)
-            _check_components(plan.n_components, min(rank, samples.target.n_rows - 1))
-        original, own = rows, question.background_variance(rows, labels)
-        steps, rho = [], 0.0
-        for number in range(plan.n_components):
-            earlier = None
-            if number:
-                removed = np.maximum(own - question.background_variance(rows, labels), 0.0)
+
+    def null_ratios(statistic: Statistic, step: int) -> list[float]:
+        def work(rng: np.random.Generator, chunk: range) -> list[float]:
+            if labellings is not None:
+                return [statistic.ratio(labellings[number]) for number in chunk]
+            return [statistic.ratio(shuffle.draw(rng)) for _ in chunk]
+
+        count = n_permutations if labellings is None else len(labellings)
+        what = "permutations" + (f", component {step + 1}" if n_components > 1 else "")
+        return run_chunks(work, count, options.seed, n_jobs, what)
+
+    with threads_for(0), watching(progress) if progress is not None else nullcontext():
+        rows, problem, rank = _prepared(samples, shuffle, problem, n_components, used)
+        original, variance = rows, problem.background_variance(rows, labels)
+        rho, ratios, null = 0.0, [], []
+        earlier: Earlier | None = None
+        for step in range(n_components):
+            statistic = statistic_of(rows, problem, earlier)
+            if step == 0:
+                rho = statistic.shrinkage(labels)
+            ratios.append(statistic.ratio(labels))
+            null.append(null_ratios(statistic_of(shuffle.inflated(rows), problem, earlier), step))
+            if step + 1 < n_components:
+                rows = deflated(rows, statistic.scores(labels), n_target)
+                removed = np.maximum(variance - problem.background_variance(rows, labels), 0.0)
                 earlier = Earlier(original, removed)
-            here = statistic_of(rows, question, earlier)
-            rho = here.shrinkage(labels) if number == 0 else rho
-            there = statistic_of(shuffle.inflated(rows), question, earlier)
-            steps.append((here.ratio(labels), _reshuffled(there, shuffle, labellings, plan, number)))
-            if number + 1 < plan.n_components:
-                rows = deflated(rows, here.scores(labels), samples.target.n_rows)
-    ratios, null = np.array([ratio for ratio, _ in steps]), np.stack([null for _, null in steps])
-    reached = (null >= ratios[:, None] * (1 - _TIE)).sum(axis=1)
+    exceeding = (np.array(null) >= np.array(ratios)[:, None] * (1 - _TIE)).sum(axis=1)
     found = PermutationTest(
-        ratios=ratios,
-        p_values=np.maximum.accumulate((1 + reached) / (1 + null.shape[1])),
-        null=null,
+        ratios=np.array(ratios),
+        p_values=np.maximum.accumulate((1 + exceeding) / (1 + len(null[0]))),
+        null=np.array(null),
         permuted=shuffle.kind,
         units=tuple(int(size) for size in np.bincount(shuffle.labels)),
         rank=rank,
-        n_possible=possible,
+        n_possible=n_possible,
         complete=complete,
         shrinkage=rho,
         notes=samples.notes,
     )
-    return replace(found, notes=(*found.notes, *_notes(found, question)))
+    return replace(found, notes=(*found.notes, *_notes(found, problem)))
+
+
+def _prepared(
+    samples: Samples, shuffle: Shuffle, problem: NullProblem, n_components: int, used: str
+) -> tuple[Array, NullProblem, int]:
+    """Return the aligned rows, the problem to solve and the joint rank; ``used`` explains a lack of rows."""
+    try:
+        rows, problem, rank = prepared(_centred(samples, shuffle), problem, shuffle)
+        limit = min(rank, samples.target.n_rows - 1)
+        if n_components > limit:
+            raise InputError(
+                f"n_components={n_components}, but the data have only {limit} dimension{'s' if limit != 1 else ''}. "
+                f"Ask for at most {limit}."
+            )
+    except InputError as error:
+        if not used:
+            raise
+        raise NotEnoughRowsError(f"{used}, so that exchangeable subjects have equally many: {error}") from error
+    return rows, problem, rank
 
 
 def _centred(samples: Samples, shuffle: Shuffle) -> Array:
-    """Return all rows, each set centred by the mean of its units; rounding errors of constant features become zero.
+    """Return all rows, each set centred by the mean of its unit means; rounding errors of constant features become 0.
 
     Centring by the mean of the rows would give every small unit the deviation of a large one, under the true labels
     only.
@@ -280,45 +312,23 @@ def _centred(samples: Samples, shuffle: Shuffle) -> Array:
     return np.concatenate(parts)
 
 
-def _check_components(wanted: int, limit: int) -> None:
-    if wanted > limit:
-        raise InputError(
-            f"n_components={wanted}, and the data has only {limit} dimension{'s' if limit != 1 else ''} to offer. Ask "
-            f"for at most {limit}."
-        )
-
-
-def _reshuffled(
-    statistic: Statistic, shuffle: Shuffle, labellings: list[Labels] | None, plan: _Plan, number: int
-) -> Array:
-    """Return the ratios of all labellings, or of as many as were asked for."""
-
-    def work(chunk: Chunk) -> list[float]:
-        if labellings is not None:
-            return [statistic.ratio(labels) for labels in labellings[chunk.start : chunk.stop]]
-        rng = np.random.default_rng(chunk.seed)
-        return [statistic.ratio(shuffle.draw(rng)) for _ in range(chunk.start, chunk.stop)]
-
-    count = plan.n_permutations if labellings is None else len(labellings)
-    what = "permutations" + (f", component {number + 1}" if plan.n_components > 1 else "")
-    return np.array(in_chunks(work, count, plan.seed, plan.n_jobs, what))
-
-
-def _notes(found: PermutationTest, question: NullProblem) -> list[str]:
+def _notes(found: PermutationTest, problem: NullProblem) -> list[str]:
+    """Return caveats on the power of the test."""
     notes = []
     if found.smallest_p > _LEVEL:
-        what = f"only {found.n_possible:.0f} different labellings exist" if found.complete else "so few were asked for"
+        why = f"only {found.n_possible:.0f} distinct labellings exist" if found.complete else "of too few permutations"
         remedy = f"Give more {found.permuted}" if found.complete else "Use more permutations"
         notes.append(
-            f"no p-value below {found.smallest_p:.2g} is possible, because {what}: the test cannot tell anything from "
-            f"noise at the 5 % level. {remedy}."
+            f"no p-value below {found.smallest_p:.2g} is possible, because {why}: the test cannot reject at the 5 % "
+            f"level. {remedy}."
         )
-    dof = sum(found.units[1:]) - len(found.units[1:])
+    n_background = sum(found.units[1:])
+    dof = n_background - len(found.units[1:])
     if dof < found.rank and found.count() == 0:
         notes.append(
-            f"{sum(found.units[1:])} background {found.permuted} leave {dof} degree{'s' if dof != 1 else ''} of "
-            f"freedom for {found.rank} dimensions: so few give large ratios on noise, and only a very large one could "
-            f"stand out. Give more background {found.permuted}, or choose fewer features (without looking at the "
+            f"{n_background} background {found.permuted} leave {dof} degree{'s' if dof != 1 else ''} of freedom for "
+            f"{found.rank} dimensions: noise alone then gives large ratios, and only a very large one can be "
+            f"significant. Give more background {found.permuted}, or choose fewer features (without looking at the "
             "labels)."
         )
     infinite = float(np.isinf(found.null[0]).mean())
@@ -328,42 +338,9 @@ def _notes(found: PermutationTest, question: NullProblem) -> list[str]:
             "ratio infinite: the test cannot reject at the 5 % level. Use shrinkage='oas' for finite ratios, or leave "
             "out features that rarely vary."
         )
-    if question.spanned:
+    if problem.spanned:
         notes.append(
-            f"with {question.spanned} features each was measured in its overall sd, not the background's, to be quick: "
-            "a signal in a few features alone may be missed. Choose fewer features to have them measured in the "
-            "background's."
+            f"with {problem.spanned} features, each was scaled by its overall sd instead of the background's to save "
+            "time: a signal in a few features may be missed. Choose fewer features to scale them by the background's."
         )
     return notes
-
-
-def _in_words(found: PermutationTest) -> Summary:
-    sets = ["target", *(["background"] if len(found.units) == 2 else _numbered(len(found.units) - 1))]
-    counted = ", ".join(f"{count} in the {name}" for count, name in zip(found.units, sets, strict=True))
-    if found.permuted == "pairs":
-        counted = f"labels within {found.units[0]} pairs"
-    looked = f"all {found.n_possible:.0f}" if found.complete else f"{found.null.shape[1]} of {found.n_possible:.3g}"
-    looked = f"{looked} labellings"
-    shrunk = f"background shrunk by {found.shrinkage:.3g}" if found.shrinkage else "exact"
-    lines = [
-        "Permutation test: could so large a ratio come from labels that mean nothing?",
-        f"  reshuffled  {'' if found.permuted == 'pairs' else found.permuted + ': '}{counted}; {looked}",
-        f"  problem     {shrunk}",
-        "",
-        f"  {'component':>9}  {'ratio':>9}  {'5 % of noise is above':>21}  {'p':>7}",
-    ]
-    for number, (ratio, edge, p) in enumerate(zip(found.ratios, found.edge(), found.p_values, strict=True)):
-        lines.append(f"  {number + 1:>9}  {ratio:>9.4g}  {edge:>21.4g}  {p:>7.3g}")
-    return Summary("\n".join([*lines, "", f"  {_verdict(found)}", *(f"  ! {note}" for note in found.notes)]))
-
-
-def _numbered(count: int) -> list[str]:
-    return [f"background {number + 1}" for number in range(count)]
-
-
-def _verdict(found: PermutationTest) -> str:
-    count, tested = found.count(), len(found.ratios)
-    if count == 0:
-        return "Nothing stands out: reshuffled labels give as large a ratio too often (5 % level)."
-    told = "The component stands" if tested == 1 else f"{count} of {tested} components stand{'s' if count == 1 else ''}"
-    return f"{told} out: reshuffled labels rarely give as large a ratio (5 % level)."

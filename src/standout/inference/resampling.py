@@ -1,6 +1,4 @@
-"""Rows in the coordinates that resampling works in, and rows without a component.
-
-What everything that resamples shares: the rows of every set, the units they belong to, and work in chunks.
+"""Building blocks of resampling: samples and their independent units, seeded parallel work, and row coordinates.
 
 A unit is what is independent: a group (subject) where groups are given, a row otherwise.
 """
@@ -11,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,74 +25,19 @@ from standout.io.missing import RefillableRows, raw_rows
 from standout.io.read import is_on_cluster, open_data
 from standout.io.source import ArraySource, RowSource, Source, collect_values, report
 
-# What is left of a feature that a component explains is rounding below this share of its sd.
-NOTHING = 1e-10
-# A background variance below this share of the overall variance is rounding: the feature is constant there.
+# A background variance below this share of the overall variance is rounding error: the feature is constant there.
 CONSTANT = 1e-13
+# A feature whose sd falls below this share when a component is removed was explained by it; the rest is rounding error.
+_EXPLAINED = 1e-10
 _PANEL_BYTES = 8 * 2**20
 _EPS = float(np.finfo(float).eps)
-# Pieces of work that share a seed: fixed, so that results do not depend on the number of processes.
+# Number of replications that share a seed: fixed, so that results do not depend on the number of processes.
 _CHUNK = 10
-# Seconds of work from which other processes gain more than their start costs.
+# Start other processes only for more than this many seconds of work.
 _WORTH_PROCESSES = 10.0
 
-
-def equilibrated(rows: Array) -> Array:
-    """Return the features that vary, each divided by its overall sd."""
-    sd = _sd(rows)
-    alive = sd > 0
-    return np.ascontiguousarray(rows[:, alive] / sd[alive])
-
-
-def whitened(rows: Array) -> Array:
-    """Return the rows in coordinates in which all sets together are white: exact ratios do not notice."""
-    scaled = equilibrated(rows)
-    triangle = linalg.qr(scaled, mode="r", check_finite=False)[0][: scaled.shape[1]]
-    _, values, right = linalg.svd(triangle, full_matrices=False, check_finite=False)
-    kept = values > max(rows.shape) * _EPS * values[0]
-    return np.asarray(scaled @ (right[kept].T / values[kept]))
-
-
-def along_target(white: Array, n_target: int) -> Array:
-    """Return jointly white rows along the principal axes of the target: the components of the exact problem."""
-    target = white[:n_target]
-    return np.asarray(white @ linalg.eigh(target.T @ target)[1])
-
-
-def in_their_span(rows: Array) -> Array:
-    """Return coordinates of wide rows in an orthonormal basis of their span, features in overall sd."""
-    gram = np.zeros((len(rows), len(rows)), order="F")
-    for here in panels(*rows.shape):
-        add_gram(gram, equilibrated(rows[:, here]))
-    values, basis = top_eigen(mirror(gram), len(gram))
-    kept = values > rank_tolerance(len(gram)) * values[0]
-    return np.ascontiguousarray(basis[:, kept] * np.sqrt(values[kept]))
-
-
-def panels(n_rows: int, n_features: int) -> Iterator[slice]:
-    """Yield runs of features small enough for the cache to help."""
-    width = max(16, _PANEL_BYTES // (8 * n_rows))
-    for start in range(0, n_features, width):
-        yield slice(start, min(start + width, n_features))
-
-
-def deflated(rows: Array, scores: Array, n_target: int) -> Array:
-    """Return rows without what moves with a component: nothing of it is left in either set.
-
-    All other components of the same problem keep their scores, as if both sets were projected on them.
-    """
-    own = scores[:n_target] - scores[:n_target].mean()
-    pattern = (own @ rows[:n_target]) / (own @ own)
-    rest = rows - np.outer(scores, pattern)
-    rest[:, _sd(rest) <= NOTHING * _sd(rows)] = 0.0
-    return np.asarray(rest)
-
-
-def _sd(rows: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows)))
-
-
 _Result = TypeVar("_Result")
+Work = Callable[[np.random.Generator, range], list[_Result]]
 
 
 @dataclass(frozen=True)
@@ -104,7 +47,7 @@ class Sample:
     role: str
     source: RowSource
     units: Index  # (n_rows,): from 0 on
-    ids: tuple[Hashable, ...]  # the ids of the groups; empty where every row is a unit of its own
+    ids: tuple[Hashable, ...]  # group ids; empty where each row is a unit
 
     @property
     def n_rows(self) -> int:
@@ -124,8 +67,8 @@ class Sample:
                 raise explain_non_finite(self.source, rows, self.role)
         return rows
 
-    def counted(self) -> str:
-        """Say how many rows and groups there are."""
+    def size_text(self) -> str:
+        """Return the number of rows and groups in words."""
         return f"{self.n_rows} rows" + (f" of {self.n_units} groups" if self.ids else "")
 
 
@@ -135,7 +78,7 @@ class Samples:
 
     target: Sample
     backgrounds: tuple[Sample, ...]
-    keys: tuple[Any, ...] | None  # what several backgrounds were given under; None for a single one
+    keys: tuple[Any, ...] | None  # the keys of several backgrounds; None for a single one
     notes: tuple[str, ...] = ()
 
     @property
@@ -143,23 +86,28 @@ class Samples:
         """The target and the backgrounds."""
         return (self.target, *self.backgrounds)
 
+    @property
+    def unit_kind(self) -> str:
+        """What is resampled: "groups" or "rows"."""
+        return "groups" if any(sample.ids for sample in self.sets) else "rows"
+
     def as_background(self, parts: Sequence[Any]) -> Any:
-        """Return one thing for each background in the form the backgrounds were given in."""
+        """Return one part for each background as ``fit`` expects them: alone, or in a dict."""
         return parts[0] if self.keys is None else dict(zip(self.keys, parts, strict=True))
 
 
 def collect_samples(
     target: Any, background: Any, groups: Any, background_groups: Any, features: str, purpose: str
 ) -> Samples:
-    """Read target and backgrounds, bring them to the same features, and note their groups."""
+    """Read target and backgrounds, match their features, and determine the unit of each row."""
     check_choice("features", features, ("all", "common"))
     inputs = parse_inputs(
         FitArguments(target, background=background, groups=groups, background_groups=background_groups)
     )
     if inputs.target is None:
-        raise InputError("target: no rows were given. Give the target's rows.")
+        raise InputError("target: no rows were given. Give the rows of the target.")
     if not inputs.backgrounds:
-        raise InputError(f"{purpose} compares target and background, and there is none. Give background rows.")
+        raise InputError(f"{purpose} compares target and background, and the background is missing. Give its rows.")
     matched = match_features(inputs, inputs.target.names, inputs.target.n_features, features)
     assert matched.inputs.target is not None
     samples = [_sample(data, purpose) for data in (matched.inputs.target, *matched.inputs.backgrounds.values())]
@@ -171,7 +119,7 @@ def collect_samples(
 
 def _sample(data: Dataset, purpose: str) -> Sample:
     if data.source is None:
-        raise RowsNeededError(f"{data.role}: {purpose} resamples rows, and moments were given. Give the rows.")
+        raise RowsNeededError(f"{data.role}: {purpose} resamples rows, but moments were given. Give the rows.")
     what = f"{data.role} groups"
     given = collect_values(data.groups, data.source, what)
     if given is None:
@@ -183,7 +131,7 @@ def _sample(data: Dataset, purpose: str) -> Sample:
         if data.is_incomplete:
             rows = RefillableRows(raw_rows(data.source), rows.array, data.source)
     n_rows = rows.n_rows or 0
-    # After the rows: a file tells its groups while it is read.
+    # Only now: the groups in a file are read with its rows.
     groups = given if given is not None else data.source.row_values("groups", what)
     if groups is None:
         return Sample(data.role, rows, np.arange(n_rows), ())
@@ -191,23 +139,23 @@ def _sample(data: Dataset, purpose: str) -> Sample:
     return Sample(data.role, rows, *coded(groups))
 
 
-def held(data: Any, role: str) -> Any:
-    """Return rows on a cluster as a source in memory, with what describes them, and all else as it is."""
+def collect_sides(target: Any, background: Any) -> tuple[Any, Any]:
+    """Return target and backgrounds with rows on a cluster collected, so that several analyses fetch them once."""
+    if isinstance(background, Mapping):
+        collected: Any = {key: _collected(data, background_name(key)) for key, data in background.items()}
+    elif isinstance(background, list | tuple):
+        collected = [_collected(data, background_name(number)) for number, data in enumerate(background)]
+    else:
+        collected = _collected(background, "background")
+    return _collected(target, "target"), collected
+
+
+def _collected(data: Any, role: str) -> Any:
+    """Return rows on a cluster as a source in memory, with groups, ids and labels; all other data unchanged."""
     if not (is_on_cluster(data) or isinstance(data, Source)):
         return data
     source = open_data(data, role)
     return source if source.is_local else source.in_memory(role)
-
-
-def held_sides(target: Any, background: Any) -> tuple[Any, Any]:
-    """Return target and backgrounds in memory, for more than one question: a cluster is asked once."""
-    if isinstance(background, Mapping):
-        others: Any = {key: held(data, background_name(key)) for key, data in background.items()}
-    elif isinstance(background, list | tuple):
-        others = [held(data, background_name(number)) for number, data in enumerate(background)]
-    else:
-        others = held(background, "background")
-    return held(target, "target"), others
 
 
 def unit_means(rows: Array, units: Index) -> Array:
@@ -222,8 +170,40 @@ def unit_means(rows: Array, units: Index) -> Array:
     return np.asarray(np.add.reduceat(rows[order], starts, axis=0) / counts[:, None])
 
 
-def n_processes(n_jobs: Any) -> int:
-    """Return how many processes may be used: all cores for None and -1."""
+def run_chunks(work: Work[_Result], count: int, seed: int, n_jobs: Any, what: str) -> list[_Result]:
+    """Run ``count`` replications in chunks, in several processes where that saves time; return their results in order.
+
+    ``work`` returns the results of a range of replications, given a random generator. Every chunk has a separate
+    generator, so that results do not depend on ``n_jobs``. The first chunk is timed to decide whether other processes
+    are worth their start. Threads are not an alternative: scipy's eigensolvers hold the global interpreter lock.
+    """
+    processes = _n_processes(n_jobs)
+    chunks = [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
+    tasks = list(zip(np.random.SeedSequence(seed).spawn(len(chunks)), chunks, strict=True))
+    began = time.perf_counter()
+    results = _run_chunk(work, *tasks[0])
+    expected = (time.perf_counter() - began) * (len(chunks) - 1)
+    report(what, chunks[0].stop, chunks[0].stop / count)
+    rest: Iterable[list[_Result]] = (_run_chunk(work, *task) for task in tasks[1:])
+    if processes > 1 and expected > _WORTH_PROCESSES:
+        from sklearn.utils.parallel import Parallel, delayed
+
+        pool = Parallel(n_jobs=processes, return_as="generator")
+        rest = pool(delayed(_run_chunk)(work, *task) for task in tasks[1:])
+    for chunk, result in zip(chunks[1:], rest, strict=True):
+        results.extend(result)
+        report(what, chunk.stop, chunk.stop / count)
+    return results
+
+
+def check_level(level: Any) -> float:
+    """Return the nominal coverage of an interval as a float between 0 and 1."""
+    if not (isinstance(level, Real) and 0 < float(level) < 1):
+        raise InputError(f"level={level!r} is not possible. Use a number between 0 and 1, for instance 0.95.")
+    return float(level)
+
+
+def _n_processes(n_jobs: Any) -> int:
     if n_jobs is None or (isinstance(n_jobs, Integral) and int(n_jobs) == -1):
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool) and int(n_jobs) >= 1:
@@ -231,42 +211,62 @@ def n_processes(n_jobs: Any) -> int:
     raise InputError(f"n_jobs={n_jobs!r} is not possible. Use a whole number from 1 on, or None for all cores.")
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A few pieces of work: which, and their seed."""
-
-    start: int
-    stop: int
-    seed: np.random.SeedSequence
-
-
-def in_chunks(work: Callable[[Chunk], list[_Result]], count: int, seed: int, n_jobs: Any, what: str) -> list[_Result]:
-    """Do ``count`` like pieces of work, a few at a time; the results come in order and do not depend on ``n_jobs``.
-
-    Each chunk has a seed of its own. How long the first one takes tells whether other processes are worth
-    starting. Threads would not do: scipy's eigensolvers keep the interpreter's lock.
-    """
-    processes = n_processes(n_jobs)
-    starts = range(0, count, _CHUNK)
-    seeds = np.random.SeedSequence(seed).spawn(len(starts))
-    chunks = [Chunk(start, min(start + _CHUNK, count), seed) for start, seed in zip(starts, seeds, strict=True)]
-    began = time.perf_counter()
-    results = _alone(work, chunks[0])
-    expected = (time.perf_counter() - began) * (len(chunks) - 1)
-    report(what, chunks[0].stop, chunks[0].stop / count)
-    rest: Iterable[list[_Result]] = (_alone(work, chunk) for chunk in chunks[1:])
-    if processes > 1 and expected > _WORTH_PROCESSES:
-        from sklearn.utils.parallel import Parallel, delayed
-
-        pool = Parallel(n_jobs=processes, return_as="generator")
-        rest = pool(delayed(_alone)(work, chunk) for chunk in chunks[1:])
-    for chunk, result in zip(chunks[1:], rest, strict=True):
-        results.extend(result)
-        report(what, chunk.stop, chunk.stop / count)
-    return results
-
-
-def _alone(work: Callable[[Chunk], list[_Result]], chunk: Chunk) -> list[_Result]:
-    """Do one chunk with BLAS on one thread: many problems side by side gain more than each by itself."""
+def _run_chunk(work: Work[_Result], seed: np.random.SeedSequence, chunk: range) -> list[_Result]:
+    """Run one chunk with BLAS on one thread: parallel replications gain more than threads within each."""
     with threads_for(0):
-        return work(chunk)
+        return work(np.random.default_rng(seed), chunk)
+
+
+def panels(n_rows: int, n_features: int) -> Iterator[slice]:
+    """Yield slices of features whose columns fit into the cache."""
+    width = max(16, _PANEL_BYTES // (8 * n_rows))
+    for start in range(0, n_features, width):
+        yield slice(start, min(start + width, n_features))
+
+
+def equilibrated(rows: Array) -> Array:
+    """Return the features that vary, each divided by its overall sd."""
+    sd = _sd(rows)
+    varies = sd > 0
+    return np.ascontiguousarray(rows[:, varies] / sd[varies])
+
+
+def whitened(rows: Array) -> Array:
+    """Return coordinates in which all rows together are white; exact ratios are invariant under this map."""
+    scaled = equilibrated(rows)
+    triangle = linalg.qr(scaled, mode="r", check_finite=False)[0][: scaled.shape[1]]
+    _, values, right = linalg.svd(triangle, full_matrices=False, check_finite=False)
+    kept = values > max(rows.shape) * _EPS * values[0]
+    return np.asarray(scaled @ (right[kept].T / values[kept]))
+
+
+def along_target(white: Array, n_target: int) -> Array:
+    """Return jointly white rows along the principal axes of the target: the components of the exact problem."""
+    target = white[:n_target]
+    return np.asarray(white @ linalg.eigh(target.T @ target)[1])
+
+
+def in_their_span(rows: Array) -> Array:
+    """Return coordinates of wide rows in an orthonormal basis of their span, features in units of their overall sd."""
+    gram = np.zeros((len(rows), len(rows)), order="F")
+    for columns in panels(*rows.shape):
+        add_gram(gram, equilibrated(rows[:, columns]))
+    values, basis = top_eigen(mirror(gram), len(gram))
+    kept = values > rank_tolerance(len(gram)) * values[0]
+    return np.ascontiguousarray(basis[:, kept] * np.sqrt(values[kept]))
+
+
+def deflated(rows: Array, scores: Array, n_target: int) -> Array:
+    """Remove a component, given its scores, from the rows of all sets.
+
+    All other components of the same problem keep their scores, as if the rows were projected on them.
+    """
+    centred = scores[:n_target] - scores[:n_target].mean()
+    pattern = (centred @ rows[:n_target]) / (centred @ centred)
+    rest = rows - np.outer(scores, pattern)
+    rest[:, _sd(rest) <= _EXPLAINED * _sd(rows)] = 0.0
+    return np.asarray(rest)
+
+
+def _sd(rows: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows)))

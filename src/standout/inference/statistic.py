@@ -1,14 +1,9 @@
-"""What is asked of labelled rows: how backgrounds are mixed, and how the background is shrunk.
+"""Statistic of the permutation test: the largest ratio of rows, as a function of their labels.
 
-The largest ratio through covariances: no more features than rows.
-
-The largest ratio through the Gram matrix of the rows: more features than rows, always shrunk.
-
-The largest ratio of labelled rows, asked for again and again with other labels.
-
-The same number as the first ratio of a model: exact where the rule says exact, against the estimate of
-:mod:`standout._shrinkage` otherwise, which is found for every labelling. Every set is centred by its own
-mean. Label 0 is the target, k the k-th background.
+It equals the first ratio of a fitted model: of the exact problem, or against the background estimate of
+:mod:`standout._shrinkage`, which is computed for every labelling. With no more features than rows it is computed from
+covariances, otherwise (always shrunk) from the Gram matrix of the rows. Every set is centred by its mean. Label 0 is
+the target, k the k-th background.
 """
 
 from __future__ import annotations
@@ -32,23 +27,23 @@ from standout.inference.resampling import CONSTANT, along_target, equilibrated, 
 from standout.solvers import dense
 from standout.solvers.gram import GramProblem, Span, gram_shrinkage
 
-# Ratios beyond this are rounding: the background does not vary there.
+# A larger ratio is infinite: the background variance is rounding error.
 _INFINITE = 1e12
-# Multiply-adds beyond which a Gram matrix is not built anew for every labelling: a fifth of a second each.
+# Multiply-adds (a fifth of a second) beyond which a Gram matrix is not computed for every labelling.
 MOST_WORK = 4e9
-# A background sd below this part of the largest, rows being white, is rounding.
+# A background sd of white rows below this share of the largest is rounding error.
 _SINGULAR = 1e-7
 
 
 @dataclass(frozen=True)
 class NullProblem:
-    """How the backgrounds are mixed and how the background is shrunk: None is not at all."""
+    """How the backgrounds are mixed, and how the background is shrunk; None is the exact problem."""
 
     roles: tuple[str, ...]  # of the backgrounds
     mix: Mix
     shrinkage: str | float | None
     rank: int = 0  # joint rank of the rows, once settled
-    spanned: int = 0  # the number of features, where rows are given by coordinates in their span
+    spanned: int = 0  # the number of features, if rows are given by coordinates in their span
     _mixtures: dict[tuple[int, ...], Mixture] = field(default_factory=dict, repr=False)
 
     def mixture(self, sizes: tuple[int, ...]) -> Mixture:
@@ -58,16 +53,16 @@ class NullProblem:
         return self._mixtures[sizes]
 
     def mixed_as(self, sizes: tuple[int, ...]) -> NullProblem:
-        """Return the question with the shares that backgrounds of these sizes have, whatever is drawn of them."""
+        """Return the problem with the shares of backgrounds of these sizes, even if fewer rows are used."""
         if len(sizes) == 1 or not isinstance(self.mix, str) or self.mix != "pooled":
             return self
         return replace(self, mix=np.array(sizes, dtype=np.float64), _mixtures={})
 
     def settled(self, sizes: tuple[int, ...], rank: int, structural: bool = False) -> NullProblem:
-        """Return the question with "auto" decided by the rule, once and for all labellings.
+        """Return the problem with "auto" decided, once for all labellings.
 
-        ``structural`` says that the background does not vary in some direction: with rows enough the exact problem is
-        solved then, as in a fit.
+        ``structural`` means that the background does not vary in some direction: with enough rows the exact problem is
+        then solved, as in a fit.
         """
         settled = replace(self, rank=rank)
         evidence = settled.evidence(self.mixture(sizes), rank, float(rank))
@@ -75,7 +70,7 @@ class NullProblem:
             exact = not shrinks("auto", evidence) or (structural and not few_rows(evidence))
             return replace(settled, shrinkage=None if exact else "auto")
         if self.shrinkage in (None, 0.0):
-            intensity(self.shrinkage, evidence)  # refuses a problem that has no answer
+            intensity(self.shrinkage, evidence)  # raises if the problem has no solution
             return replace(settled, shrinkage=None)
         return settled
 
@@ -85,20 +80,20 @@ class NullProblem:
         return self.mixture(tuple(map(len, parts))).mixed([part.var(axis=0) for part in parts])
 
     def evidence(self, mixture: Mixture, n_varying: int, trace_squared: float) -> Evidence:
-        """Return what the shrinkage rule looks at, for a background correlation matrix with this tr S²."""
+        """Return the input of the shrinkage rule, for a background correlation matrix with this tr S²."""
         return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, trace_squared)
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """What is known of the rows before earlier components were removed.
+    """The rows before earlier components were removed.
 
     A small remainder must not be mistaken for the whole feature, nor the trace of a removed component for the
     variance of a feature that is constant in the background.
     """
 
-    rows: Array  # as they were
-    removed: Array  # background variance of each feature that went with the components, under the true labels
+    rows: Array  # the original rows
+    removed: Array  # background variance of each feature explained by the removed components, under the true labels
 
     def constant(self, question: NullProblem, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return which features were constant in the backgrounds of a labelling."""
@@ -106,7 +101,7 @@ class Earlier:
 
 
 class AmongFeatures:
-    """The covariances of a labelling, and a dense eigenproblem."""
+    """Statistic from the covariances of a labelling, by a dense eigensolver."""
 
     def __init__(self, rows: Array, question: NullProblem, earlier: Earlier | None):
         self.rows, self.question, self.earlier = rows, question, earlier
@@ -130,7 +125,7 @@ class AmongFeatures:
         """Return the scores of all rows along the first component."""
         target, background, _ = self._pair(labels)
         size = len(target)
-        # Against the sum of both, which is regular even where the background is not.
+        # Against the sum of both, which is positive definite even if the background is singular.
         _, vector = linalg.eigh(target, target + background, lower=True, subset_by_index=[size - 1, size - 1])
         return np.asarray(self.rows @ vector[:, 0])
 
@@ -147,7 +142,7 @@ class AmongFeatures:
         return target, background, rho
 
     def _scatters(self, labels: Labels) -> tuple[list[Array], tuple[int, ...]]:
-        """Return the scatter of each set about its mean; that of the largest is what the others leave."""
+        """Return the scatter of each set about its mean; that of the largest is the total minus the others."""
         sizes = np.bincount(labels)
         largest = int(np.argmax(sizes))
         rest, left = self.total.copy(order="F"), self.sum
@@ -167,14 +162,14 @@ class AmongFeatures:
         return scatters, tuple(int(size) for size in sizes)
 
     def _shrink(self, target: Array, background: Array, mixture: Mixture, labels: Labels) -> float:
-        """Replace the background (lower triangle) by its estimate; also return the intensity."""
+        """Replace the background (lower triangle) by its shrunk estimate in place; return the intensity."""
         diagonal, spread = np.diagonal(background), np.diagonal(target)
         whole = diagonal if self.earlier is None else diagonal + self.earlier.removed
         varies = whole > CONSTANT  # features have an overall variance of about one
         if self.earlier is not None:
             varies &= ~self.earlier.constant(self.question, labels)
         whole = np.where(varies, whole, spread)
-        # One triangle: what is off the diagonal stands once and counts twice, and the diagonal of S is one.
+        # Only one triangle is stored: off-diagonal entries count twice. The diagonal of S is one.
         weight = varies / np.where(whole > 0, whole, 1.0)
         off = float(weight @ (background * background) @ weight) - float(((weight * diagonal) ** 2).sum())
         evidence = self.question.evidence(mixture, int(varies.sum()), 2 * off + int(varies.sum()))
@@ -197,7 +192,7 @@ class AmongFeatures:
 
 
 def largest_ratio(matrix: Array, factor: Array | None) -> float:
-    """Return the largest ratio alone, by the solver that is quicker at it."""
+    """Return the largest ratio alone, by the faster solver."""
     if dense.pays_off(len(matrix), 1):
         found = dense.lanczos_pairs(matrix, factor, 1, vectors=False)
         if found is not None:
@@ -206,7 +201,7 @@ def largest_ratio(matrix: Array, factor: Array | None) -> float:
 
 
 class _AmongRows:
-    """What the two ways through the Gram matrix of the rows share."""
+    """Statistic from the Gram matrix of the rows."""
 
     def ratio(self, labels: Labels) -> float:
         """Return the largest ratio of target to shrunk background variance."""
@@ -221,7 +216,7 @@ class _AmongRows:
 
 
 class Wide(_AmongRows):
-    """More features than rows: the Gram matrix of the rows in background-sd units, anew for every labelling."""
+    """More features than rows: the Gram matrix in background-sd units, computed for every labelling."""
 
     def __init__(self, rows: Array, question: NullProblem, earlier: Earlier | None):
         self.rows, self.question, self.earlier = rows, question, earlier
@@ -321,7 +316,7 @@ class _LabelledSpan:
 
 
 class Huge(_AmongRows):
-    """The same where that would take too long: features in overall sd, and one Gram matrix for all labellings.
+    """Far more features than rows: features in units of their overall sd, and one Gram matrix for all labellings.
 
     Rows are coordinates in their span (:func:`in_their_span`). The background is shrunk toward its mean
     variance, in units of the overall sd.
@@ -380,11 +375,11 @@ class _GramOnly:
 
 @dataclass(frozen=True)
 class _Reduced:
-    """The problem of a labelling among its rows, set by set."""
+    """The Gram problem of a labelling, rows sorted by set."""
 
     problem: GramProblem
-    roots: Array  # what rows are multiplied by to make covariances
-    units: Array | float = 1.0  # what the squares of features are divided by
+    roots: Array  # row weights with which the Gram matrix is that of covariances
+    units: Array | float = 1.0  # variances that features are scaled by
 
     @property
     def rho(self) -> float:
@@ -396,7 +391,7 @@ class _Reduced:
         return largest_ratio(self.problem.matrix(), None)
 
     def coefficients(self) -> Array:
-        """Return the first component as a combination of the centred rows, set by set."""
+        """Return the first component as a linear combination of the centred rows, sorted by set."""
         alpha = top_eigen(self.problem.matrix(), 1)[1]
         return np.asarray(self.roots * self.problem.coefficients(alpha)[:, 0])
 
@@ -408,7 +403,7 @@ def _shrinkage(question: NullProblem, evidence: Evidence, span: Span) -> GramShr
 
 
 def _of_rows(coefficients: Array, labels: Labels) -> Array:
-    """Return the coefficients of rows, in their order, from those of centred rows, set by set."""
+    """Return the coefficients of the rows in their original order, given those of centred rows sorted by set."""
     result = np.empty_like(coefficients)
     result[np.argsort(labels, kind="stable")] = coefficients
     return np.asarray(result - (np.bincount(labels, result) / np.bincount(labels))[labels])
@@ -421,10 +416,10 @@ def _squared(gram: Array, n_target: int) -> float:
 
 
 class Statistic(Protocol):
-    """The largest ratio of some rows as a function of their labels."""
+    """The largest ratio as a function of the labels of the rows."""
 
     def ratio(self, labels: Labels) -> float:
-        """Return the largest ratio; it may be infinite."""
+        """Return the largest ratio, possibly infinite."""
         ...
 
     def shrinkage(self, labels: Labels) -> float:
@@ -437,10 +432,10 @@ class Statistic(Protocol):
 
 
 def prepared(rows: Array, question: NullProblem, shuffle: Shuffle) -> tuple[Array, NullProblem, int]:
-    """Choose the method: return the aligned rows in the coordinates to work in, the question, and the joint rank.
+    """Choose the method: return the aligned rows in suitable coordinates, the settled problem, and the joint rank.
 
-    Rows are aligned feature by feature, except for the exact problem, which has no preferred features: there along
-    the components under the true labels, so that p-values are invariant under linear maps as the ratios are.
+    Rows are aligned feature by feature. For the exact problem, which is invariant under linear maps, they are aligned
+    along the components under the true labels, so that p-values are invariant too.
     """
     n_target, *sizes = (int(size) for size in np.bincount(shuffle.row_labels))
     n_rows, n_features = rows.shape
@@ -460,7 +455,7 @@ def prepared(rows: Array, question: NullProblem, shuffle: Shuffle) -> tuple[Arra
 
 
 def _structural(white: Array, shuffle: Shuffle) -> bool:
-    """Tell whether the backgrounds do not vary in some direction in which the rows do."""
+    """Return whether the backgrounds do not vary in some direction in which the rows do."""
     parts = [white[shuffle.row_labels == number] for number in np.unique(shuffle.row_labels)[1:]]
     if sum(map(len, parts)) - len(parts) < white.shape[1]:
         return False
@@ -469,7 +464,7 @@ def _structural(white: Array, shuffle: Shuffle) -> bool:
 
 
 def statistic_of(rows: Array, question: NullProblem, earlier: Earlier | None) -> Statistic:
-    """Return the statistic for prepared rows and a settled question, after earlier components were removed."""
+    """Return the statistic for prepared rows and a settled problem, after earlier components were removed."""
     if question.shrinkage is None:
         return AmongFeatures(whitened(rows), question, None)
     if question.spanned:
