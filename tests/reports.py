@@ -74,7 +74,7 @@ class Page(HTMLParser):
     def points(self, view, component):
         """Return the drawn coordinates, by the name of their set."""
         sets = self.scores["sets"]
-        columns = self.scores["views"][view]["coordinates"]
+        columns = self.scores["panels"][view]["coordinates"]
         return {found["label"]: unpacked(own[component]) for found, own in zip(sets, columns, strict=True)}
 
 
