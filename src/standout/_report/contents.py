@@ -53,7 +53,7 @@ class DrawnRows(NamedTuple):
 
     name: str
     n_rows: int  # of the whole dataset
-    index: NDArray[np.intp]  # of the rows that are drawn
+    positions: NDArray[np.intp]  # of the rows that are drawn
     labels: Labels | None
     ids: tuple[str, ...] | None
 

@@ -58,7 +58,7 @@ def point_sets(contents: Contents) -> list[PointSet]:
 
 
 def _target_sets(drawn: DrawnRows) -> Iterator[PointSet]:
-    labels, rows = drawn.labels, np.arange(len(drawn.index))
+    labels, rows = drawn.labels, np.arange(len(drawn.positions))
     if labels is None:
         yield PointSet("target", 0, rows, _style.COLORS[0], _style.SYMBOLS[0])
         return
@@ -87,7 +87,7 @@ def _class_sets(labels: Labels) -> Iterator[PointSet]:
 
 def _background_sets(drawn: DrawnRows, dataset: int, first: int) -> list[PointSet]:
     """Return a background as one set, or as one set per class if there are few classes."""
-    labels, rows = drawn.labels, np.arange(len(drawn.index))
+    labels, rows = drawn.labels, np.arange(len(drawn.positions))
     style, texts = _style.grey(first), None
     if labels is not None and labels.numbers is not None:
         texts = tuple("missing" if math.isnan(value) else number(value) for value in labels.numbers)
@@ -106,7 +106,7 @@ def _background_sets(drawn: DrawnRows, dataset: int, first: int) -> list[PointSe
 def scores_data(contents: Contents) -> dict[str, Any]:
     """Return what the script of the page draws: sets of points, and their coordinates in each panel."""
     sets = point_sets(contents)
-    total = sum(len(drawn.index) for drawn in contents.datasets)
+    total = sum(len(drawn.positions) for drawn in contents.datasets)
     return {
         "sets": [_set_data(points, contents.datasets[points.dataset], total) for points in sets],
         # The drawing order: backgrounds first, behind the target.
@@ -117,7 +117,7 @@ def scores_data(contents: Contents) -> dict[str, Any]:
 
 def _set_data(points: PointSet, drawn: DrawnRows, total: int) -> dict[str, Any]:
     # A large background does not make the points of the target smaller.
-    magnitude = math.log10(max(total if points.background else len(drawn.index), 100))
+    magnitude = math.log10(max(total if points.background else len(drawn.positions), 100))
     data: dict[str, Any] = {
         "label": label_text(shortened(points.name, 60)),
         "short": label_text(shortened(points.name, 16)),
@@ -127,7 +127,7 @@ def _set_data(points: PointSet, drawn: DrawnRows, total: int) -> dict[str, Any]:
         "opacity": round((0.8 if points.background else 1.08) - 0.15 * magnitude, 2),
     }
     if drawn.ids is None:
-        data["rows"] = packed(drawn.index[points.rows] + 1)
+        data["rows"] = packed(drawn.positions[points.rows] + 1)
     else:
         data["ids"] = [label_text(shortened(drawn.ids[row], 60)) for row in points.rows]
     if points.texts is not None:

@@ -51,9 +51,9 @@ def _interval(low: float, high: float) -> str:
 def scores(contents: Contents) -> Section:
     """Return one score plot per model, with a common legend."""
     total = sum(data.n_rows for data in contents.datasets)
-    drawn = sum(len(data.index) for data in contents.datasets)
+    drawn = sum(len(data.positions) for data in contents.datasets)
     if drawn < total:
-        parts = ", ".join(f"{len(data.index):,} of {data.n_rows:,} {data.name} rows" for data in contents.datasets)
+        parts = ", ".join(f"{len(data.positions):,} of {data.n_rows:,} {data.name} rows" for data in contents.datasets)
         sampling = f"{drawn:,} of {count(total, 'row')} are drawn, sampled at random with a fixed seed: {parts}."
     else:
         sampling = f"All {count(total, 'row')} are drawn." if total > 1 else ""
@@ -211,7 +211,7 @@ def patterns(contents: Contents) -> Section | None:
     model = contents.main.model
     if model.n_components == 0:
         return None
-    components = []
+    components: list[dict[str, Any]] = []
     for top in model.top_features(_TOP_FEATURES)[:_MAX_CARDS] if has_patterns(model) else ():
         largest = max((abs(weight) for _, weight in top), default=1.0)
         bars = [
