@@ -111,7 +111,7 @@ def table(found: list[MethodResult]) -> str:
     return "\n".join(lines)
 
 
-def _draw(found: list[MethodResult], example: DigitsOverTiles, path: Path) -> None:
+def picture(found: list[MethodResult], example: DigitsOverTiles, path: Path) -> None:
     """Draw a mosaic of 36 target tiles and the scores of both methods."""
     plt = pyplot()
     figure = plt.figure(figsize=(12, 4), layout="constrained")
@@ -142,7 +142,7 @@ def run_demo(folder: Path, seed: int = 0) -> Demo:
     _write_table(files["target"], example.target, {"digit": example.digit})
     _write_table(files["background"], example.background, {})
     files |= {"picture": folder / "demo.png", "report": folder / "report.html"}
-    _draw(found, example, files["picture"])
+    picture(found, example, files["picture"])
     model = found[-1].model
     target = read(files["target"], label="digit")
     write_report(model, target, example.background, path=files["report"], title="Digits on tiles of a photograph")

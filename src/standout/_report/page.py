@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from standout._report.text import Verdict
+from standout._report.text import Verdict, interval_text
 from standout.errors import MissingExtraError
+from standout.plot._style import count, number, shortened
 
 # Plotly interprets some HTML tags, LaTeX between dollar signs and variables after a percent sign: escape them all.
 _LITERAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "%": "&#37;", "\n": " ", "\r": " "})
@@ -80,9 +81,12 @@ def templates(package: str = "standout._report", what: str = "reports") -> Any:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
         raise MissingExtraError(f"{what} need jinja2. {_INSTALL}") from error
-    loader = PackageLoader(package)
     # Autoescaping keeps text from the data from becoming markup; templates mark none of it as safe.
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"number": number, "counted": count, "shortened": shortened, "interval": interval_text}
+    return environment
 
 
 def render(template: str, **values: Any) -> str:

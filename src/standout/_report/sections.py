@@ -12,7 +12,7 @@ import numpy as np
 
 from standout._model import Model
 from standout._report.contents import Contents
-from standout._report.figures import MAX_AXES, PointSet, null_figure, point_sets, ratio_figure
+from standout._report.figures import MAX_AXES, null_figure, point_sets, ratio_figure
 from standout._report.page import Section, render
 from standout._report.text import (
     account_sentences,
@@ -20,6 +20,7 @@ from standout._report.text import (
     caption,
     code_of,
     held_out_text,
+    interval_text,
     method_name,
     permutation_text,
     problem,
@@ -27,7 +28,7 @@ from standout._report.text import (
 from standout._version import __version__
 from standout.inference.stability import stable_words
 from standout.plot._components import STABLE_SIGN, has_patterns
-from standout.plot._style import count, number, shortened
+from standout.plot._style import count, number
 
 if TYPE_CHECKING:
     from standout.inference.held_out import HeldOut
@@ -42,10 +43,6 @@ _MAX_ROWS = 30
 
 def _cell(value: float) -> str:
     return number(float(value), trimmed=False)
-
-
-def _interval(low: float, high: float) -> str:
-    return "–" if math.isnan(low) or math.isnan(high) else f"{_cell(low)} to {_cell(high)}"
 
 
 def scores(contents: Contents) -> Section:
@@ -66,20 +63,10 @@ def scores(contents: Contents) -> Section:
         }
         for panel in contents.panels
     ]
-    legend = [_legend_entry(points, drawn == total) for points in point_sets(contents)]
-    return Section("scores", "Scores", render("scores.html.jinja", panels=panels, legend=legend, sampling=sampling))
-
-
-def _legend_entry(points: PointSet, complete: bool) -> dict[str, Any]:
-    values = points.values
-    return {
-        "name": points.name,
-        "short": shortened(points.name),
-        "color": points.color,
-        "symbol": points.symbol,
-        "rows": count(len(points.rows), "row") if complete else f"{len(points.rows):,} drawn",
-        "scale": None if values is None or not len(values) else [number(float(f(values))) for f in (np.min, np.max)],
-    }
+    html = render(
+        "scores.html.jinja", panels=panels, legend=point_sets(contents), complete=drawn == total, sampling=sampling
+    )
+    return Section("scores", "Scores", html)
 
 
 def inference(contents: Contents) -> Section | None:
@@ -121,7 +108,7 @@ def _held_out(held: HeldOut) -> dict[str, Any]:
     backgrounds = " + ".join(f"{units:,}" for units in held.units[1:])
     return {
         "rows": [
-            (k + 1, _cell(training[k]), _cell(held.ratios[k]), _interval(low, high), held_out_text(low, high))
+            (k + 1, _cell(training[k]), _cell(held.ratios[k]), interval_text(low, high), held_out_text(low, high))
             for k, (low, high) in enumerate(zip(held.low, held.high, strict=True))
         ],
         "split": f"{f'{folds} folds' if folds > 1 else 'One split'} by {held.by}: {held.units[0]:,} of the target, "
@@ -132,20 +119,6 @@ def _held_out(held: HeldOut) -> dict[str, Any]:
 
 
 def _stability(found: Stability) -> dict[str, Any]:
-    components = [
-        [
-            {
-                "name": str(feature.feature),
-                "short": shortened(str(feature.feature), 28),
-                "weight": _cell(feature.weight),
-                "interval": _interval(feature.low, feature.high),
-                "same_sign": f"{math.floor(100 * feature.same_sign + 1e-9)} %",  # 99.9 % is not rounded to 100 %
-                "stable": feature.same_sign >= STABLE_SIGN,
-            }
-            for feature in top
-        ]
-        for top in found.top_features(_TOP_FEATURES)[:_MAX_CARDS]
-    ]
     return {
         "rows": [
             (k + 1, f"{found.median[k]:.2f}", f"{low:.2f} to {found.high[k]:.2f}", stable_words(float(low)))
@@ -154,7 +127,8 @@ def _stability(found: Stability) -> dict[str, Any]:
         "samples": f"{count(len(found.correlations), 'bootstrap sample')} of {found.by}",
         "angle": f"{np.median(found.angles):.0f}°",
         "level": f"{100 * found.level:g} %",
-        "components": components,
+        "components": found.top_features(_TOP_FEATURES)[:_MAX_CARDS],
+        "stable_sign": STABLE_SIGN,
         "more": max(len(found.low) - _MAX_CARDS, 0),
     }
 
@@ -211,23 +185,10 @@ def patterns(contents: Contents) -> Section | None:
     model = contents.main.model
     if model.n_components == 0:
         return None
-    components: list[dict[str, Any]] = []
-    for top in model.top_features(_TOP_FEATURES)[:_MAX_CARDS] if has_patterns(model) else ():
-        largest = max((abs(weight) for _, weight in top), default=1.0)
-        bars = [
-            {
-                "name": str(feature),
-                "short": shortened(str(feature), 28),
-                "weight": _cell(weight),
-                "width": round(100 * abs(weight) / largest, 1) / 2,
-                "negative": weight < 0,
-            }
-            for feature, weight in top
-        ]
-        components.append({"ratio": number(model.ratios[len(components)]), "bars": bars})
+    tops = model.top_features(_TOP_FEATURES)[:_MAX_CARDS] if has_patterns(model) else []
     html = render(
         "patterns.html.jinja",
-        components=components,
+        components=list(zip(model.ratios, tops, strict=False)),
         compared=bool(model.background_counts),
         more=max(model.n_components - _MAX_CARDS, 0),
         numbered=model.names is None,

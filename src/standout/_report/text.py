@@ -274,6 +274,13 @@ def p_text(value: float) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
+def interval_text(low: float, high: float) -> str:
+    """Format an interval for a table; a dash if it is undefined."""
+    if math.isnan(low) or math.isnan(high):
+        return number(math.nan)
+    return f"{number(low, trimmed=False)} to {number(high, trimmed=False)}"
+
+
 def capitalized(text: str) -> str:
     """Return text with an upper-case first letter."""
     return text[:1].upper() + text[1:]
