@@ -1,4 +1,4 @@
-"""What the tests of the report share: a page as a reader of its source sees it, and text that means harm."""
+"""Helpers for the tests of the report: a parsed page, and hostile text."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """A page as a reader of its source sees it: elements, text, and the data of its script."""
+    """A parsed page: elements, text, tables, and the data of its script."""
 
     def __init__(self, path):
         super().__init__(convert_charrefs=True)
@@ -68,13 +68,13 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
     def table(self, first):
-        """Return the rows of the table whose first heading is this."""
+        """Return the rows of the table with this first heading."""
         return next(table for table in self.tables if table[0][0] == first)
 
-    def points(self, view, component):
-        """Return the drawn coordinates, by the name of their set."""
+    def points(self, panel, component):
+        """Return the drawn coordinates by the name of their set."""
         sets = self.scores["sets"]
-        columns = self.scores["views"][view]["coordinates"]
+        columns = self.scores["panels"][panel]["coordinates"]
         return {found["label"]: unpacked(own[component]) for found, own in zip(sets, columns, strict=True)}
 
 
@@ -89,7 +89,7 @@ def written(path, *arguments, **named):
 
 
 def close(found, expected):
-    """Compare as floats of four bytes can be compared."""
+    """Compare with the precision of float32."""
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 

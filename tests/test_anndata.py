@@ -1,4 +1,4 @@
-"""dPCA on AnnData: cells, genes and results are where scanpy's users expect them, and sparse data stays sparse."""
+"""dPCA on AnnData: results follow scanpy's conventions, sparse data stay sparse and backed data stay on disk."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def halves(adata):
     return [adata.X[(adata.obs["condition"] == side).to_numpy()] for side in ("stim", "ctrl")]
 
 
-def test_labels_say_what_is_target_and_background(cells):
+def test_labels_select_target_and_background(cells):
     stim, ctrl = halves(cells)
     plain = DPCA().fit(stim, background=ctrl)
     assert dpca(cells, groupby="condition", target="stim", background="ctrl") is None
@@ -63,7 +63,7 @@ def test_filters_and_mean_give_the_scores_of_every_cell(cells):
     np.testing.assert_allclose(cells.obsm["X_dpca"], scores, rtol=1e-10, atol=1e-10)
 
 
-def test_without_a_target_all_other_labelled_cells_are_it(cells):
+def test_by_default_all_other_labelled_cells_are_the_target(cells):
     dpca(cells, groupby="condition", target="stim", background="ctrl", key_added="named")
     dpca(cells, groupby="condition", background="ctrl", key_added="rest")
     np.testing.assert_array_equal(cells.obsm["named"], cells.obsm["rest"])
@@ -74,7 +74,7 @@ def test_without_a_target_all_other_labelled_cells_are_it(cells):
     assert len(cells.obsm["X_dpca"]) == 500
 
 
-def test_results_go_where_scanpy_would_put_them(cells):
+def test_results_are_stored_under_key_added(cells):
     dpca(cells, groupby="condition", background="ctrl", key_added="mine", n_comps=3)
     assert cells.obsm["mine"].shape == (500, 3)
     assert cells.varm["mine"].shape == cells.varm["mine_patterns"].shape == (5, 3)
@@ -121,7 +121,7 @@ def test_without_a_background_it_is_pca(cells):
     np.testing.assert_allclose(cells.uns["dpca"]["ratios"], DPCA().fit(cells.X).ratios_, rtol=1e-12)
 
 
-def test_a_layer_takes_the_place_of_x(cells):
+def test_a_layer_replaces_x(cells):
     dpca(cells, groupby="condition", background="ctrl", key_added="x")
     dpca(cells, groupby="condition", background="ctrl", layer="half")
     np.testing.assert_allclose(cells.obsm["X_dpca"] * 2, cells.obsm["x"], rtol=1e-9, atol=1e-9)
@@ -139,7 +139,7 @@ def test_genes_in_common_are_used_on_request_with_a_note(cells):
 
 
 @noise
-def test_masked_genes_get_no_weight(cells):
+def test_masked_genes_get_weight_zero(cells):
     stim, ctrl = (cells[cells.obs["condition"] == side].copy() for side in ("stim", "ctrl"))
     keep = np.array([True, False, True, True, False])
     cells.var["highly_variable"] = keep
@@ -164,7 +164,7 @@ def test_subjects_are_the_independent_units(cells):
 
 
 @noise
-def test_results_are_the_same_after_a_file(cells, tmp_path):
+def test_results_survive_saving_and_loading(cells, tmp_path):
     dpca(cells, groupby="condition", background=["ctrl"], subjects="donor", shrinkage=0.3, mix=np.array([1.0]))
     cells.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
@@ -177,7 +177,7 @@ def test_results_are_the_same_after_a_file(cells, tmp_path):
 
 
 @noise
-def test_no_component_at_all_can_be_written_too(tmp_path):
+def test_a_result_without_components_can_be_saved(tmp_path):
     rng = np.random.default_rng(0)
     adata = anndata.AnnData(rng.normal(size=(400, 4)))
     adata.obs["side"] = ["a", "b"] * 200
@@ -186,12 +186,12 @@ def test_no_component_at_all_can_be_written_too(tmp_path):
     assert anndata.read_h5ad(tmp_path / "none.h5ad").obsm["X_dpca"].shape == (400, 0)
 
 
-def test_a_copy_leaves_the_original_alone(cells):
+def test_a_copy_leaves_the_original_unchanged(cells):
     found = dpca(cells, groupby="condition", background="ctrl", copy=True)
     assert "X_dpca" in found.obsm and "X_dpca" not in cells.obsm and "dpca" not in cells.uns
 
 
-def test_a_view_becomes_an_anndata_of_its_own(cells):
+def test_a_view_becomes_a_separate_anndata(cells):
     some = cells[:400, :4]
     with pytest.warns(anndata.ImplicitModificationWarning):
         dpca(some, groupby="condition", background="ctrl")
@@ -237,7 +237,7 @@ def test_sparse_cells_are_never_made_dense_as_a_whole():
 
 
 class Simulated(NamedTuple):
-    """Log-normalised counts of two conditions, and what was planted in a part of the target."""
+    """Log-normalised counts of two conditions, with the genes and cells of a programme in the target."""
 
     target: Any
     control: Any
@@ -246,10 +246,10 @@ class Simulated(NamedTuple):
 
 
 def simulated(n_target, n_control, n_genes, form=sparse.csr_matrix, rare=False, fold=4.0):
-    """Draw cells of two shared types; 30% of the target turn up a programme of 50 genes.
+    """Draw cells of two shared types; 30% of the target cells upregulate a programme of 50 genes.
 
-    Some genes are never seen, some only in the target, one is constant; two cells of each side are empty.
-    Without ``rare``, genes that one or two control cells have are given a third.
+    Some genes are never expressed, some only in the target, one is constant; two cells of each condition are empty.
+    Without ``rare``, genes expressed in one or two control cells are also set in three others.
     """
     rng = np.random.default_rng(3)
     rate = rng.gamma(0.5, 0.6, n_genes) + (0.0 if rare else 0.02)
@@ -324,14 +324,14 @@ def test_a_programme_is_found_among_twenty_thousand_genes(tmp_path):
 
 
 def warned(found, category, **how):
-    """Return what a call says in warnings of a category."""
-    with warnings.catch_warnings(record=True) as told:
+    """Return the warnings of a category that a call raises."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         dpca(found.target, found.control, n_comps=4, **how)
-    return " ".join(str(warning.message) for warning in told if warning.category is category)
+    return " ".join(str(warning.message) for warning in caught if warning.category is category)
 
 
-def test_genes_that_hardly_any_background_cell_has_are_told_and_can_be_left_out():
+def test_genes_expressed_in_few_background_cells_raise_a_warning_and_can_be_dropped():
     found = simulated(500, 150, 4000, rare=True)
     assert "fewer than 3 background cells" in warned(found, FeatureWarning)
     assert "min_cells=3" in found.target.uns["dpca"]["notes"]
@@ -339,27 +339,27 @@ def test_genes_that_hardly_any_background_cell_has_are_told_and_can_be_left_out(
     assert separation(found.target.obsm["X_dpca"], found.responds) > 0.95
     seen = np.asarray((found.control.X != 0).sum(axis=0)).ravel()
     assert not found.target.varm["dPCs"][(seen > 0) & (seen < 3)].any()
-    assert found.target.varm["dPCs"][100:150].any(), "genes that only the target has stay"
+    assert found.target.varm["dPCs"][100:150].any(), "genes that only the target expresses are kept"
 
 
-def test_what_does_not_fit_is_answered_with_what_there_is(cells, refused, tmp_path):
+def test_wrong_arguments_are_refused_with_the_valid_choices(cells, refused, tmp_path):
     stim = cells[cells.obs["condition"] == "stim"].copy()
     by = {"groupby": "condition", "background": "ctrl"}
     refused(lambda: dpca(cells, groupby="conditon", background="ctrl"), "'conditon'", "Did you mean 'condition'")
     refused(lambda: dpca(cells, groupby="condition", background="ctl"), "background='ctl'", "Did you mean 'ctrl'")
     refused(lambda: dpca(cells, **by, target="stm"), "target='stm'", "Did you mean 'stim'", "'ctrl', 'stim'")
-    refused(lambda: dpca(cells, **by, target=["stim", "ctrl"]), "300 both", "Give labels")
+    refused(lambda: dpca(cells, **by, target=["stim", "ctrl"]), "300 are both", "Give distinct labels")
     refused(lambda: dpca(cells, **by, layer="haf"), "layer='haf'", "Did you mean 'half'")
     refused(lambda: dpca(stim, cells[:50], layer="raw"), "layer='raw'", "leave layer= out")
     refused(lambda: dpca(cells, **by, subjects="doner"), "subjects='doner'", "Did you mean 'donor'")
-    refused(lambda: dpca(cells, **by, mask_var="hvg"), "mask_var='hvg'", "truth value")
+    refused(lambda: dpca(cells, **by, mask_var="hvg"), "mask_var='hvg'", "boolean array")
     refused(lambda: dpca(cells, **by, mask_var=np.zeros(5, dtype=bool)), "leave no gene")
-    refused(lambda: dpca(cells, **by, mask_var=np.arange(5)), "mask_var", "int64", "truth value")
+    refused(lambda: dpca(cells, **by, mask_var=np.arange(5)), "mask_var", "int64", "boolean array")
     refused(lambda: dpca(cells, **by, min_cells=0), "min_cells=0")
     refused(lambda: dpca(cells, **by, shrinkge=0.1), "'shrinkge'", "Did you mean 'shrinkage'")
-    refused(lambda: dpca(cells, groupby="condition"), "which cells are background", "Give background=")
-    refused(lambda: dpca(cells, groupby="condition", background=[]), "empty list")
-    refused(lambda: dpca(cells, groupby="condition", background=stim), "with groupby it is a label")
+    refused(lambda: dpca(cells, groupby="condition"), "needs a background label", "Give background=")
+    refused(lambda: dpca(cells, groupby="condition", background=[]), "list is empty")
+    refused(lambda: dpca(cells, groupby="condition", background=stim), "together with groupby")
     refused(lambda: dpca(cells, "ctrl"), "'ctrl' is neither an AnnData nor a file", "groupby=")
     refused(lambda: dpca(cells, target="stim", background=stim), "target='stim'", "Give groupby=")
     refused(lambda: dpca(cells.X, groupby="condition"), "ndarray is not an AnnData", "Use standout.DPCA")
@@ -368,7 +368,7 @@ def test_what_does_not_fit_is_answered_with_what_there_is(cells, refused, tmp_pa
     refused(lambda: dpca(backed, **by, copy=True), "copy=True", "backed")
 
 
-def test_bad_values_and_names_are_told_by_gene(cells, refused):
+def test_bad_values_and_duplicate_names_are_reported_by_gene(cells, refused):
     cells.X[3, 1] = np.nan
     refused(lambda: dpca(cells, groupby="condition", background="ctrl"), "1 NaN", "b (1)", kind=NonFiniteError)
     cells.var_names = ["a", "b", "c", "d", "a"]  # in place: only a new AnnData warns of it
@@ -385,6 +385,6 @@ def test_a_failed_call_writes_nothing(cells):
     assert not cells.obsm and not cells.varm and not cells.uns
 
 
-def test_the_module_does_not_import_anndata_before_it_is_used():
+def test_importing_the_module_does_not_import_anndata():
     code = "import sys, standout.anndata; assert 'anndata' not in sys.modules and 'h5py' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

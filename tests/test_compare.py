@@ -1,4 +1,4 @@
-"""Methods side by side: each view says what its components hold, whatever the data are and wherever they lie."""
+"""compare: ratios, explained variance and silhouettes are correct for data in memory, on a cluster, and noise."""
 
 import numpy as np
 import pytest
@@ -11,25 +11,25 @@ da = pytest.importorskip("dask.array", reason="dask is not installed")
 
 
 def by_hand(rows, estimator):
-    """Return the share of the variance that is kept when rows are rebuilt from their scores."""
+    """Return the share of the variance in rows rebuilt from their scores."""
     rebuilt = estimator.inverse_transform(estimator.transform(rows))
     return rebuilt.var(axis=0).sum() / rows.var(axis=0).sum()
 
 
 def test_shares_and_ratios_are_those_of_the_rebuilt_rows(data):
-    for view in standout.compare(data.target, data.background, n_representatives=2):
-        assert view.share == pytest.approx(by_hand(data.target, view.estimator), rel=1e-9)
-        of_target, of_background = (view.estimator.transform(rows).var(axis=0) for rows in data)
-        np.testing.assert_allclose(view.ratios, of_target / of_background, rtol=1e-9)
-        assert np.isnan(view.silhouette)
+    for result in standout.compare(data.target, data.background, n_representatives=2):
+        assert result.share == pytest.approx(by_hand(data.target, result.estimator), rel=1e-9)
+        of_target, of_background = (result.estimator.transform(rows).var(axis=0) for rows in data)
+        np.testing.assert_allclose(result.ratios, of_target / of_background, rtol=1e-9)
+        assert np.isnan(result.silhouette)
 
 
-def test_rows_on_a_cluster_of_which_nobody_knows_how_many_compare_as_in_memory(data):
+def test_rows_on_a_cluster_of_unknown_number_give_the_results_of_rows_in_memory(data):
     labels = (data.target[:, 2] > 30).astype(int)
     rows = da.from_array(data.target, chunks=(61, 3))
     plain = standout.compare(data.target, data.background, labels=labels, n_representatives=2)
-    for spread in (rows, rows[rows[:, 0] > -1]):
-        found = standout.compare(spread, data.background, labels=da.from_array(labels), n_representatives=2)
+    for lazy in (rows, rows[rows[:, 0] > -1]):
+        found = standout.compare(lazy, data.background, labels=da.from_array(labels), n_representatives=2)
         for one, other in zip(found, plain, strict=True):
             assert one.name == other.name
             assert one.share == pytest.approx(other.share, rel=1e-9)
@@ -37,22 +37,22 @@ def test_rows_on_a_cluster_of_which_nobody_knows_how_many_compare_as_in_memory(d
             np.testing.assert_allclose(one.ratios, other.ratios, rtol=1e-9)
 
 
-def test_a_method_that_finds_nothing_in_noise_is_a_view_with_nothing():
+def test_a_method_that_finds_no_component_has_share_zero():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(300, 5)), rng.normal(size=(400, 5))
     for rows in (target, da.from_array(target, chunks=(100, -1))):
-        views = standout.compare(rows, background, labels=[0, 1] * 150)
-        last = views[-1]
+        results = standout.compare(rows, background, labels=[0, 1] * 150)
+        last = results[-1]
         assert last.name == "dPCA by signal" and last.estimator.n_components_ == 0
         assert last.share == 0 and len(last.ratios) == 0 and np.isnan(last.silhouette)
-        assert all(view.share > 0 and np.isfinite(view.silhouette) for view in views[:-1])
+        assert all(result.share > 0 and np.isfinite(result.silhouette) for result in results[:-1])
 
 
-def test_a_model_without_components_says_that_there_is_nothing_to_score(remedy):
+def test_scoring_a_model_without_components_is_refused(remedy):
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(300, 5)), rng.normal(size=(400, 5))
     with pytest.warns(standout.errors.StandoutWarning):
         model = DPCA(2, axes="signal").fit(target, background=background)
-    with pytest.raises(InputError, match="no components") as told:
+    with pytest.raises(InputError, match="no components") as error:
         model.score(target, background=background)
-    remedy(told)
+    remedy(error)

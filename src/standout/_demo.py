@@ -1,10 +1,9 @@
-"""The demo: digits hidden in pieces of a photograph, by PCA and by dPCA, as numbers, a picture and a report."""
+"""The demo: faint digits on tiles of a photograph, analysed with PCA and with dPCA."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,11 +24,11 @@ def ari(scores: Array, labels: ArrayLike, seed: int = 0) -> float:
     Parameters
     ----------
     scores : ndarray of shape (n_rows, n_components)
-        Scores; they are not scaled.
+        Scores. They are not scaled.
     labels : array-like of shape (n_rows,)
         Label of each row.
     seed : int
-        Seed of the k-means initializations.
+        Seed of the k-means initialisations.
 
     Returns
     -------
@@ -49,8 +48,8 @@ def ari(scores: Array, labels: ArrayLike, seed: int = 0) -> float:
         return 0.0
     # The summation order of threaded k-means varies; one thread is bit-for-bit reproducible.
     with threadpool_limits(1):
-        found = KMeans(len(np.unique(labels)), n_init=10, random_state=seed).fit_predict(scores)
-    return float(adjusted_rand_score(labels, found))
+        clusters = KMeans(len(np.unique(labels)), n_init=10, random_state=seed).fit_predict(scores)
+    return float(adjusted_rand_score(labels, clusters))
 
 
 def silhouette(scores: Array, labels: ArrayLike) -> float:
@@ -59,7 +58,7 @@ def silhouette(scores: Array, labels: ArrayLike) -> float:
     Parameters
     ----------
     scores : ndarray of shape (n_rows, n_components)
-        Scores; they are not scaled.
+        Scores. They are not scaled.
     labels : array-like of shape (n_rows,)
         Label of each row.
 
@@ -78,9 +77,8 @@ def silhouette(scores: Array, labels: ArrayLike) -> float:
     return float(silhouette_score(scores, labels)) if scores.shape[1] else 0.0
 
 
-@dataclass(frozen=True)
-class View:
-    """One method's view of the target: scores, and how well they show the two digits."""
+class MethodResult(NamedTuple):
+    """The scores of the target by one method, and how well they separate the two digits."""
 
     name: str
     model: DPCA
@@ -89,51 +87,47 @@ class View:
     silhouette: float
 
 
-def views(example: DigitsOverTiles) -> list[View]:
-    """Return the target by PCA and by dPCA; the digits are used only to judge the result."""
-    pca = DPCA(n_components=2).fit(example.target)
-    dpca = DPCA(n_components=2).fit(example.target, background=example.background)
-    return [_view("PCA", pca, example), _view("dPCA", dpca, example)]
+def views(example: DigitsOverTiles) -> list[MethodResult]:
+    """Fit PCA and dPCA; the digits are used only to evaluate the scores."""
+    found = []
+    for name, background in (("PCA", None), ("dPCA", example.background)):
+        model = DPCA(n_components=2).fit(example.target, background=background)
+        scores = model.transform(example.target)
+        found.append(
+            MethodResult(name, model, scores, ari(scores, example.digit), silhouette(scores, example.digit))
+        )  # fmt: skip
+    return found
 
 
-def _view(name: str, model: DPCA, example: DigitsOverTiles) -> View:
-    scores = model.transform(example.target)
-    return View(name, model, scores, ari(scores, example.digit), silhouette(scores, example.digit))
-
-
-def table(found: list[View]) -> str:
-    """Write the two views side by side; ratios stand beside the edge that noise reaches."""
+def table(found: list[MethodResult]) -> str:
+    """Return a table of both methods, with the ratios next to the noise edge."""
     lines = [f"{'':8}{'ARI':>8}{'silhouette':>12}   {'first two ratios':>20}{'noise edge':>12}"]
-    for view in found:
-        background = view.name != "PCA"
-        ratios = ", ".join(f"{value:.1f}" for value in view.model.ratios_) if background else "(no background)"
-        edge = f"{view.model.noise_edge_:.2f}" if background else "-"
-        lines.append(f"{view.name:8}{view.ari:8.2f}{view.silhouette:12.2f}   {ratios:>20}{edge:>12}")
+    for result in found:
+        ratios, edge = "(no background)", "-"
+        if result.name != "PCA":
+            ratios = ", ".join(f"{value:.1f}" for value in result.model.ratios_)
+            edge = f"{result.model.noise_edge_:.2f}"
+        lines.append(f"{result.name:8}{result.ari:8.2f}{result.silhouette:12.2f}   {ratios:>20}{edge:>12}")
     return "\n".join(lines)
 
 
-def picture(found: list[View], example: DigitsOverTiles, path: Path) -> None:
-    """Draw some target tiles, then the two views."""
+def picture(found: list[MethodResult], example: DigitsOverTiles, path: Path) -> None:
+    """Draw a mosaic of 36 target tiles and the scores of both methods."""
     plt = pyplot()
     figure = plt.figure(figsize=(12, 4), layout="constrained")
     left, *axes = figure.subplots(1, 3, width_ratios=[1, 1.15, 1.15])
-    left.imshow(_mosaic(example), cmap="gray")
-    left.set(title="some target rows: a 6 or a 9 is in each", xticks=[], yticks=[])
-    for view, ax in zip(found, axes, strict=True):
-        draw_scores(view.scores, example.digit, axes=ax, title=f"{view.name}: ARI {view.ari:.2f}")
+    tiles = example.target[:36].reshape(6, 6, 8, 8)
+    left.imshow(tiles.transpose(0, 2, 1, 3).reshape(48, 48), cmap="gray")
+    left.set(title="target rows: each contains a 6 or a 9", xticks=[], yticks=[])
+    for result, ax in zip(found, axes, strict=True):
+        draw_scores(result.scores, example.digit, axes=ax, title=f"{result.name}: ARI {result.ari:.2f}")
     with replacing(path) as draft:
         figure.savefig(draft, dpi=110)
     plt.close(figure)
 
 
-def _mosaic(example: DigitsOverTiles, side: int = 6) -> Array:
-    tiles = example.target[: side * side].reshape(side, side, 8, 8)
-    return tiles.transpose(0, 2, 1, 3).reshape(side * 8, side * 8)
-
-
-@dataclass(frozen=True)
-class Demo:
-    """What the demo shows: words, facts for scripts, and the files it wrote."""
+class Demo(NamedTuple):
+    """The result of the demo: text, values for JSON, and the files that were written."""
 
     text: str
     facts: dict[str, Any]
@@ -141,7 +135,7 @@ class Demo:
 
 
 def run_demo(folder: Path, seed: int = 0) -> Demo:
-    """Run the demo; write the data as tables, the picture and the report into a directory."""
+    """Run the demo and write the data, a figure and a report to a directory."""
     example = digits_over_tiles(seed=seed)
     found = views(example)
     files = {name: folder / f"{name}.csv" for name in ("target", "background")}
@@ -151,18 +145,18 @@ def run_demo(folder: Path, seed: int = 0) -> Demo:
     picture(found, example, files["picture"])
     model = found[-1].model
     target = read(files["target"], label="digit")
-    write_report(model, target, example.background, path=files["report"], title="Digits hidden in a photograph")
+    write_report(model, target, example.background, path=files["report"], title="Digits on tiles of a photograph")
     text = (
-        f"target: {len(example.target)} tiles of a photograph, each with a faint handwritten 6 or 9 in it\n"
+        f"target: {len(example.target)} tiles of a photograph, each with a faint handwritten 6 or 9\n"
         f"background: {len(example.background)} other tiles of the same photograph\n\n{table(found)}\n\n"
-        "ARI: how well two clusters of the scores match the digits (1 perfect, 0 chance).\n\n"
+        "ARI: agreement of two clusters of the scores with the digits (1 is perfect, 0 is chance).\n\n"
         f"{model.summary()}"
     )
-    facts = {view.name: {"ari": view.ari, "silhouette": view.silhouette} for view in found}
+    facts = {result.name: {"ari": result.ari, "silhouette": result.silhouette} for result in found}
     return Demo(text, {"command": "demo", **facts}, files)
 
 
-def _write_table(path: Path, tiles: Array, about: dict[str, NDArray[Any]]) -> None:
+def _write_table(path: Path, tiles: Array, labels: dict[str, NDArray[Any]]) -> None:
     names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
-    with writing(path, names, list(about)) as rows:
-        rows.add(tiles, about)
+    with writing(path, names, list(labels)) as rows:
+        rows.add(tiles, labels)

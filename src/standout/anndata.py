@@ -1,11 +1,10 @@
-"""dPCA on an AnnData, with the results where scanpy's users look for them."""
+"""Scanpy-style interface for AnnData."""
 
 from __future__ import annotations
 
 import inspect
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,13 @@ from standout.io.source import RowView, Source, block_rows, select_columns
 
 __all__ = ["dpca"]
 
-# Among this many top genes of a component, so many that hardly any background cell has are worth a warning.
+# Warn if, of the top _TOP genes of a component, at least _RARE are expressed in fewer than _FEW_CELLS background cells.
 _TOP, _RARE, _FEW_CELLS = 10, 3, 3
-
+# Name of a background that is the only one.
+_SINGLE = None
+# Fitted attributes that are written to uns.
 _ARRAYS = ("ratios", "target_variance", "background_variance", "debiased_ratios", "mix")
-_SINGLE = ("noise_edge", "p_value", "shrinkage", "regime", "solver")
+_SCALARS = ("noise_edge", "p_value", "shrinkage", "regime", "solver")
 
 
 def dpca(
@@ -45,51 +46,53 @@ def dpca(
     copy: bool = False,
     **params: Any,
 ) -> Any:
-    """Find what varies among some cells of an AnnData and not among others.
+    """Find variation among some cells of an AnnData that other cells do not have.
 
-    Sparse data stays sparse, and a backed AnnData stays on disk.
+    Sparse data stay sparse, and a backed AnnData stays on disk.
 
     Parameters
     ----------
     adata : AnnData of shape (n_obs, n_vars)
-        The cells. Log-normalised values suit best; raw counts are taken as they are.
+        The cells. Log-normalised values are recommended; raw counts are accepted.
     background : label, list of labels, AnnData, list or dict of AnnData, optional
-        With ``groupby``: which cells are background (a list: several backgrounds, each with its own mean).
-        Without: other cells, whose genes are matched by name. Without any background it is PCA.
+        With ``groupby``: the label(s) of the background cells; each label of a list is a background with its own mean.
+        Without ``groupby``: other cells, whose genes are matched by name. Without a background the result is PCA.
     groupby : str, optional
-        Column of ``adata.obs`` that says which cells are which.
+        Column of ``adata.obs`` with the labels of target and background cells.
     target : label or list of labels, optional
-        With ``groupby``: which cells are the target; by default all that are not background and have a label.
+        With ``groupby``: the label(s) of the target cells; by default all labelled cells that are not background.
     layer : str, optional
         Layer to use instead of ``X``.
     n_comps : int, None or "auto", default=2
-        How many components, as ``n_components`` of :class:`standout.DPCA`.
+        Number of components, as ``n_components`` of :class:`standout.DPCA`.
     mask_var : str or array of bool of shape (n_vars,), optional
-        Genes to use: a column of ``adata.var`` such as ``"highly_variable"``, or the truth values themselves. The
-        others get weight zero. By default every gene is used.
+        Genes to use: a boolean column of ``adata.var`` such as ``"highly_variable"``, or a boolean array. The other
+        genes get weight zero. By default every gene is used.
     min_cells : int, optional
-        Leave out genes that fewer background cells have, though some do: a variance that rests on one or two cells
-        is not known, and such genes can take over the components. Genes that no background cell has stay.
+        Drop genes that are expressed in some, but fewer than this many, background cells: a variance estimated from
+        one or two cells is unreliable, and such genes can dominate the components. Genes that no background cell
+        expresses are kept.
     subjects : str, optional
-        Column of ``obs`` with the independent unit (donor, sample) of each cell: the honest count.
+        Column of ``obs`` with the independent unit (donor, sample) of each cell. Significance is then based on the
+        number of subjects instead of cells.
     key_added : str, optional
-        Where results go, as in scanpy: ``obsm[key_added]``, ``varm[key_added]`` and ``uns[key_added]``.
+        Key of the results, as in scanpy: ``obsm[key_added]``, ``varm[key_added]`` and ``uns[key_added]``.
     copy : bool, default=False
-        Return a copy with the results instead of writing them into ``adata``.
+        Return a copy with the results instead of writing them to ``adata``.
     **params
         Other parameters of :class:`standout.DPCA`, such as ``shrinkage`` or ``features="common"``.
 
     Returns
     -------
     AnnData or None
-        With ``copy=True`` the copy. These are written, with k components:
+        The copy if ``copy=True``. These results are written, with k components:
 
-        ``obsm["X_dpca"]`` : scores of every cell of ``adata``, whether in the target or not, (n_obs, k).
-        ``varm["dPCs"]`` : filters, (n_vars, k): ``(X - mean) @ dPCs`` are the scores. Not to be read as loadings.
-        ``varm["dPCs_patterns"]`` : patterns, (n_vars, k): what each component looks like in the genes. Read these.
+        ``obsm["X_dpca"]`` : scores of all cells, in the target or not, (n_obs, k).
+        ``varm["dPCs"]`` : filters, (n_vars, k). Scores are ``(X - mean) @ dPCs``. Interpret the patterns instead.
+        ``varm["dPCs_patterns"]`` : patterns, (n_vars, k): the change of the genes along each component.
         ``uns["dpca"]`` : ``ratios``, ``target_variance``, ``background_variance``, ``debiased_ratios``,
         ``noise_edge``, ``p_value``, ``shrinkage``, ``regime``, ``solver``, ``mix``, ``mean``, ``params``, and the
-        warnings as text in ``notes``.
+        text of all warnings as ``notes``.
 
     Examples
     --------
@@ -109,67 +112,47 @@ def dpca(
     True
     """
     _check_arguments(adata, background, groupby, target, copy, params)
-    source = read(adata, role="adata", key=_layer(adata, layer), groups=_obs_column("subjects", subjects, adata))
+    source = read(adata, role="adata", key=_layer_key(adata, layer), groups=_obs_column("subjects", subjects, adata))
+    cells: Source = source
+    backgrounds: dict[Any, Source] = {}
     if groupby is not None:
-        sides = _by_label(source, adata, groupby, target, background)
-    else:
-        sides = Sides(source, _given(background, layer, subjects))
-    used = _masked(adata, mask_var)
+        cells, backgrounds = _split_by_label(source, adata, groupby, target, background)
+    elif background is not None:
+        backgrounds = _read_backgrounds(background, layer, subjects)
+    used = _gene_mask(adata, mask_var)
     if min_cells is not None:
-        used &= ~_seen_by_few(sides, adata.var_names, check_count("min_cells", min_cells))
+        used &= ~_rare_genes(backgrounds, adata.var_names, check_count("min_cells", min_cells))
     if not used.any():
-        raise InputError("mask_var and min_cells leave no gene. Choose more of them.")
-    left_out = frozenset(adata.var_names[~used])
-    chosen = sides.without(left_out)
-    model = DPCA(n_components=n_comps, **params).fit(chosen.target, background=chosen.background)
+        raise InputError("mask_var and min_cells leave no gene. Choose more genes.")
+    dropped = frozenset(adata.var_names[~used])
+    fitted = {name: _without(part, dropped) for name, part in backgrounds.items()}
+    model = DPCA(n_components=n_comps, **params)
+    model.fit(_without(cells, dropped), background=None if background is None else fitted.get(_SINGLE, fitted))
     notes = [note.text for note in model._solved().notes]
     if min_cells is None and model.regime_ == "shrunk":
-        notes += _rare_on_top(model, sides, adata.var_names)
-    asked = {
+        notes += _warn_of_rare_genes(model, backgrounds, adata.var_names)
+    arguments = {
         "groupby": groupby, "target": target, "background": background if groupby is not None else None, "layer": layer,
         "n_comps": n_comps, "min_cells": min_cells, "subjects": subjects, **params,
     }  # fmt: skip
+    scores = model.transform(_without(source, dropped))
     out = adata.copy() if copy else adata
-    _write(out, model, model.transform(_without(source, left_out)), used, notes, asked, key_added)
+    _write(out, model, scores, used, notes, arguments, key_added)
     return out if copy else None
 
 
-@dataclass(frozen=True)
-class Sides:
-    """The target, and the backgrounds as ``fit`` takes them: none, one, or several under their names."""
-
-    target: Source
-    background: Source | dict[Any, Source] | None = None
-
-    @property
-    def backgrounds(self) -> list[Source]:
-        """All backgrounds."""
-        if self.background is None:
-            return []
-        return list(self.background.values()) if isinstance(self.background, dict) else [self.background]
-
-    def without(self, genes: frozenset[str]) -> Sides:
-        """Return target and backgrounds without these genes."""
-        background = self.background
-        if isinstance(background, dict):
-            background = {name: _without(source, genes) for name, source in background.items()}
-        elif background is not None:
-            background = _without(background, genes)
-        return Sides(_without(self.target, genes), background)
-
-
 def _without(source: Source, genes: frozenset[str]) -> Source:
-    """Return a source without these genes; all others stay, so that the estimator tells what does not fit."""
+    """Return a source without these genes. Genes that only some datasets have are left to the estimator to report."""
     if not genes:
         return source
-    kept = [place for place, name in enumerate(source.names or ()) if name not in genes]
+    kept = [index for index, name in enumerate(source.names or ()) if name not in genes]
     return select_columns(source, np.array(kept, dtype=np.intp))
 
 
 def _check_arguments(
     adata: Any, background: Any, groupby: str | None, target: Any, copy: bool, params: Mapping[str, Any]
 ) -> None:
-    """Refuse arguments that do not go together, before anything is read."""
+    """Refuse inconsistent arguments before anything is read."""
     if not _is_anndata(adata):
         raise InputError(f"adata: {type(adata).__name__} is not an AnnData. Use standout.DPCA for other data.")
     if copy and adata.isbacked:
@@ -178,16 +161,14 @@ def _check_arguments(
     unknown = [name for name in params if name not in known]
     if unknown:
         raise InputError(
-            f"{unknown[0]!r} is no parameter.{did_you_mean(unknown[0], known)} Use one of {listed(known, 20)}."
+            f"unknown parameter {unknown[0]!r}.{did_you_mean(unknown[0], known)} Use one of {listed(known, 20)}."
         )
     if groupby is None and target is not None:
-        raise InputError(f"target={target!r} is a label, and groupby does not say of which column. Give groupby=.")
+        raise InputError(f"target={target!r} is a label, but there is no groupby. Give groupby=, the column of labels.")
     if groupby is not None and background is None:
-        raise InputError(
-            f"groupby={groupby!r}, and nothing says which cells are background. Give background=, a label."
-        )
+        raise InputError(f"groupby={groupby!r} needs a background label. Give background=.")
     if groupby is not None and any(map(_is_anndata, [background, *_several(background).values()])):
-        raise InputError("background: with groupby it is a label. Give a label, or leave groupby out.")
+        raise InputError("background: an AnnData was given together with groupby. Give a label, or drop groupby.")
 
 
 def _is_anndata(data: Any) -> bool:
@@ -205,155 +186,151 @@ def _obs_column(argument: str, column: str | None, adata: Any) -> str | None:
     return column
 
 
-def _layer(adata: Any, layer: str | None) -> str | None:
+def _layer_key(adata: Any, layer: str | None) -> str | None:
     """Return the key of a layer that exists, or None."""
     if layer is None:
         return None
     if layer not in adata.layers:
         layers = list(adata.layers)
-        use = f"Use one of {listed(layers, 10)}, or leave layer= out." if layers else "Leave layer= out."
-        raise InputError(f"layer={layer!r} is not there.{did_you_mean(str(layer), layers)} {use}")
+        remedy = f"Use one of {listed(layers, 10)}, or leave layer= out." if layers else "Leave layer= out."
+        raise InputError(f"layer={layer!r} does not exist.{did_you_mean(str(layer), layers)} {remedy}")
     return f"layers/{layer}"
 
 
-def _by_label(source: Source, adata: Any, groupby: str, target: Any, background: Any) -> Sides:
-    """Split the cells by their labels, without copying them."""
+def _split_by_label(
+    source: Any, adata: Any, groupby: str, target: Any, background: Any
+) -> tuple[Source, dict[Any, Source]]:
+    """Return views of the target cells and of the cells of each background label."""
     values = np.asarray(adata.obs[_obs_column("groupby", groupby, adata)], dtype=object)
     text = np.array([None if is_missing(value) else str(value) for value in values], dtype=object)
-    backgrounds = {label: _cells(text, label, "background", groupby) for label in label_list(background)}
-    if not backgrounds:
-        raise InputError("background: an empty list was given. Name at least one label.")
-    taken = np.any(list(backgrounds.values()), axis=0)
+
+    def cells_of(label: Any, argument: str) -> NDArray[np.bool_]:
+        cells = np.asarray(text == str(label), dtype=bool)
+        if not cells.any():
+            labels = list(dict.fromkeys(value for value in text if value is not None))
+            raise InputError(
+                f"{argument}={label!r} does not occur in adata.obs[{groupby!r}].{did_you_mean(str(label), labels)} Use "
+                f"one of {listed(labels, 10)}."
+            )
+        return cells
+
+    masks = {label: cells_of(label, "background") for label in label_list(background)}
+    if not masks:
+        raise InputError("background: the list is empty. Give at least one label.")
+    in_background = np.any(list(masks.values()), axis=0)
     if target is None:
-        chosen = ~taken & (text != None)  # noqa: E711 - element by element
+        in_target = ~in_background & (text != None)  # noqa: E711 - elementwise
     else:
-        chosen = np.any([_cells(text, label, "target", groupby) for label in label_list(target)], axis=0)
-    if (chosen & taken).any() or not chosen.any():
+        in_target = np.any([cells_of(label, "target") for label in label_list(target)], axis=0)
+    both = in_target & in_background
+    if both.any() or not in_target.any():
         raise InputError(
-            f"target={target!r} and background={background!r}: of {len(text)} cells {int(chosen.sum())} are target and "
-            f"{int((chosen & taken).sum())} both. Give labels that share no cell and leave some for the target."
+            f"target={target!r} and background={background!r}: of {len(text)} cells, {int(in_target.sum())} are target "
+            f"and {int(both.sum())} are both. Give distinct labels that leave cells for the target."
         )
-    parts: dict[Any, Source] = {label: _rows(source, mask) for label, mask in backgrounds.items()}
-    return Sides(_rows(source, chosen), parts if len(parts) > 1 else next(iter(parts.values())))
-
-
-def _rows(source: Any, mask: NDArray[np.bool_]) -> Source:
-    return RowView(source, np.flatnonzero(mask))
-
-
-def _cells(text: NDArray[Any], label: Any, argument: str, groupby: str) -> NDArray[np.bool_]:
-    """Return which cells have a label, or say which labels there are."""
-    found = np.asarray(text == str(label), dtype=bool)
-    if not found.any():
-        labels = list(dict.fromkeys(value for value in text if value is not None))
-        raise InputError(
-            f"{argument}={label!r} does not occur in adata.obs[{groupby!r}].{did_you_mean(str(label), labels)} Use one "
-            f"of {listed(labels, 10)}."
-        )
-    return found
+    backgrounds: dict[Any, Source] = {label: RowView(source, np.flatnonzero(mask)) for label, mask in masks.items()}
+    if len(backgrounds) == 1:
+        backgrounds = {_SINGLE: next(iter(backgrounds.values()))}
+    return RowView(source, np.flatnonzero(in_target)), backgrounds
 
 
 def _several(background: Any) -> dict[Any, Any]:
-    """Return several backgrounds under their names; one alone is not several."""
+    """Return the items of a dict or list of backgrounds by name; empty for a single background."""
     if isinstance(background, Mapping):
         return dict(background)
     return dict(enumerate(background)) if isinstance(background, list | tuple) else {}
 
 
-def _given(background: Any, layer: str | None, subjects: str | None) -> Source | dict[Any, Source] | None:
-    """Read other AnnData, in memory or in files."""
-
-    def opened(data: Any, role: str) -> Source:
+def _read_backgrounds(background: Any, layer: str | None, subjects: str | None) -> dict[Any, Source]:
+    """Read one or several other AnnData, in memory or in files."""
+    single = not isinstance(background, Mapping | list | tuple)
+    sources = {}
+    for name, data in ({_SINGLE: background} if single else _several(background)).items():
+        role = "background" if single else background_name(name)
         if not (_is_anndata(data) or (isinstance(data, str | PathLike) and Path(data).exists())):
             shown = repr(data) if isinstance(data, str | int) else type(data).__name__
             raise InputError(
                 f"{role}: {shown} is neither an AnnData nor a file. Give one of these, or a label together with "
                 "groupby=."
             )
-        return read(data, role=role, key=None if layer is None else f"layers/{layer}", groups=subjects)
-
-    if background is None:
-        return None
-    if isinstance(background, Mapping | list | tuple):
-        return {name: opened(data, background_name(name)) for name, data in _several(background).items()}
-    return opened(background, "background")
+        sources[name] = read(data, role=role, key=None if layer is None else f"layers/{layer}", groups=subjects)
+    return sources
 
 
-def _masked(adata: Any, mask: Any) -> NDArray[np.bool_]:
-    """Return which genes to use."""
+def _gene_mask(adata: Any, mask: Any) -> NDArray[np.bool_]:
     if mask is None:
         return np.ones(adata.n_vars, dtype=bool)
     if isinstance(mask, str):
         if mask not in adata.var.columns:
             columns = [str(name) for name in adata.var.columns]
-            use = f"Use one of {listed(columns, 10)}." if columns else "Give truth values, one for each gene."
-            raise InputError(f"mask_var={mask!r} is not a column of adata.var.{did_you_mean(mask, columns)} {use}")
+            remedy = f"Use one of {listed(columns, 10)}." if columns else "Give a boolean array, one value per gene."
+            raise InputError(f"mask_var={mask!r} is not a column of adata.var.{did_you_mean(mask, columns)} {remedy}")
         mask = adata.var[mask]
     values = np.asarray(mask)
     if values.dtype != bool or values.shape != (adata.n_vars,):
         raise InputError(
-            f"mask_var: values of type {values.dtype} and shape {values.shape} for {adata.n_vars} genes. Give one "
-            "truth value for each gene."
+            f"mask_var: type {values.dtype} and shape {values.shape} for {adata.n_vars} genes. Give a boolean array, "
+            "one value per gene."
         )
     return values.copy()
 
 
-def _seen_by_few(sides: Sides, genes: Any, few: int) -> NDArray[np.bool_]:
-    """Return which genes are seen in some background cells, but in fewer than ``few``."""
-    seen: Counter[str] = Counter()
-    for source in sides.backgrounds:
+def _rare_genes(backgrounds: Mapping[Any, Source], genes: Any, few: int) -> NDArray[np.bool_]:
+    """Return which genes are expressed in at least one, but fewer than ``few``, background cells."""
+    n_cells: Counter[str] = Counter()
+    for source in backgrounds.values():
         total = np.zeros(source.n_features, dtype=np.int64)
         for block in source.blocks(block_rows(source.n_features)):
             total += np.count_nonzero(block, axis=0)
-        seen.update(dict(zip(source.names or (), total.tolist(), strict=True)))
-    count = np.array([seen[gene] for gene in genes])
-    return (count > 0) & (count < few)
+        n_cells.update(dict(zip(source.names or (), total.tolist(), strict=True)))
+    counts = np.array([n_cells[gene] for gene in genes])
+    return (counts > 0) & (counts < few)
 
 
-def _rare_on_top(model: DPCA, sides: Sides, genes: Any) -> list[str]:
-    """Warn where components are made of genes whose background variance rests on one or two cells."""
-    if not sides.backgrounds or model.n_components_ == 0:
+def _warn_of_rare_genes(model: DPCA, backgrounds: Mapping[Any, Source], genes: Any) -> list[str]:
+    """Warn if components consist of genes whose background variance is estimated from one or two cells."""
+    if not backgrounds or model.n_components_ == 0:
         return []
-    rare = frozenset(genes[_seen_by_few(sides, genes, _FEW_CELLS)])
+    rare = frozenset(genes[_rare_genes(backgrounds, genes, _FEW_CELLS)])
     tops = [[top.feature for top in component if top.feature in rare] for component in model.top_features(_TOP)]
     worst = int(np.argmax([len(top) for top in tops]))
     if len(tops[worst]) < _RARE:
         return []
     text = (
-        f"{len(tops[worst])} of the {_TOP} top genes of component {worst} are seen in fewer than {_FEW_CELLS} "
-        f"background cells ({listed(tops[worst], 3)}), so their background variance is hardly known. Use "
-        f"min_cells={_FEW_CELLS} to leave out such genes."
+        f"{len(tops[worst])} of the {_TOP} top genes of component {worst} are expressed in fewer than {_FEW_CELLS} "
+        f"background cells ({listed(tops[worst], 3)}), so their background variance is unreliable. Use "
+        f"min_cells={_FEW_CELLS} to drop such genes."
     )
     warn_user(text, FeatureWarning)
     return [text]
 
 
 def _write(
-    adata: Any, model: DPCA, scores: Array, used: NDArray[np.bool_], notes: list[str], asked: dict[str, Any],
+    adata: Any, model: DPCA, scores: Array, used: NDArray[np.bool_], notes: list[str], arguments: dict[str, Any],
     key: str | None,
 ) -> None:  # fmt: skip
-    """Write the results where scanpy would; all of it can be saved in an h5ad file."""
+    """Write the results under scanpy's conventions, in types that an h5ad file can store."""
     obsm, varm, uns = ("X_dpca", "dPCs", "dpca") if key is None else (key, key, key)
 
-    def wide(values: Array) -> Array:
-        found = np.zeros((len(used), *values.shape[1:]))
-        found[used] = values
-        return found
+    def all_genes(values: Array) -> Array:
+        full = np.zeros((len(used), *values.shape[1:]))
+        full[used] = values
+        return full
 
     adata.obsm[obsm] = scores
-    adata.varm[varm] = wide(model.components_.T)
-    adata.varm[f"{varm}_patterns"] = wide(model.patterns_.T)
+    adata.varm[varm] = all_genes(model.components_.T)
+    adata.varm[f"{varm}_patterns"] = all_genes(model.patterns_.T)
     adata.uns[uns] = {
-        "params": {name: _plain(value) for name, value in asked.items() if value is not None},
+        "params": {name: _storable(value) for name, value in arguments.items() if value is not None},
         **{name: np.asarray(getattr(model, f"{name}_")) for name in _ARRAYS},
-        **{name: getattr(model, f"{name}_") for name in _SINGLE},
-        "mean": wide(model.mean_),
+        **{name: getattr(model, f"{name}_") for name in _SCALARS},
+        "mean": all_genes(model.mean_),
         "notes": "\n".join(notes),
     }
 
 
-def _plain(value: Any) -> Any:
-    """Return a parameter as an h5ad file can hold it."""
+def _storable(value: Any) -> Any:
+    """Return a parameter in a type that an h5ad file can store."""
     if isinstance(value, str | bool | int | float | np.ndarray):
         return value
     return np.array([str(item) for item in value]) if isinstance(value, list | tuple | set) else str(value)

@@ -211,9 +211,10 @@ def test_features_left_out_for_missing_values_are_told(data, files, done):
 def test_filled_values_are_told(data, files, done):
     spoilt(files, data)
     told = done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", "mean").out
-    assert "target: " in told and "1 value filled in with the mean" in told
+    assert "target: " in told and "1 value was filled in with the mean" in told
     drawn = done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", "auto")
-    assert "1 value filled in with draws from a model of what is observed" in drawn.out and "mean" not in drawn.err
+    assert "1 value was filled in with draws from a model of the observed values" in drawn.out
+    assert "mean" not in drawn.err
 
 
 @quiet

@@ -66,7 +66,7 @@ def test_pairs_are_swapped_within_subjects(data, files, done, stopped):
 def test_the_page_has_the_answers(files, done):
     done("test", files / "target.csv", "-b", files / "background.csv", *LITTLE, "-o", files / "t.html")
     page = (files / "t.html").read_text(encoding="utf-8")
-    assert "Is it real?" in page
+    assert "Significance and stability" in page
 
 
 @pytest.mark.parametrize(

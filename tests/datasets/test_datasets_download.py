@@ -1,4 +1,4 @@
-"""Without files the data come from OpenML, are checked and kept; without OpenML one is told what to bring."""
+"""Without files the data are downloaded from OpenML, checked and cached; offline, the error names the files to give."""
 
 import contextlib
 import csv
@@ -22,7 +22,7 @@ NAMES = {load_mnist: "mnist_784, version 1", load_cifar10: "CIFAR_10, version 1"
 
 @pytest.fixture
 def home(monkeypatch, tmp_path):
-    """An empty directory of scikit-learn's, and no other place to look in."""
+    """An empty data directory of scikit-learn, and no other directory to search."""
     monkeypatch.delenv("STANDOUT_DATA", raising=False)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
     return tmp_path / "home"
@@ -30,20 +30,20 @@ def home(monkeypatch, tmp_path):
 
 @pytest.fixture
 def through_proxy(monkeypatch):
-    """Return a function that sends every connection to a port of this machine."""
+    """Return a function that redirects every connection to a local port."""
 
     def use(port):
         for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
-        monkeypatch.setattr(urllib.request, "_opener", None)  # the one in use knows the old proxy
+        monkeypatch.setattr(urllib.request, "_opener", None)  # the current opener uses the old proxy
 
     return use
 
 
 @pytest.fixture
 def offline(through_proxy):
-    with socket.socket() as taken:  # bound, but nobody listens
+    with socket.socket() as taken:  # bound, but not listening
         taken.bind(("127.0.0.1", 0))
         through_proxy(taken.getsockname()[1])
         yield
@@ -58,35 +58,35 @@ def offline(through_proxy):
         (load_mice, ("Data_Cortex_Nuclear.csv",)),
     ],
 )
-def test_offline_one_is_told_which_files_to_put_where(home, tmp_path, refused, load, files):
-    words = ("not found in", str(tmp_path), str(home), "OpenML", NAMES[load], "refused", "Give a directory", *files)
-    refused(lambda: load(tmp_path), *words, "as data_dir", "STANDOUT_DATA", kind=DataMissingError)
+def test_offline_the_error_names_the_files_and_directories(home, tmp_path, refused, load, files):
+    message = ("not found in", str(tmp_path), str(home), "OpenML", NAMES[load], "refused", "Give a directory", *files)
+    refused(lambda: load(tmp_path), *message, "as data_dir", "STANDOUT_DATA", kind=DataMissingError)
     with pytest.raises(FileNotFoundError):
         load()
 
 
-def test_a_server_that_is_silent_is_given_up(home, monkeypatch, through_proxy, refused):
-    monkeypatch.setattr(fetch, "_SILENCE", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        through_proxy(silent.getsockname()[1])
+def test_a_server_that_does_not_answer_times_out(home, monkeypatch, through_proxy, refused):
+    monkeypatch.setattr(fetch, "_TIMEOUT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        through_proxy(server.getsockname()[1])
         refused(load_mice, "miceprotein, version 4", "timed out", kind=DataMissingError)
     assert socket.getdefaulttimeout() is None
 
 
 @pytest.mark.usefixtures("home", "offline")
-def test_a_download_shows_signs_of_life(monkeypatch):
-    monkeypatch.setattr(fetch, "_PULSE", 0.05)
-    seen, told = [], []
-    with watching(seen.append), contextlib.suppress(DataMissingError):
+def test_a_download_reports_progress(monkeypatch):
+    monkeypatch.setattr(fetch, "_INTERVAL", 0.05)
+    watched, given = [], []
+    with watching(watched.append), contextlib.suppress(DataMissingError):
         load_mice()
     with contextlib.suppress(DataMissingError):
-        load_mice(progress=told.append)
-    for progress in (seen, told):  # scikit-learn waits for half a second before it tries again
+        load_mice(progress=given.append)
+    for progress in (watched, given):  # scikit-learn retries after half a second
         assert len(progress) > 3 and {one.what for one in progress} == {"miceprotein from OpenML"}
 
 
 @pytest.mark.usefixtures("offline")
-def test_a_home_that_cannot_be_made_is_named(monkeypatch, tmp_path, refused):
+def test_a_data_directory_that_cannot_be_created_is_named(monkeypatch, tmp_path, refused):
     monkeypatch.delenv("STANDOUT_DATA", raising=False)
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "file" / "home"))
@@ -110,15 +110,15 @@ def test_a_cache_that_is_a_file_is_named(home, refused, load):
         {"data": np.zeros((2, 784)), "target": np.array(["six", "nine"]), "feature_names": []},
     ],
 )
-def test_an_answer_of_openml_that_is_not_understood_is_refused(home, monkeypatch, refused, load, answer):
+def test_a_malformed_response_of_openml_is_refused(home, monkeypatch, refused, load, answer):
     monkeypatch.setattr(fetch, "_fetch", lambda _: Bunch(**answer))
-    words = (NAMES[load].replace(",", " of OpenML,"), "not understood", "Give a directory")
-    refused(load, *words, kind=DataMissingError)
+    message = (NAMES[load].replace(",", " of OpenML,"), "not understood", "Give a directory")
+    refused(load, *message, kind=DataMissingError)
     assert not list((home / "standout").iterdir())
 
 
 def mice_on_openml(path, home, leave_out=()):
-    """Publish the csv as OpenML does: names in quotes, question marks, and columns that are no features."""
+    """Publish the csv as OpenML does: quoted names, question marks, and columns that are not features."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         header, *rows = csv.reader(file)
     rows = [row for i, row in enumerate(rows) if i not in leave_out]
@@ -138,7 +138,7 @@ def mice_on_openml(path, home, leave_out=()):
 @pytest.mark.data
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize("with_pandas", [True, False])
-def test_the_mice_of_openml_are_those_of_the_csv_and_are_kept(real_data, home, monkeypatch, tmp_path, with_pandas):
+def test_the_mice_of_openml_equal_those_of_the_csv_and_are_cached(real_data, home, monkeypatch, tmp_path, with_pandas):
     if not with_pandas:
         monkeypatch.setattr(
             fetch, "find_spec", lambda name: None if name == "pandas" else importlib.util.find_spec(name)
@@ -155,7 +155,7 @@ def test_the_mice_of_openml_are_those_of_the_csv_and_are_kept(real_data, home, m
 
 @pytest.mark.data
 @pytest.mark.usefixtures("offline")
-def test_a_download_that_is_not_what_it_should_be_is_refused_and_not_kept(real_data, home, refused):
+def test_a_wrong_download_is_refused_and_not_cached(real_data, home, refused):
     mice_on_openml(real_data("Data_Cortex_Nuclear.csv"), home, leave_out=[3])
     refused(load_mice, "miceprotein of OpenML", "rows: 1079, not 1080")
     assert not list((home / "standout").iterdir())

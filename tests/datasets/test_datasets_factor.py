@@ -1,4 +1,4 @@
-"""The factor model with all its options: its population answer is that of the algebra, and of endless samples."""
+"""The factor model with all its options: its population solution agrees with algebra and with large samples."""
 
 import numpy as np
 import pytest
@@ -33,12 +33,12 @@ def options(request):
 
 
 def relative(covariance, like):
-    """Write a covariance in units of the features' own standard deviations."""
+    """Return a covariance in units of the standard deviations of the features."""
     scale = np.sqrt(np.diagonal(like))
     return covariance / np.outer(scale, scale)
 
 
-def test_one_direction_of_its_own_adds_one_ratio_and_leaves_the_rest_at_one(options):
+def test_a_specific_direction_adds_one_ratio_and_leaves_the_others_at_one(options):
     """C_xx = C_yy + σ_s² a aᵀ: λ_1 = 1 + σ_s² aᵀ C_yy⁻¹ a, u ∝ C_yy⁻¹ a, and the pattern is a."""
     model = FactorModel(**options)
     a, population = model.signal, model.population()
@@ -55,7 +55,7 @@ def test_filters_have_unit_length_and_patterns_are_their_duals(options):
     np.testing.assert_allclose(population.components @ population.patterns.T, np.eye(12), atol=1e-9)
 
 
-def test_with_growing_shared_variance_the_population_is_that_of_scipy(options):
+def test_with_growing_shared_variance_the_population_agrees_with_scipy(options):
     model = FactorModel(**options, shared_growth=2.5)
     C_xx, C_yy, population = model.target_covariance, model.background_covariance, model.population()
     expected = linalg.eigvals(linalg.solve(C_yy, C_xx)).real
@@ -78,7 +78,7 @@ def test_large_samples_have_the_covariances_of_the_population(options, share):
     np.testing.assert_allclose(ratios, model.population(outliers=True).ratios, rtol=0.06)
 
 
-def test_units_change_filters_and_patterns_and_no_ratio():
+def test_units_change_filters_and_patterns_but_no_ratio():
     units = tuple(10 ** np.random.default_rng(3).uniform(-3, 3, size=12))
     plain, scaled = (
         FactorModel(oblique=0.6, shared_growth=2.0),
@@ -92,7 +92,7 @@ def test_units_change_filters_and_patterns_and_no_ratio():
         np.testing.assert_allclose(rows, same * units, rtol=1e-9, atol=1e-12 * max(units))
 
 
-def test_a_fit_of_the_population_finds_its_answer(options):
+def test_a_fit_of_the_population_moments_finds_its_solution(options):
     model = FactorModel(**options, shared_growth=1.5)
     target, background = moments_of(model.target_covariance), moments_of(model.background_covariance)
     fitted = DPCA(1, shrinkage=None).fit(target, background=background)
@@ -102,12 +102,12 @@ def test_a_fit_of_the_population_finds_its_answer(options):
     assert cosine(fitted.patterns_[0], population.patterns[0]) == pytest.approx(1, abs=1e-9)
 
 
-def test_without_options_the_rows_are_those_of_the_plain_recipe():
-    """The recipe in its own order of draws, so that a seed means the same rows in every version."""
+def test_without_options_the_rows_follow_the_formula():
+    """The formula with the same order of draws, so that a seed gives the same rows in every version."""
     rng = np.random.default_rng(5)
     basis, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 5)))
-    sd, own = np.array([6.0, 5, 4, 3]), rng.normal(size=30)
-    target = (rng.normal(size=(30, 4)) * sd) @ basis[:, :4].T + np.outer(2 * own, basis[:, 4])
+    sd, signal = np.array([6.0, 5, 4, 3]), rng.normal(size=30)
+    target = (rng.normal(size=(30, 4)) * sd) @ basis[:, :4].T + np.outer(2 * signal, basis[:, 4])
     background = (rng.normal(size=(40, 4)) * sd) @ basis[:, :4].T
     target = target + (rng.normal(size=(30, 12)) + rng.normal(size=12))
     background = background + (rng.normal(size=(40, 12)) + rng.normal(size=12))
@@ -116,7 +116,7 @@ def test_without_options_the_rows_are_those_of_the_plain_recipe():
     np.testing.assert_allclose(found[1], background, rtol=1e-13, atol=1e-13)
 
 
-def test_clusters_are_the_two_sides_of_the_own_direction():
+def test_clusters_are_the_two_sides_of_the_specific_direction():
     model = FactorModel(two_clusters=True, noise_sd=0.01, oblique=0.5)
     drawn = model.labelled_sample(400, 10, seed=2)
     scores = (drawn.target - drawn.target.mean(axis=0)) @ model.population().components[0]
@@ -127,7 +127,7 @@ def test_clusters_are_the_two_sides_of_the_own_direction():
     assert set(normal.cluster) == {0, 1} and not normal.outlier.any() and not normal.background_outlier.any()
 
 
-def test_outliers_are_known_rows_moved_along_one_direction():
+def test_outliers_are_labelled_rows_moved_along_one_direction():
     spoiled = FactorModel(outlier_share=0.1, outlier_size=50.0)
     drawn, clean = spoiled.labelled_sample(3000, 2000, seed=4), FactorModel().labelled_sample(3000, 2000, seed=4)
     for name, out, a in zip(
@@ -140,7 +140,7 @@ def test_outliers_are_known_rows_moved_along_one_direction():
     assert abs(spoiled.outlier_directions[:, 0] @ spoiled.outlier_directions[:, 1]) < 0.9
 
 
-def test_means_are_as_far_out_as_asked():
+def test_means_have_the_given_sd():
     near, far = (FactorModel(mean_sd=sd).sample(20, 20, seed=1) for sd in (0.0, 1e6))
     offsets = [rows - same for rows, same in zip(far, near, strict=True)]
     for offset in offsets:
@@ -149,9 +149,9 @@ def test_means_are_as_far_out_as_asked():
     assert not np.allclose(offsets[0][0], offsets[1][0])
 
 
-def test_options_that_cannot_be_are_refused(refused):
-    refused(lambda: FactorModel(units=(1.0, 2.0)), "units: (1.0, 2.0)", "12 features")
+def test_invalid_options_are_refused(refused):
+    refused(lambda: FactorModel(units=(1.0, 2.0)), "units=(1.0, 2.0)", "12 features")
     refused(lambda: FactorModel(noise_scale=(0.0,) * 12), "noise_scale")
-    refused(lambda: FactorModel(oblique=1.5), "oblique: 1.5")
-    refused(lambda: FactorModel(outlier_share=-0.1), "outlier_share: -0.1")
+    refused(lambda: FactorModel(oblique=1.5), "oblique=1.5")
+    refused(lambda: FactorModel(outlier_share=-0.1), "outlier_share=-0.1")
     refused(lambda: FactorModel(n_features=4), "background_sd: 4 shared directions")

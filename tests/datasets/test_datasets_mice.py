@@ -1,4 +1,4 @@
-"""The mice are those that were published: a table with other facts is refused, one with other bytes is told of."""
+"""The mice are the published data: a table with other properties is refused, one with other bytes raises a warning."""
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,8 @@ FILE = "Data_Cortex_Nuclear.csv"
 
 
 @pytest.fixture(autouse=True)
-def nothing_else(monkeypatch, tmp_path):
-    """No directory but the one that a test gives."""
+def no_other_directory(monkeypatch, tmp_path):
+    """Search no directory but the one that a test gives."""
     monkeypatch.delenv("STANDOUT_DATA", raising=False)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
 
@@ -29,7 +29,7 @@ def lines(path):
 
 @pytest.fixture
 def with_lines(tmp_path):
-    """Return a function that writes a table of these lines, and returns the call that loads it."""
+    """Return a function that writes lines to a table and returns the call that loads it."""
 
     def write(*lines):
         (tmp_path / FILE).write_text("\n".join(lines), encoding="utf-8")
@@ -38,10 +38,10 @@ def with_lines(tmp_path):
     return write
 
 
-def with_cell(line, place, value):
-    """Return a line with another value at this place."""
+def with_cell(line, column, value):
+    """Return a line with another value in this column."""
     cells = line.split(",")
-    cells[place] = value
+    cells[column] = value
     return ",".join(cells)
 
 
@@ -56,7 +56,7 @@ def with_cell(line, place, value):
         (b"MouseID,A_N,MouseID,class\n1_1,2,1_1,x\n", "its header begins with 'MouseID,A_N,MouseID,class'"),
     ],
 )
-def test_a_table_without_its_columns_is_told_which_header_it_has(tmp_path, refused, content, header):
+def test_the_error_for_a_table_without_the_columns_shows_its_header(tmp_path, refused, content, header):
     (tmp_path / FILE).write_bytes(content)
     refused(lambda: load_mice(tmp_path), FILE, header, "'MouseID'", "77 proteins", "'class'")
     with pytest.raises(ValueError, match=FILE) as error:
@@ -64,7 +64,7 @@ def test_a_table_without_its_columns_is_told_which_header_it_has(tmp_path, refus
     assert "x" * 50 not in str(error.value)
 
 
-def test_a_table_without_proteins_or_rows_is_counted(tmp_path, refused):
+def test_the_error_for_a_table_without_proteins_or_rows_counts_them(tmp_path, refused):
     (tmp_path / FILE).write_text("MouseID,class\n309_1,c-CS-m\n")
     refused(lambda: load_mice(tmp_path), "rows: 1, not 1080", "proteins: 0, not 77")
     (tmp_path / FILE).write_text("MouseID,ARC_N,class\n")
@@ -75,7 +75,7 @@ def test_a_table_without_proteins_or_rows_is_counted(tmp_path, refused):
 
 @pytest.mark.data
 class TestRealData:
-    def test_the_mice_are_those_that_pandas_reads(self, path):
+    def test_the_mice_equal_those_that_pandas_reads(self, path):
         found, table = load_mice(path.parent), pd.read_csv(path, encoding="utf-8-sig")
         np.testing.assert_array_equal(found.proteins, table.iloc[:, 1:78].to_numpy(float))
         assert found.names == tuple(table.columns[1:78]) and found.row_ids.tolist() == table["MouseID"].tolist()
@@ -86,7 +86,7 @@ class TestRealData:
         np.testing.assert_array_equal(*twins)
         assert found.source == "Data_Cortex_Nuclear.csv (sha256 5ec490ae48bf)"
 
-    def test_rows_of_a_class_are_chosen_by_name(self, path, refused):
+    def test_rows_are_selected_by_class(self, path, refused):
         mice = load_mice(path.parent)
         chosen = mice.rows("t-SC-s", "t-CS-s")
         assert chosen.proteins.shape == (135 + 105, 77) and set(chosen.label) == {"t-SC-s", "t-CS-s"}
@@ -94,7 +94,7 @@ class TestRealData:
         np.testing.assert_array_equal(chosen.proteins, mice.proteins[np.isin(mice.label, ["t-SC-s", "t-CS-s"])])
         refused(lambda: mice.rows("t-SC-x"), "'t-SC-x'", "Did you mean")
 
-    def test_a_table_that_was_changed_or_cut_is_refused(self, lines, with_lines, refused):
+    def test_a_modified_or_truncated_table_is_refused(self, lines, with_lines, refused):
         header, first, *rest = lines
         refused(with_lines(*lines[:-1]), "rows: 1079, not 1080")
         refused(with_lines(*lines[:-1], lines[-1][:200]), "line 1081 has", "fields, the header 82")
@@ -109,19 +109,19 @@ class TestRealData:
     def test_an_infinite_value_is_refused(self, lines, with_lines, refused, value):
         refused(with_lines(lines[0], with_cell(lines[1], 1, value), *lines[2:]), "infinite values: 1, not 0")
 
-    def test_names_are_given_once(self, lines, with_lines, refused):
+    def test_duplicate_names_are_refused(self, lines, with_lines, refused):
         header, first, second, *rest = lines
-        refused(with_lines(with_cell(header, 2, "DYRK1A_N"), *lines[1:]), "names given twice: ['DYRK1A_N'], not []")
-        refused(with_lines(header, first, with_cell(second, 0, "309_1"), *rest), "names given twice: ['309_1'], not []")
+        refused(with_lines(with_cell(header, 2, "DYRK1A_N"), *lines[1:]), "duplicate names: ['DYRK1A_N'], not []")
+        refused(with_lines(header, first, with_cell(second, 0, "309_1"), *rest), "duplicate names: ['309_1'], not []")
 
-    def test_a_mouse_has_one_class(self, lines, with_lines, refused):
+    def test_a_mouse_with_two_classes_is_refused(self, lines, with_lines, refused):
         table = [line.split(",") for line in lines]
         table[1][-1], table[-1][-1] = table[-1][-1], table[1][-1]  # as many rows of each class as before
         changed = with_lines(*(",".join(cells) for cells in table))
         refused(changed, "mice of several classes: ['309', 'J3295'], not []")
 
-    def test_other_bytes_than_the_published_ones_are_told_of(self, path, lines, with_lines, tmp_path, remedy):
-        def told(load):
+    def test_other_bytes_than_the_published_ones_raise_a_warning(self, path, lines, with_lines, tmp_path, remedy):
+        def loaded_with_warning(load):
             with pytest.warns(StandoutWarning, match=rf"{FILE}: not the published file.*5ec490ae48bf") as caught:
                 found = load()
             (warning,) = caught
@@ -129,9 +129,9 @@ class TestRealData:
             assert warning.filename == __file__
             return found
 
-        far = told(with_lines(lines[0], with_cell(lines[1], 1, "99999"), *lines[2:]))
+        far = loaded_with_warning(with_lines(lines[0], with_cell(lines[1], 1, "99999"), *lines[2:]))
         assert far.proteins[0, 0] == 99999 and "5ec490ae48bf" not in far.source
-        same = told(with_lines(*lines, ""))  # without the mark at the beginning: the values are the published ones
+        same = loaded_with_warning(with_lines(*lines, ""))  # without the byte order mark, but with the published values
         np.testing.assert_array_equal(same.proteins, load_mice(path.parent).proteins)
         (tmp_path / FILE).write_bytes(path.read_bytes())
         assert load_mice(tmp_path).source == load_mice(path.parent).source

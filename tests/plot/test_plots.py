@@ -1,4 +1,4 @@
-"""The plots hold what the models say: points are scores, bars are weights, the line is the noise edge."""
+"""Plots show the numbers of the model: points are scores, bars are weights, the line is the noise edge."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout.errors import MissingExtraError, OverfitWarning, ShrinkageWarning, StructuralWarning
 from standout.plot import _style
-from standout.plot._ratios import patterns, ratios
+from standout.plot._components import patterns, ratios
 from standout.plot._scores import gallery, scores
 from standout.plot._style import number
 
@@ -41,7 +41,7 @@ def fitted(data):
 
 
 def drawn(axes):
-    """Draw for real: some mistakes show only then."""
+    """Render the figure: some errors occur only then."""
     axes.figure.canvas.draw()
     return axes
 
@@ -54,7 +54,7 @@ def legend_of(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
-def looks(axes):
+def styles(axes):
     return [(to_hex(one.get_facecolor()[0]), one.get_paths()[0].vertices.tobytes()) for one in axes.collections]
 
 
@@ -65,7 +65,7 @@ def test_points_lie_at_the_first_two_scores_on_the_axes_given(axes):
     assert axes.get_legend() is None
 
 
-def test_every_label_gets_its_rows(axes):
+def test_each_label_colours_its_rows(axes):
     labels = np.array(["b", "a", "c"])[np.arange(120) % 3]
     scores(POINTS, labels, axes=axes)
     assert legend_of(drawn(axes)) == ["a", "b", "c"]
@@ -76,15 +76,15 @@ def test_every_label_gets_its_rows(axes):
 @pytest.mark.parametrize("count", [8, 12, 30, 64])
 def test_classes_differ_in_colour_or_marker(axes, count):
     scores(POINTS, [f"kind {i % count}" for i in range(120)], axes=axes)
-    assert len(looks(axes)) == len(set(looks(axes))) == count
+    assert len(styles(axes)) == len(set(styles(axes))) == count
 
 
-def test_numbered_names_come_in_the_order_of_their_numbers(axes):
+def test_labels_are_sorted_by_the_numbers_in_them(axes):
     scores(POINTS, [f"day {i % 12}" for i in range(120)], axes=axes)
     assert legend_of(axes) == [f"day {i}" for i in range(12)]
 
 
-def test_the_background_lies_behind_in_grey(axes):
+def test_the_background_is_drawn_behind_the_target_in_grey(axes):
     scores(POINTS, background=POINTS + 1, axes=axes)
     behind, front = offsets(drawn(axes))
     np.testing.assert_array_equal(behind, POINTS[:, :2] + 1)
@@ -94,16 +94,16 @@ def test_the_background_lies_behind_in_grey(axes):
     assert legend_of(axes) == ["background", "target"]
 
 
-def test_each_of_several_backgrounds_has_a_look_of_its_own(axes):
+def test_several_backgrounds_have_different_styles(axes):
     scores(POINTS, background={"rest": POINTS + 1, "task": POINTS + 2}, axes=axes)
     assert legend_of(axes) == ["rest", "task", "target"]
-    assert len(set(looks(axes))) == 3
+    assert len(set(styles(axes))) == 3
     _, other = plt.subplots()
     scores(POINTS, background=[POINTS + 1, POINTS + 2], axes=other)
     assert legend_of(other)[:2] == ["background 0", "background 1"]
 
 
-def test_a_long_legend_stands_beside_the_picture_and_says_how_many_more(axes):
+def test_a_long_legend_is_outside_the_axes_and_counts_the_omitted_labels(axes):
     scores(POINTS, [f"kind {i % 30}" for i in range(120)], axes=axes)
     assert legend_of(axes)[-2:] == ["kind 19", "and 10 more"] and len(legend_of(axes)) == 21
     legend = drawn(axes).get_legend().get_window_extent()
@@ -117,7 +117,7 @@ def test_a_thousand_labels_are_drawn_and_counted(axes):
     assert legend_of(drawn(axes))[-1] == "and 980 more"
 
 
-def test_many_numbers_become_a_scale_of_colours(axes):
+def test_many_numeric_labels_use_a_colour_map(axes):
     labels = POINTS[:, 2].copy()
     labels[::10] = np.nan
     scores(POINTS, labels, axes=axes)
@@ -158,7 +158,7 @@ def test_labels_of_any_kind_make_two_classes(axes, labels):
     assert len(legend_of(drawn(axes))) == 2
 
 
-def test_text_of_the_data_is_written_as_it_stands(axes):
+def test_text_from_the_data_is_rendered_literally(axes):
     names = ["$\\frac$", "_hidden", "a $5 $6", "\\$"]
     scores(POINTS, np.array(names)[np.arange(120) % 4], axes=axes)
     shown = [text.replace("\\$", "$") for text in legend_of(drawn(axes))]
@@ -166,26 +166,26 @@ def test_text_of_the_data_is_written_as_it_stands(axes):
     assert not any(text._preprocess_math(text.get_text())[1] for text in axes.get_legend().get_texts())
 
 
-def test_one_score_makes_a_strip_for_each_label(axes):
+def test_a_single_score_is_drawn_as_one_strip_per_label(axes):
     labels = np.array(["a", "b"])[np.arange(120) % 2]
     scores(POINTS[:, :1], labels, background=POINTS[:, :1] + 1, axes=axes)
     assert [tick.get_text() for tick in drawn(axes).get_yticklabels()] == ["background", "a", "b"]
     expected = [POINTS[:, 0] + 1, POINTS[labels == "a", 0], POINTS[labels == "b", 0]]
-    for place, (found, values) in enumerate(zip(offsets(axes), expected, strict=True)):
+    for row, (found, values) in enumerate(zip(offsets(axes), expected, strict=True)):
         np.testing.assert_array_equal(found[:, 0], values)
-        assert np.abs(found[:, 1] - place).max() <= 0.3
+        assert np.abs(found[:, 1] - row).max() <= 0.3
 
 
-def test_what_cannot_be_drawn_is_refused(refused):
+def test_values_that_are_not_scores_are_refused(refused):
     refused(lambda: scores(POINTS[:, :0]), "no columns", "no components")
-    refused(lambda: scores(POINTS[:, 0]), "shape (120,)", "no table of scores")
-    refused(lambda: scores([["a", "b"]]), "no table of scores")
+    refused(lambda: scores(POINTS[:, 0]), "numeric 2-D array", "shape (120,)")
+    refused(lambda: scores([["a", "b"]]), "numeric 2-D array")
     refused(lambda: scores(POINTS, ["a"]), "labels", "shape (1,) for 120 rows")
     refused(lambda: scores(POINTS, background=POINTS[:, :1]), "background", "1 score")
     assert plt.get_fignums() == []
 
 
-def test_ratios_stand_over_their_components_and_the_line_at_the_edge(fitted, axes):
+def test_ratios_are_drawn_at_their_components_and_the_line_at_the_noise_edge(fitted, axes):
     assert ratios(fitted, axes=axes) is axes
     np.testing.assert_array_equal(offsets(drawn(axes))[0], np.column_stack([np.arange(1, 6), fitted.ratios_]))
     assert axes.get_yscale() == "log"
@@ -195,7 +195,7 @@ def test_ratios_stand_over_their_components_and_the_line_at_the_edge(fitted, axe
     assert low < fitted.ratios_.min() and fitted.ratios_.max() < high
 
 
-def test_infinite_ratios_stand_at_the_top_with_their_sign(data, axes):
+def test_infinite_ratios_are_drawn_at_the_top_and_marked(data, axes):
     background = data.background.copy()
     background[:, 1] = 7
     with pytest.warns(StructuralWarning):
@@ -221,7 +221,7 @@ def test_where_the_background_is_shrunk_the_unshrunk_ratios_are_drawn_too(axes):
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_without_an_edge_the_plot_says_so(wide, axes):
+def test_a_missing_noise_edge_is_stated_in_the_legend(wide, axes):
     model = DPCA(2).fit(wide.target, background=wide.background)
     assert np.isnan(model.noise_edge_)
     ratios(model, axes=axes)
@@ -235,12 +235,12 @@ def test_without_a_background_the_variances_are_drawn(data, axes):
     assert axes.get_ylabel() == "variance" and axes.get_yscale() == "linear"
 
 
-def test_a_model_without_components_says_so(axes):
+def test_a_model_without_components_is_plotted_as_a_message(axes):
     rng = np.random.default_rng(1)
     with pytest.warns(OverfitWarning):
         model = DPCA("auto").fit(rng.normal(size=(90, 4)), background=rng.normal(size=(200, 4)))
     ratios(model, axes=axes)
-    assert [text.get_text() for text in drawn(axes).texts] == ["no component above noise"]
+    assert [text.get_text() for text in drawn(axes).texts] == ["no component above the noise edge"]
 
 
 def test_bars_are_the_weights_of_the_top_features(data, axes):
@@ -273,8 +273,8 @@ def test_patterns_that_do_not_exist_are_refused(data, fitted, refused):
     refused(lambda: patterns(fitted, count=0), "count=0")
     for shape in ((2, 3), (5,), "5x1", (-1, -5), (2.5, 2)):
         refused(lambda shape=shape: patterns(fitted, shape=shape), "shape=", "5 features")
-    refused(lambda: patterns(data.target), "ndarray", "no estimator")
-    refused(lambda: ratios("model"), "str", "no estimator")
+    refused(lambda: patterns(data.target), "ndarray", "not a standout estimator")
+    refused(lambda: ratios("model"), "str", "not a standout estimator")
 
 
 @pytest.mark.parametrize("over", ["alpha", "shrinkage"])
@@ -295,7 +295,7 @@ def test_the_gallery_shows_the_scores_at_each_representative(over):
     assert [line.get_xdata()[0] for line in affinity.lines[1:]] == found.representatives.tolist()
 
 
-def test_the_gallery_takes_a_figure_and_the_path_of_a_search(data):
+def test_the_gallery_accepts_a_figure_and_the_path_of_a_search(data):
     model = CPCA(1, n_representatives=2).fit(data.target, background=data.background)
     figure = plt.figure(layout="constrained")
     assert gallery(model.path_, standout.read(data.target), figure=figure) is figure
@@ -305,12 +305,12 @@ def test_the_gallery_takes_a_figure_and_the_path_of_a_search(data):
 
 def test_rows_that_do_not_fit_the_path_are_refused(data, refused):
     found = standout.path(data.target, data.background)
-    refused(lambda: gallery(found, data.target[:, :3]), "3 features", "found on 5")
+    refused(lambda: gallery(found, data.target[:, :3]), "3 features", "computed on 5")
     refused(lambda: gallery("path", data.target), "path", "str")
     refused(lambda: gallery(found, np.where(data.target > 35, np.nan, data.target)), "NaN")
 
 
-def test_axes_that_are_given_leave_the_rest_alone(fitted):
+def test_drawing_on_given_axes_changes_no_global_state(fitted):
     figure = mpl.figure.Figure()
     before = (plt.get_fignums(), dict(mpl.rcParams))
     scores(POINTS, axes=figure.add_subplot())
@@ -320,7 +320,7 @@ def test_axes_that_are_given_leave_the_rest_alone(fitted):
 
 
 @pytest.mark.parametrize("draw", [scores, ratios, patterns])
-def test_without_axes_a_figure_is_made(fitted, draw):
+def test_without_axes_a_new_figure_is_created(fitted, draw):
     axes = draw(POINTS if draw is scores else fitted)
     assert plt.get_fignums() == [axes.figure.number]
 
@@ -331,7 +331,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch, refused):
     refused(lambda: scores(POINTS), "matplotlib", "pip install 'standout[plot]'", kind=MissingExtraError)
 
 
-def test_showing_imports_nothing_optional_before_it_is_used():
+def test_importing_the_plots_imports_no_optional_package():
     code = "import sys, standout.plot; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"matplotlib", "plotly", "jinja2"} & set(done.stdout.split())

@@ -1,4 +1,4 @@
-"""The plots of trust hold what the results say: bins are reshuffled ratios, lines are intervals."""
+"""Plots of inference results: bins are permuted ratios, lines are intervals."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 
 from standout import inference
 from standout.plot import _style
-from standout.plot._ratios import null, stability
+from standout.plot._components import null, stability
 from standout.plot._style import number
 
 RNG = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def found():
 
 
 @pytest.mark.parametrize("component", [0, 1])
-def test_the_bins_hold_the_reshuffled_ratios_and_the_line_is_the_observed_one(tested, component):
+def test_bins_count_the_permuted_ratios_and_the_line_is_the_observed_ratio(tested, component):
     axes = plt.subplots()[1]
     assert null(tested, component, axes=axes) is axes
     axes.figure.canvas.draw()
@@ -48,7 +48,7 @@ def test_the_bins_hold_the_reshuffled_ratios_and_the_line_is_the_observed_one(te
     ] == f"observed {number(tested.ratios[component])}"
 
 
-def test_the_axis_is_logarithmic_only_where_ratios_span_a_factor_of_ten(tested):
+def test_the_axis_is_logarithmic_only_if_ratios_span_a_factor_of_ten(tested):
     assert (
         tested.ratios[0] / tested.null[0].min()
         > 10
@@ -65,28 +65,28 @@ def test_infinite_and_equal_ratios_can_be_drawn(tested):
         assert np.isfinite(axes.lines[0].get_xdata()).all()
 
 
-def test_bars_are_the_weights_lines_their_intervals_and_unsure_signs_are_hatched(found):
+def test_bars_are_weights_lines_are_intervals_and_unstable_signs_are_hatched(found):
     axes = stability(found, 1, count=4)
     axes.figure.canvas.draw()
     order = np.argsort(-np.abs(found.weights[1]))[:4]
     assert [bar.get_width() for bar in axes.patches] == found.weights[1, order].tolist()
     lines = np.array(axes.collections[0].get_segments())[:, :, 0]
     np.testing.assert_array_equal(lines, np.stack([found.weight_low[1], found.weight_high[1]], axis=1)[order])
-    unsure = found.same_sign[1, order] < 0.95
-    assert unsure.any()
-    assert [bar.get_hatch() is not None for bar in axes.patches] == unsure.tolist()
-    assert [label.get_text() for label in axes.get_yticklabels()] == [str(place) for place in order]
-    told = f"{found.median[1]:.2f} ({found.low[1]:.2f} to {found.high[1]:.2f})"
-    assert axes.get_title() == f"component 2: correlation {told}"
+    unstable = found.same_sign[1, order] < 0.95
+    assert unstable.any()
+    assert [bar.get_hatch() is not None for bar in axes.patches] == unstable.tolist()
+    assert [label.get_text() for label in axes.get_yticklabels()] == [str(feature) for feature in order]
+    correlation = f"{found.median[1]:.2f} ({found.low[1]:.2f} to {found.high[1]:.2f})"
+    assert axes.get_title() == f"component 2: correlation {correlation}"
 
 
-def test_a_bar_of_which_the_sign_is_sure_has_its_full_colour(found):
+def test_a_bar_with_a_stable_sign_has_the_full_colour(found):
     bar = stability(found, count=1).patches[0]
     assert found.same_sign[0, 2] == 1 and bar.get_hatch() is None
     assert to_hex(bar.get_facecolor()) == (_style.ABOVE if bar.get_width() > 0 else _style.BELOW).lower()
 
 
-def test_what_cannot_be_drawn_is_refused(tested, found, refused):
+def test_other_results_and_components_out_of_range_are_refused(tested, found, refused):
     refused(lambda: null(tested, 2), "component=2")
     refused(lambda: stability(found, True), "component=True")
     refused(lambda: null(found), "Stability", "permutation_test")

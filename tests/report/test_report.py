@@ -1,4 +1,4 @@
-"""The report tells what the model says: its numbers are those of the model, its words fit the regime."""
+"""The report shows the numbers of the model, and its verdict fits the regime."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_points_are_the_scores_of_target_and_background(write, data, fitted):
     assert rows["y"] == list(range(2, 201, 2)) and rows["background"] == list(range(1, 301))
 
 
-def test_the_view_beside_a_single_model_is_the_pca_of_the_target(write, data, fitted):
+def test_a_single_model_is_compared_with_the_pca_of_the_target(write, data, fitted):
     page = write(fitted, data.target, data.background)
     expected = PCA(2).fit(data.target)
     for component in range(2):
@@ -55,9 +55,9 @@ def test_the_view_beside_a_single_model_is_the_pca_of_the_target(write, data, fi
     assert [text for text in page.words if text in ("dPCA", "PCA")] == ["dPCA", "PCA"]
 
 
-def test_backgrounds_lie_behind_the_target(write, data, fitted):
+def test_backgrounds_are_drawn_behind_the_target(write, data, fitted):
     page = write(fitted, data.target, data.background)
-    names = [page.scores["sets"][place]["label"] for place in page.scores["order"]]
+    names = [page.scores["sets"][index]["label"] for index in page.scores["order"]]
     assert names == ["background", "target"]
 
 
@@ -121,7 +121,7 @@ CASES = {
 }
 
 
-def posed(case, data):
+def fitted_case(case, data):
     """Return a fitted model with its target and background."""
     model, kind = CASES[case]
     (target, background), groups = data, None
@@ -138,45 +138,45 @@ def posed(case, data):
     return clone(model).fit(target, background=background, background_groups=groups), target, background
 
 
-SAID = {
-    "exact": (
-        "found",
-        "The target stands out",
-        "Noise alone would reach a ratio of {edge}; the largest ratio is {top}",
-    ),
-    "noise": ("nothing", "told from noise", "Noise alone would reach a ratio of {edge}; the largest ratio is {top}"),
+EDGE = "the noise edge, the largest ratio expected from noise alone, is {edge}"
+VERDICTS = {
+    "exact": ("found", "Significant target-specific variation", "The largest ratio is {top} (p", EDGE),
+    "noise": ("nothing", "No significant target-specific variation", "The largest ratio is {top} (p", EDGE),
     "shrunk, with an edge": (
         "found",
-        "largest unshrunk ratio",
-        "correlations shrunk by 0.3 the largest",
-        "ratio is {top}",
+        "The largest unshrunk ratio is",
+        "correlations shrunk by 0.3, the largest ratio is {top}",
     ),
     "shrunk, without an edge": ("unknown", "20 independent background units leave 19 degrees", "ratio is {top}"),
-    "groups": ("unknown", "4 independent background units leave 3 degrees", "Rows of one group were counted as one"),
-    "structural": ("unknown", "Along 1 of the 3 components", "noise alone would reach {edge}", "constant"),
-    "nothing": ("nothing", "Nothing stands out from noise", "a ratio of {edge}", "no scores to draw"),
-    "PCA": ("plain", "This is PCA of the target", "No background was given"),
-    "cPCA": ("found", "in its best direction", "alpha = {alpha}", "{alpha} times background variance", "up to {top}"),
-    "signal": ("found", "in its best direction", "which the background does not have", "up to {top}"),
-    "graph": ("found", "largest ratio without the graph", "With the price that the graph puts", "it is {top}"),
+    "groups": (
+        "unknown",
+        "4 independent background units leave 3 degrees",
+        "Rows of the same group are counted as one",
+    ),
+    "structural": ("unknown", "Along 1 of the 3 components", EDGE, "constant"),
+    "nothing": ("nothing", "No significant target-specific variation", EDGE[1:], "no scores to draw"),
+    "PCA": ("plain", "PCA of the target, without a background", "No background was given"),
+    "cPCA": ("found", "among all directions", "alpha = {alpha}", "{alpha} times background variance", "up to {top}"),
+    "signal": ("found", "among all directions", "part of the target that is specific to it", "up to {top}"),
+    "graph": ("found", "largest ratio without the graph penalty", "With the graph penalty", "ratio is {top}"),
     "kernel": (
         "unknown",
-        "is not known",
+        "Significance cannot be computed",
         "The largest ratio is {top}",
         "score(new_target",
-        "no feature stands for them",
+        "have no patterns",
     ),
-    "kernel, exact": ("found", "a ratio of {edge}", "Gaussian features of the kernel"),
-    "kernel PCA": ("plain", "This is kernel PCA"),
-    "one component": ("found", "the largest ratio is {top}"),
+    "kernel, exact": ("found", EDGE, "Gaussian kernel features"),
+    "kernel PCA": ("plain", "kernel PCA of the target, without a background"),
+    "one component": ("found", "The largest ratio is {top}"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_verdict_is_honest_in_every_regime(write, data, case):
-    model, target, background = posed(case, data)
+def test_the_verdict_fits_every_regime(write, data, case):
+    model, target, background = fitted_case(case, data)
     page = write(model, target, background)
-    kind, *sentences = SAID[case]
+    kind, *sentences = VERDICTS[case]
     assert f"verdict {kind}" in [attributes.get("class") for attributes in page.all("section")]
     values = {
         "edge": number(model.noise_edge_),
@@ -189,15 +189,15 @@ def test_the_verdict_is_honest_in_every_regime(write, data, case):
     assert "nan" not in re.sub(r"[A-Za-z0-9+/=]{20,}", "", page.scripts[0]).lower()
 
 
-@pytest.mark.parametrize(("value", "said"), [(3e-9, "p < 0.0001"), (0.02, "p = 0.02")])
-def test_p_values_are_written_no_smaller_than_they_can_be_trusted(value, said):
+@pytest.mark.parametrize(("value", "text"), [(3e-9, "p < 0.0001"), (0.02, "p = 0.02")])
+def test_p_values_are_formatted_no_smaller_than_they_are_accurate(value, text):
     from standout._report.text import p_text
 
-    assert p_text(value).replace("\xa0", " ") == said
+    assert p_text(value).replace("\xa0", " ") == text
 
 
-def test_infinite_ratios_stand_at_the_top_with_their_sign(write, data):
-    model, target, background = posed("structural", data)
+def test_infinite_ratios_are_drawn_at_the_top_and_marked(write, data):
+    model, target, background = fitted_case("structural", data)
     page = write(model, target, background)
     trace = page.figures["ratios"]["data"][0]
     assert trace["text"] == ["∞", "", ""] and trace["y"][1:] == model.ratios_[1:].tolist()
@@ -205,8 +205,8 @@ def test_infinite_ratios_stand_at_the_top_with_their_sign(write, data):
     assert page.table("component")[1][1] == "∞"
 
 
-def test_of_a_shrunk_problem_the_unshrunk_ratios_are_shown_too(write, data):
-    model, target, background = posed("shrunk, with an edge", data)
+def test_unshrunk_ratios_are_shown_too_if_the_background_was_shrunk(write, data):
+    model, target, background = fitted_case("shrunk, with an edge", data)
     page = write(model, target, background)
     assert [trace["y"] for trace in page.figures["ratios"]["data"]] == [
         model.ratios_.tolist(),
@@ -215,23 +215,23 @@ def test_of_a_shrunk_problem_the_unshrunk_ratios_are_shown_too(write, data):
     assert page.table("component")[0][2] == "unshrunk ratio"
 
 
-def test_one_component_is_drawn_as_a_strip_for_each_label(write, data):
+def test_one_component_is_drawn_as_one_strip_per_label(write, data):
     model = DPCA(1).fit(data.target, background=data.background)
     page = write(model, data.target, data.background, labels=np.arange(200) % 2)
-    view = page.scores["views"][0]
-    assert view["strips"] and not page.scores["views"][1]["strips"]
+    panel = page.scores["panels"][0]
+    assert panel["strips"] and not page.scores["panels"][1]["strips"]
     close(page.points(0, 0)["1"], model.transform(data.target)[1::2, 0])
     for lane, heights in zip((2, 1, 0), page.points(0, 1).values(), strict=True):
         assert np.abs(heights - lane).max() <= 0.3
 
 
 @pytest.mark.parametrize(("count", "choices"), [(1, 0), (2, 0), (3, 4), (5, 4)])
-def test_axes_can_be_chosen_where_there_are_more_than_two(write, data, count, choices):
+def test_axes_can_be_chosen_if_there_are_more_than_two_components(write, data, count, choices):
     page = write(DPCA(count).fit(data.target, background=data.background), data.target, data.background)
     assert len(page.all("select")) == choices and len(page.all("option")) == choices * count
 
 
-def test_numbers_become_a_scale_and_rows_without_one_are_missing(write, data, fitted):
+def test_numeric_labels_use_a_colour_scale_and_rows_without_one_are_missing(write, data, fitted):
     labels = np.linspace(0, 1, 200)
     labels[:20] = np.nan
     page = write(fitted, data.target, data.background, labels=labels)
@@ -240,10 +240,10 @@ def test_numbers_become_a_scale_and_rows_without_one_are_missing(write, data, fi
     assert missing["label"] == "missing" and len(unpacked(missing["rows"])) == 20
 
 
-def test_thirty_labels_have_a_look_each_and_rare_ones_share_one(write, data, fitted):
+def test_thirty_labels_have_different_styles_and_rare_labels_share_one(write, data, fitted):
     page = write(fitted, data.target, labels=[f"kind {i % 30}" for i in range(200)])
-    looks = {(found["color"], found["symbol"]) for found in page.scores["sets"]}
-    assert len(page.scores["sets"]) == len(looks) == 30
+    styles = {(found["color"], found["symbol"]) for found in page.scores["sets"]}
+    assert len(page.scores["sets"]) == len(styles) == 30
     page = write(fitted, data.target, labels=[f"kind {max(i - 100, 0)}" for i in range(200)])
     names = [found["label"] for found in page.scores["sets"]]
     assert len(names) == 40 and names[0] == "kind 0" and names[-1] == "61 other labels"
@@ -262,7 +262,7 @@ def test_each_background_and_each_of_its_labels_has_an_entry(write, data):
     assert [row[3] for row in page.table("dataset")[1:]] == ["", "33.3%", "66.7%"]
 
 
-def test_labels_and_ids_are_those_of_the_source_unless_given(write, data, fitted):
+def test_labels_and_ids_default_to_those_of_the_source(write, data, fitted):
     source = standout.read(data.target)
     source.labels, source.row_ids = np.array(["s"] * 200), np.array([f"id {i}" for i in range(200)])
     page = write(fitted, source, data.background)
@@ -271,20 +271,20 @@ def test_labels_and_ids_are_those_of_the_source_unless_given(write, data, fitted
     assert page.scores["sets"][0]["label"] == "t" and page.scores["sets"][0]["ids"][7] == "7"
 
 
-def test_several_models_are_views_side_by_side(write, data, fitted):
+def test_several_models_are_compared_in_panels_and_a_table(write, data, fitted):
     models = {"main": fitted, "contrastive": CPCA(2, alpha=1.5).fit(data.target, background=data.background)}
     page = write(models, data.target, data.background)
-    assert len(page.scores["views"]) == 2
+    assert len(page.scores["panels"]) == 2
     close(page.points(1, 0)["target"], models["contrastive"].transform(data.target)[:, 0])
-    rows = page.table("view")[1:]
+    rows = page.table("model")[1:]
     assert [row[:3] for row in rows] == [
-        ["main", "dPCA", "exact, nothing was shrunk"],
+        ["main", "dPCA", "exact, without shrinkage"],
         ["contrastive", "cPCA", "alpha = 1.5"],
     ]
 
 
 class Counted:
-    """A source that counts how often it is read, and cannot give its rows in any other way."""
+    """A source that counts how often it is read and has no other access to its rows."""
 
     labels = groups = row_ids = names = None
 
@@ -313,7 +313,7 @@ def test_estimators_that_return_frames_are_reported_too(write, data, fitted):
     assert write(framed, data.target, data.background).scores == plain.scores
 
 
-def test_features_in_common_are_enough(write, data):
+def test_datasets_with_only_some_features_in_common_are_reported(write, data):
     target = pd.DataFrame(data.target, columns=list("abcde"))
     background = pd.DataFrame(data.background, columns=list("abcde")).drop(columns="b").assign(z=1.0)
     model = DPCA(2, features="common").fit(target, background=background)
@@ -321,10 +321,10 @@ def test_features_in_common_are_enough(write, data):
     close(page.points(0, 0)["target"], model.transform(target)[:, 0])
     expected = model.components_[:, [0, 2, 3, 4]] @ (background[list("acde")].to_numpy() - model.mean_[[0, 2, 3, 4]]).T
     close(page.points(0, 0)["background"], expected[0])
-    assert len(page.scores["views"]) == 2 and "take no part" in page.text
+    assert len(page.scores["panels"]) == 2 and "take no part" in page.text
 
 
-def test_twenty_thousand_features_take_no_square_and_long_names_are_cut(write):
+def test_twenty_thousand_features_need_no_square_matrix_and_long_names_are_cut(write):
     rng = np.random.default_rng(0)
     names = [f"gene_{i:06d}_with_a_name_that_is_far_too_long_for_any_table_{i}" for i in range(20_000)]
     target = pd.DataFrame(rng.normal(size=(20, 20_000)), columns=names)
@@ -338,7 +338,7 @@ def test_twenty_thousand_features_take_no_square_and_long_names_are_cut(write):
     assert len(page.source) < 6e6
 
 
-def test_of_many_rows_a_fair_part_is_drawn_and_the_report_says_so(write, tmp_path):
+def test_many_rows_are_sampled_and_the_report_states_it(write, tmp_path):
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(15_000, 3)) * [1, 2, 1], rng.normal(size=(120_000, 3))
     model = DPCA(2).fit(target, background=background)
@@ -347,22 +347,22 @@ def test_of_many_rows_a_fair_part_is_drawn_and_the_report_says_so(write, tmp_pat
     rows = unpacked(second["rows"]) - 1
     assert len(unpacked(first["rows"])) == 15_000 and len(rows) == 35_000
     assert len(np.unique(rows)) == 35_000 and rows.max() > 119_000
-    drawn = sum(len(values) for view in (0, 1) for values in page.points(view, 0).values())
-    assert drawn == 100_000 and all(view["webgl"] for view in page.scores["views"])
+    drawn = sum(len(values) for panel in (0, 1) for values in page.points(panel, 0).values())
+    assert drawn == 100_000 and all(panel["webgl"] for panel in page.scores["panels"])
     close(page.points(0, 1)["background"], model.transform(background)[rows, 1])
     assert "50,000 of 135,000 rows are drawn" in page.text and "35,000 of 120,000 background rows" in page.text
     assert page.scores == write(model, target, background).scores
     assert len(page.source) < 6.6e6
 
 
-def test_six_views_of_many_rows_stay_within_what_a_browser_can_hold(write, data, fitted):
+def test_six_panels_of_many_rows_stay_within_the_limits_of_a_browser(write, data, fitted):
     rows = np.vstack([data.target] * 40)
-    page = write({f"view {i}": fitted for i in range(6)}, rows)
-    assert [len(page.points(view, 0)["target"]) for view in range(6)] == [5000] * 6
-    assert not any(view["webgl"] for view in page.scores["views"])
+    page = write({f"model {i}": fitted for i in range(6)}, rows)
+    assert [len(page.points(panel, 0)["target"]) for panel in range(6)] == [5000] * 6
+    assert not any(panel["webgl"] for panel in page.scores["panels"])
 
 
-def test_what_was_done_to_the_data_is_told(write, data, fitted):
+def test_the_report_describes_how_the_data_were_read(write, data, fitted):
     account = ReadSummary(
         "mice.csv", rows=200, features=5, rows_left_out=3, features_left_out=("odd",), values_filled=12,
         aside=("class", "id"), missing={"b": 2, "a": 10},
@@ -371,24 +371,24 @@ def test_what_was_done_to_the_data_is_told(write, data, fitted):
         fitted, data.target, data.background, accounts=[account], notes=["Batch 3 was noisy."],
         command="standout report mice.csv", code="print('again')", title="Mice",
     )  # fmt: skip
-    for said in (
+    for text in (
         "mice.csv", "200 rows and 5 features were used", "12 values were missing, in 2 features: 'a', 'b'",
-        "12 values filled in", "3 rows left out", "1 feature left out for a missing value: 'odd'",
-        "2 columns set aside as no features: 'class', 'id'", "Batch 3 was noisy.", "standout report mice.csv",
+        "12 values were filled in", "3 rows were dropped", "1 feature was dropped because of missing values: 'odd'",
+        "2 columns were not used as features: 'class', 'id'", "Batch 3 was noisy.", "standout report mice.csv",
         "print('again')", f"standout {standout.__version__}", f"numpy {np.__version__}",
     ):  # fmt: skip
-        assert said in page.text
+        assert text in page.text
     assert page.table("dataset")[1:] == [["target", "200", "200"], ["background", "300", "300"]]
 
 
-def test_files_tell_themselves_what_reading_did_to_them(write, data, fitted):
+def test_the_report_includes_the_read_summary_of_a_source(write, data, fitted):
     holes = data.target.copy()
     holes[3, 2] = np.nan
     target = standout.read(holes, missing="drop_rows")
-    assert "1 row left out for a missing value" in write(fitted, target, data.background).text
+    assert "1 row was dropped because of missing values" in write(fitted, target, data.background).text
 
 
-def test_the_code_that_is_shown_gives_the_same_again(write, data):
+def test_the_code_in_the_report_reproduces_the_model(write, data):
     model = DPCA(1, shrinkage=0.25).fit(data.target, background=data.background)
     page = write(model, data.target, data.background)
     code = next(text for text in page.words if text.startswith("from standout import"))
@@ -398,6 +398,6 @@ def test_the_code_that_is_shown_gives_the_same_again(write, data):
 
 
 def test_the_notes_of_the_model_are_shown(write, data):
-    model, target, background = posed("groups", data)
+    model, target, background = fitted_case("groups", data)
     text = write(model, target, background).text.lower()
     assert model._solved().notes and all(note.text.lower() in text for note in model._solved().notes)

@@ -1,4 +1,4 @@
-"""The report is one file that needs nothing else, in which text is text; or an error, and nothing lost."""
+"""The report is one self-contained file in which text is escaped; a failed report leaves the old file unchanged."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ def fitted(data):
     return DPCA(3).fit(data.target, background=data.background)
 
 
-def test_text_of_the_data_is_never_markup(write, data):
+def test_text_from_the_data_is_never_markup(write, data):
     page = hostile(write, data)
     tags = {tag for tag, _ in page.elements}
     assert not tags & {"img", "b", "iframe", "object"} and len(page.all("script")) == 3
@@ -39,7 +39,7 @@ def test_text_of_the_data_is_never_markup(write, data):
     assert all(shown.count(text) >= 2 for text in HOSTILE)
 
 
-def test_plotly_gets_text_that_it_writes_as_it_stands(write, data):
+def test_text_is_escaped_for_plotly(write, data):
     page = hostile(write, data)
     for found in page.scores["sets"][: len(HOSTILE)]:
         assert not set("<>$%\n") & set(found["label"])
@@ -48,11 +48,11 @@ def test_plotly_gets_text_that_it_writes_as_it_stands(write, data):
     assert not set("<>&") & set(page.scripts[0])
 
 
-def test_a_name_that_is_no_text_does_not_cost_the_report(write, data, fitted):
+def test_a_file_name_that_is_not_valid_text_does_not_fail_the_report(write, data, fitted):
     assert "caf" in write(fitted, data.target, data.background, command="standout report caf\udce9.csv").text
 
 
-def test_the_page_loads_nothing_and_lets_the_browser_refuse_to(write, data, fitted):
+def test_the_page_loads_nothing_and_its_policy_forbids_loading(write, data, fitted):
     page = write(fitted, data.target, data.background)
     assert [attributes["href"] for attributes in page.all("link")] == ["data:,"]
     assert not any("src" in attributes for _, attributes in page.elements)
@@ -64,7 +64,7 @@ def test_the_page_loads_nothing_and_lets_the_browser_refuse_to(write, data, fitt
         assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in policy
 
 
-def test_the_page_is_whole_and_can_be_read_without_looking(write, data, fitted):
+def test_the_page_is_complete_and_accessible(write, data, fitted):
     page = write(fitted, data.target, data.background, title="A title")
     assert page.source.startswith("<!doctype html>") and page.all("html") == [{"lang": "en"}]
     assert page.all("noscript") and len(page.all("h1")) == 1
@@ -78,7 +78,7 @@ def test_the_page_is_whole_and_can_be_read_without_looking(write, data, fitted):
     assert all("scope" in cell for cell in page.all("th")) and len(page.all("caption")) == len(page.tables)
 
 
-def test_a_report_that_fails_leaves_the_old_one_as_it_was(tmp_path, data, fitted, refused):
+def test_a_report_that_fails_leaves_the_old_file_unchanged(tmp_path, data, fitted, refused):
     path = tmp_path / "report.html"
     path.write_text("old")
     refused(lambda: report(fitted, data.target, path=path, labels=["a"]), "target: labels", "200 rows")
@@ -88,11 +88,11 @@ def test_a_report_that_fails_leaves_the_old_one_as_it_was(tmp_path, data, fitted
     assert path.stat().st_size > 1e6 and os.listdir(tmp_path) == ["report.html"]
 
 
-def test_what_cannot_be_reported_is_refused(tmp_path, data, fitted, refused):
+def test_wrong_arguments_are_refused(tmp_path, data, fitted, refused):
     path = tmp_path / "report.html"
     both = {"a": data.background, "b": data.background}
-    refused(lambda: report("model", data.target, path=path), "models", "str", "no estimator")
-    refused(lambda: report({}, data.target, path=path), "models", "empty dict")
+    refused(lambda: report("model", data.target, path=path), "models", "str", "not a standout estimator")
+    refused(lambda: report({}, data.target, path=path), "models", "dict is empty")
     refused(lambda: report({"x": 3}, data.target, path=path), "models['x']", "int")
     refused(lambda: report(fitted, None, path=path), "target", kind=RowsNeededError)
     refused(lambda: report(fitted, Moments.of(data.target), path=path), "target", "rows", kind=RowsNeededError)
@@ -105,10 +105,10 @@ def test_what_cannot_be_reported_is_refused(tmp_path, data, fitted, refused):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_background_of_moments_is_not_drawn_and_the_report_says_so(write, data, fitted):
+def test_a_background_given_as_moments_is_not_drawn_and_the_report_states_it(write, data, fitted):
     page = write(fitted, data.target, Moments.of(data.background))
     assert [found["label"] for found in page.scores["sets"]] == ["target"]
-    assert "Background was given as moments, so there are no rows of it to draw." in page.text
+    assert "Background was given as moments, so it has no rows to draw." in page.text
 
 
 @pytest.mark.parametrize(("module", "package"), [("plotly.offline", "plotly"), ("jinja2", "jinja2")])

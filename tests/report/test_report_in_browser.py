@@ -1,4 +1,4 @@
-"""The report in a real browser: it draws, text does not run, the controls work. Skips where there is no chromium."""
+"""The report in a real browser: it draws, text does not run, the controls work. Skipped without chromium."""
 
 import base64
 import hashlib
@@ -23,32 +23,32 @@ pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning
 _HELPERS = """
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const texts = (plot) => [...plot.querySelectorAll(".hoverlayer text")].map((text) => text.textContent);
-const views = [...document.querySelectorAll("[id^=view-]")];
+const panels = [...document.querySelectorAll("[id^=panel-]")];
 const out = {};
 for (let i = 0; i < 300 && !document.documentElement.dataset.drawn; i++) await wait(50);
 """
-_LOOK_AT_TEXT = """
+_READ_TEXT = """
 out.hover = [];
-for (let curve = 0; curve < views[0]._fullData.length; curve++) {
-  Plotly.Fx.hover(views[0], [{ curveNumber: curve, pointNumber: 0 }]);
+for (let curve = 0; curve < panels[0]._fullData.length; curve++) {
+  Plotly.Fx.hover(panels[0], [{ curveNumber: curve, pointNumber: 0 }]);
   await wait(120);
-  out.hover.push(texts(views[0]).join("|"));
+  out.hover.push(texts(panels[0]).join("|"));
 }
 out.title = document.title;
 out.drawn = document.documentElement.dataset.drawn;
 out.fetched = performance.getEntriesByType("resource").map((entry) => entry.name);
-out.strange = document.querySelectorAll("img, .js-plotly-plot a[href], .hoverlayer b").length;
+out.unexpected = document.querySelectorAll("img, .js-plotly-plot a[href], .hoverlayer b").length;
 out.buttons = [...document.querySelectorAll("[data-set]")].map((button) => button.title);
-out.ticks = [...views[1].querySelectorAll(".ytick text")].map((text) => text.textContent);
+out.ticks = [...panels[1].querySelectorAll(".ytick text")].map((text) => text.textContent);
 """
-_USE_IT = """
-const visible = () => views.map((view) => view._fullData.map((trace) => trace.visible));
-const area = views[0].querySelector(".nsewdrag"), box = area.getBoundingClientRect();
-const { xaxis, yaxis } = views[0]._fullLayout, trace = views[0]._fullData[2];
+_USE_CONTROLS = """
+const visible = () => panels.map((panel) => panel._fullData.map((trace) => trace.visible));
+const area = panels[0].querySelector(".nsewdrag"), box = area.getBoundingClientRect();
+const { xaxis, yaxis } = panels[0]._fullLayout, trace = panels[0]._fullData[2];
 const place = { clientX: box.left + xaxis.c2p(trace.x[0]), clientY: box.top + yaxis.c2p(trace.y[0]) };
 area.dispatchEvent(new MouseEvent("mousemove", { ...place, bubbles: true }));
 await wait(300);
-out.pointed = views.map((view) => texts(view).join("|"));
+out.pointed = panels.map((panel) => texts(panel).join("|"));
 const entry = document.querySelector("[data-set='1']");
 entry.click();
 await wait(100);
@@ -59,45 +59,45 @@ out.shown = visible();
 entry.dispatchEvent(new MouseEvent("dblclick"));
 await wait(100);
 out.alone = visible();
-const choice = document.querySelector("select[data-view='0'][data-axis='x']");
+const choice = document.querySelector("select[data-panel='0'][data-axis='x']");
 choice.value = "2";
 choice.dispatchEvent(new Event("change"));
 await wait(200);
-[out.x, out.name] = [Array.from(views[0]._fullData[2].x), views[0]._fullLayout.xaxis.title.text];
+[out.x, out.name] = [Array.from(panels[0]._fullData[2].x), panels[0]._fullLayout.xaxis.title.text];
 out.cloud = document.querySelectorAll("[data-title^=Share], .modebar-btn--logo").length;
-out.trouble = !document.getElementById("trouble").hidden;
+out.failed = !document.getElementById("drawing-error").hidden;
 """
-_MEASURE_IT = """
-out.types = [...new Set(views.flatMap((view) => view._fullData.map((trace) => trace.type)))];
-out.points = views.map((view) => view._fullData.reduce((sum, trace) => sum + trace._length, 0));
+_MEASURE = """
+out.types = [...new Set(panels.flatMap((panel) => panel._fullData.map((trace) => trace.type)))];
+out.points = panels.map((panel) => panel._fullData.reduce((sum, trace) => sum + trace._length, 0));
 out.refused = document.querySelectorAll(".no-webgl").length;
 out.webgl = Boolean(document.createElement("canvas").getContext("webgl"));
 out.width = [document.documentElement.clientWidth, document.documentElement.scrollWidth];
-out.columns = new Set(views.map((view) => view.getBoundingClientRect().left)).size;
+out.columns = new Set(panels.map((panel) => panel.getBoundingClientRect().left)).size;
 """
 _COLLECT = """
 (async () => {
-  const told = {};
+  const results = {};
   for (const frame of document.querySelectorAll("iframe")) {
     let found = null;
     for (let i = 0; i < 600 && !found; i++) {
       await new Promise((done) => setTimeout(done, 50));
-      found = frame.contentDocument && frame.contentDocument.getElementById("told");
+      found = frame.contentDocument && frame.contentDocument.getElementById("result");
     }
-    told[frame.name] = found ? JSON.parse(found.textContent) : "no answer";
+    results[frame.name] = found ? JSON.parse(found.textContent) : "no answer";
   }
-  document.body.innerHTML = "<pre id=told></pre>";
-  document.getElementById("told").textContent = JSON.stringify(told);
+  document.body.innerHTML = "<pre id=result></pre>";
+  document.getElementById("result").textContent = JSON.stringify(results);
 })();
 """
 
 
 def driven(source, code):
-    """Return a page with one more script, which its policy (if it has one) allows; all else in the policy stays."""
+    """Return a page with one more script, which its policy (if any) allows."""
     script = (
-        f"(async () => {{ let told; try {{ told = await (async () => {{ {_HELPERS} {code} return out; }})(); }}"
-        "catch (error) { told = String(error.stack); } const pre = document.createElement('pre'); pre.id = 'told';"
-        "pre.textContent = JSON.stringify(told); document.body.append(pre); })();"
+        f"(async () => {{ let result; try {{ result = await (async () => {{ {_HELPERS} {code} return out; }})(); }}"
+        "catch (error) { result = String(error.stack); } const pre = document.createElement('pre'); pre.id = 'result';"
+        "pre.textContent = JSON.stringify(result); document.body.append(pre); })();"
     )
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     source = source.replace("script-src ", f"script-src 'sha256-{allowed}' ", 1)
@@ -105,7 +105,7 @@ def driven(source, code):
 
 
 def browse(program, pages, folder):
-    """Look at pages in frames of one chromium; return what each one's script found, and what the console said."""
+    """Open pages in frames of one chromium; return the result of each script, and the console messages."""
     frames = []
     for name, (source, code, width) in pages.items():
         (folder / f"{name}.html").write_text(driven(source, code), encoding="utf-8")
@@ -122,10 +122,10 @@ def browse(program, pages, folder):
         ],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    told = re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert told, done.stderr[-2000:]
+    result = re.search(r'<pre id="result">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert result, done.stderr[-2000:]
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line and "GPU stall" not in line]
-    return json.loads(html.unescape(told[1])), console
+    return json.loads(html.unescape(result[1])), console
 
 
 def crowd():
@@ -140,38 +140,38 @@ def crowd():
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """What a real browser shows of three reports; one start of it serves all tests."""
+    """What a real browser shows of three reports; it is started once for all tests."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
     if program is None:
-        pytest.skip("no chromium was found: install it (on Debian: apt-get install chromium) to look at reports in it")
+        pytest.skip("no chromium was found: install it (on Debian: apt-get install chromium) to test reports in it")
     folder, data = tmp_path_factory.mktemp("browser"), whole_numbers()
 
     write = partial(written, folder / "report.html")
     fitted = DPCA(3).fit(data.target, background=data.background)
     arguments, labels = crowd()
-    # Without its policy, so that nothing but the escaping stands between the text and the page.
+    # Without its policy, so that only the escaping protects the page.
     harm = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", hostile(write, data).source)
     use = write(fitted, data.target, data.background, labels=np.arange(200) % 2).source
     long = {"title": "x" * 300, "command": "y" * 300, "notes": ["z" * 300], "labels": labels}
     pages = {
-        "text": (harm, _LOOK_AT_TEXT, 1200),
-        "use": (use, _USE_IT, 1200),
-        "narrow": (write(*arguments, **long).source, _MEASURE_IT, 380),
+        "text": (harm, _READ_TEXT, 1200),
+        "use": (use, _USE_CONTROLS, 1200),
+        "narrow": (write(*arguments, **long).source, _MEASURE, 380),
     }
     found, console = browse(program, pages, folder)
     return {**found, "console": console}
 
 
-def test_a_browser_has_nothing_to_complain_about(seen):
+def test_the_console_of_the_browser_is_empty(seen):
     assert seen["console"] == []
 
 
-def test_in_a_browser_hostile_text_shows_and_does_not_run(seen):
+def test_in_a_browser_hostile_text_is_shown_and_does_not_run(seen):
     found = seen["text"]
     assert found["title"] == HOSTILE[1] + HOSTILE[0]
-    assert found["drawn"] == "3" and found["fetched"] == [] and found["strange"] == 0
+    assert found["drawn"] == "3" and found["fetched"] == [] and found["unexpected"] == 0
 
-    def joined(text):  # browsers leave separators of lines out of drawn text
+    def joined(text):  # browsers omit line separators in drawn text
         return re.sub("[\u2028\u2029]", "", text)
 
     hovers = [joined(text) for text in found["hover"]]
@@ -182,12 +182,12 @@ def test_in_a_browser_hostile_text_shows_and_does_not_run(seen):
 
 def test_in_a_browser_the_legend_the_axes_and_the_pointer_work(seen, data):
     found, fitted = seen["use"], DPCA(3).fit(data.target, background=data.background)
-    assert [text.startswith("row 2") for text in found["pointed"]] == [True, True]  # the same row in both views
+    assert [text.startswith("row 2") for text in found["pointed"]] == [True, True]  # the same row in both panels
     assert found["hidden"] == [[True, True, False]] * 2 and found["pressed"] == "false"
     assert found["shown"] == [[True, True, True]] * 2 and found["alone"] == [[False, False, True]] * 2
     close(found["x"], fitted.transform(data.target)[1::2, 2])
     assert found["name"] == f"component 3 (ratio {number(fitted.ratios_[2])})"
-    assert found["cloud"] == 0 and found["trouble"] is False
+    assert found["cloud"] == 0 and found["failed"] is False
 
 
 def test_in_a_browser_many_points_are_drawn_by_webgl(seen):

@@ -1,14 +1,14 @@
-"""What a report is made of: the views, the rows that are drawn, and what is said about them.
+"""The data behind a report: models, the scores of the rows that are drawn, and their labels.
 
-From models and data to the contents of a report: every row is read once for each model, and few are kept.
+Every row is read once for each model; only the rows that are drawn are kept.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,160 +17,125 @@ from standout._base import BaseContrast
 from standout._blas import Array
 from standout._dataset import Dataset
 from standout._dpca import DPCA
-from standout._inputs import FitArguments, align, background_name, parse_inputs
+from standout._inputs import FitArguments, Inputs, align, background_name, parse_inputs
 from standout._model import Model
-from standout._report.text import code_of, method_name
+from standout._report.text import method_name
 from standout.errors import InputError, RowsNeededError, StandoutWarning, listed
 from standout.io.source import RowSource, Source
 from standout.io.stream import ReadSummary
-from standout.plot._style import Labels, checked_estimator, fitted_model
+from standout.plot._components import checked_estimator, fitted_model
+from standout.plot._labels import Labels
 
 if TYPE_CHECKING:
     from standout.inference.assess import Assessment
 
-# Points drawn on the whole page. A view with more points than can be drawn one by one takes three WebGL contexts of
-# the browser's sixteen, so with more views than fit each stays small.
-MOST_POINTS = 100_000
-MOST_ONE_BY_ONE = 5_000
-MOST_WEBGL_VIEWS = 5
-# The covariances of more features than this take gigabytes.
-_MOST_FEATURES = 12_000
+# Points on the whole page. A panel with more points than SVG can draw takes three of the sixteen WebGL contexts of a
+# browser, so a page with more panels than that draws few points in each.
+_MAX_POINTS = 100_000
+MAX_SVG_POINTS = 5_000
+_MAX_WEBGL_PANELS = 5
+# A covariance matrix of more features than this takes gigabytes.
+_MAX_FEATURES = 12_000
 
 
-@dataclass(frozen=True)
-class View:
-    """One method's look at the data."""
+class Panel(NamedTuple):
+    """A model and the scores of the rows that are drawn."""
 
     name: str
     estimator: BaseContrast
     model: Model
-    scores: tuple[Array, ...]  # of each part, (n_drawn, n_components)
+    scores: tuple[Array, ...]  # of each dataset, (n_drawn, n_components)
 
 
-@dataclass(frozen=True)
-class Part:
+class DrawnRows(NamedTuple):
     """The rows of one dataset that are drawn."""
 
     name: str
-    n_rows: int  # all of them
-    drawn: NDArray[np.intp]  # positions of those that are drawn
-    labels: Labels | None  # of those drawn
-    ids: tuple[str, ...] | None  # of those drawn
+    n_rows: int  # of the whole dataset
+    positions: NDArray[np.intp]  # of the rows that are drawn
+    labels: Labels | None
+    ids: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything a report tells."""
+    """Everything a report shows."""
 
-    title: str
-    views: tuple[View, ...]  # the main one first
-    parts: tuple[Part, ...]  # the target first
+    panels: tuple[Panel, ...]  # the main model first
+    datasets: tuple[DrawnRows, ...]  # the target first
     accounts: tuple[ReadSummary, ...]
     notes: tuple[str, ...]
     command: str | None
-    code: str
-    trust: Assessment | None = None
+    code: str | None
+    assessment: Assessment | None
 
     @property
-    def main(self) -> View:
-        """The view the report is about."""
-        return self.views[0]
+    def main(self) -> Panel:
+        """The model that the report describes."""
+        return self.panels[0]
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the page: a heading, what stands under it, and the figures in it.
-
-    A figure called ``name`` is drawn in the element ``figure-name``: ``{"data": [...], "layout": {...}}`` as plotly
-    has it.
-    """
-
-    key: str
-    title: str
-    html: str  # safe: what comes from the data is escaped in it
-    figures: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The arguments of a report, as given."""
-
-    models: Any
-    target: Any
-    background: Any
-    labels: Any
-    background_labels: Any
-    ids: Any
-    title: str | None
-    command: str | None
-    code: str | None
-    accounts: Sequence[ReadSummary]
-    notes: Sequence[str]
-    trust: Any = None
-
-
-def collect_contents(asked: Asked) -> Contents:
-    """Read the rows, and keep what is drawn."""
-    _check_trust(asked.trust)
-    estimators = _estimators(asked.models)
-    inputs = parse_inputs(FitArguments(asked.target, background=asked.background))
-    sources, left_out = _sources(inputs.target, inputs.backgrounds)
-    about = _background_labels(asked.background_labels, [name for name in sources if name != "target"])
+def collect_contents(
+    models: Any,
+    target: Any,
+    background: Any,
+    *,
+    labels: Any,
+    background_labels: Any,
+    ids: Any,
+    accounts: Sequence[ReadSummary],
+    notes: Sequence[str],
+    command: str | None,
+    code: str | None,
+    assessment: Assessment | None,
+) -> Contents:
+    """Compute the scores of all rows and keep those that are drawn."""
+    estimators = _estimators(models)
+    sources, messages = _sources(parse_inputs(FitArguments(target, background=background)))
+    labels_of = _background_labels(background_labels, [name for name in sources if name != "target"])
+    labels_of["target"] = labels
     main = fitted_model(next(iter(estimators.values())))
-    narrow = [_narrowed(main, name, source) for name, source in sources.items()]
+    used = {name: _used_features(main, name, source) for name, source in sources.items()}
     if len(estimators) == 1 and main.background_counts:
-        beside, said = _beside(main, narrow[0])
-        estimators |= beside
-        left_out += said
-    scores = _scores(estimators, dict(zip(sources, narrow, strict=True)))
-    sizes = [len(values) for values in next(iter(scores.values()))]
-    drawn = _drawn(sizes, len(estimators))
-    parts = []
-    for (name, source), size, index in zip(sources.items(), sizes, drawn, strict=True):
-        labels = asked.labels if name == "target" else about.get(name)
-        ids = asked.ids if name == "target" else None
-        parts.append(_part(name, source, labels, ids, size, index))
-    views = [
-        View(name, estimator, fitted_model(estimator), _kept(scores[name], drawn))
-        for name, estimator in estimators.items()
+        pca, refused = _pca(main, used["target"])
+        estimators |= pca
+        messages += refused
+    scores = [
+        source.collect_mapped([_transform(estimator) for estimator in estimators.values()], name)
+        for name, source in used.items()
     ]
-    return Contents(
-        title=asked.title or ("What is specific to the target" if main.background_counts else "The target, by itself"),
-        views=tuple(views),
-        parts=tuple(parts),
-        accounts=tuple(asked.accounts) or tuple(_accounts(sources.values())),
-        notes=(*asked.notes, *left_out),
-        command=asked.command,
-        code=asked.code or code_of(views[0].estimator, views[0].model),
-        trust=asked.trust,
-    )
-
-
-def _check_trust(given: Any) -> None:
-    if given is not None and not all(hasattr(given, part) for part in ("test", "held_out", "stability", "replicates")):
-        raise InputError(
-            f"trust: a {type(given).__name__} was given, which is no Trust. Give what "
-            "standout.inference.assess returns."
-        )
+    sizes = [len(by_model[0]) for by_model in scores]
+    drawn = _sample(sizes, len(estimators))
+    panels = [
+        Panel(name, one, fitted_model(one), tuple(own[k][i] for own, i in zip(scores, drawn, strict=True)))
+        for k, (name, one) in enumerate(estimators.items())
+    ]
+    datasets = [
+        _drawn_rows(name, source, labels_of.get(name), ids if name == "target" else None, size, index)
+        for (name, source), size, index in zip(sources.items(), sizes, drawn, strict=True)
+    ]
+    recorded = [getattr(source, "account", None) for source in sources.values()]
+    accounts = tuple(accounts) or tuple(account for account in recorded if isinstance(account, ReadSummary))
+    return Contents(tuple(panels), tuple(datasets), accounts, (*notes, *messages), command, code, assessment)
 
 
 def _estimators(models: Any) -> dict[str, BaseContrast]:
     if not isinstance(models, Mapping):
-        checked_estimator(models, "models")
-        return {method_name(fitted_model(models)): models}
+        return {method_name(fitted_model(models, "models")): models}
     if not models:
-        raise InputError("models: an empty dict was given. Give at least one fitted estimator.")
+        raise InputError("models: the dict is empty. Give at least one fitted estimator.")
     return {str(name): checked_estimator(model, f"models[{name!r}]") for name, model in models.items()}
 
 
-def _sources(target: Dataset | None, backgrounds: dict[str, Dataset]) -> tuple[dict[str, Source], list[str]]:
-    """Return the rows of each dataset; a background of which only moments are left cannot be drawn."""
+def _sources(inputs: Inputs) -> tuple[dict[str, Source], list[str]]:
+    """Return the rows of each dataset, and a message for each background without rows."""
+    target = inputs.target
     if target is None or target.source is None:
-        raise RowsNeededError("target: a report draws rows, and none were given. Give the target's rows.")
-    sources, left_out = {"target": target.source}, []
-    for name, data in backgrounds.items():
+        raise RowsNeededError("target: a report needs rows to draw, and none were given. Give the rows of the target.")
+    sources, messages = {"target": target.source}, []
+    for name, data in inputs.backgrounds.items():
         if data.source is None:
-            left_out.append(f"{name} was given as moments, so there are no rows of it to draw.")
+            messages.append(f"{name} was given as moments, so it has no rows to draw.")
         else:
             sources[name] = data.source
     for name, source in sources.items():  # before anything is computed on a cluster
@@ -179,7 +144,7 @@ def _sources(target: Dataset | None, backgrounds: dict[str, Dataset]) -> tuple[d
                 f"{name}: a report shows every row with its label, and the rows of a Spark DataFrame have no order. "
                 "Bring them into memory first, with toPandas()."
             )
-    return sources, left_out
+    return sources, messages
 
 
 def _background_labels(given: Any, names: list[str]) -> dict[str, Any]:
@@ -188,38 +153,29 @@ def _background_labels(given: Any, names: list[str]) -> dict[str, Any]:
         return {}
     if names == ["background"]:
         return {"background": given}
-    if isinstance(given, Mapping):
-        chosen = {background_name(key): labels for key, labels in given.items()}
-    else:
-        chosen = {background_name(place): labels for place, labels in enumerate(given)}
-    unknown = [name for name in chosen if name not in names]
+    items = given.items() if isinstance(given, Mapping) else enumerate(given)
+    labels = {background_name(key): values for key, values in items}
+    unknown = [name for name in labels if name not in names]
     if unknown:
         raise InputError(
             f"background_labels: {listed(unknown)} is not among the backgrounds {listed(names)}. "
-            "Give one entry for each background, under the same names."
+            "Give one entry for each background, under the same name."
         )
-    return chosen
+    return labels
 
 
-def _narrowed(main: Model, name: str, source: Source) -> Source:
-    """Return a dataset with the features that take part, where features="common" left some out."""
+def _used_features(main: Model, name: str, source: Source) -> Source:
+    """Return a dataset with the features of the model; features="common" may have dropped some."""
     if main.used is None or main.names is None:
         return source
-    names = tuple(main.names[place] for place in main.used)
-    narrow = align(Dataset(name, source), names, len(names), "common").source
-    assert narrow is not None
-    return narrow
-
-
-def _scores(estimators: Mapping[str, BaseContrast], sources: Mapping[str, Source]) -> dict[str, list[Array]]:
-    """Return the scores of all rows of each dataset, by model."""
-    transforms = [_transform(estimator) for estimator in estimators.values()]
-    by_source = [source.collect_mapped(transforms, name) for name, source in sources.items()]
-    return {name: [scores[place] for scores in by_source] for place, name in enumerate(estimators)}
+    names = tuple(main.names[index] for index in main.used)
+    aligned = align(Dataset(name, source), names, len(names), "common").source
+    assert aligned is not None
+    return aligned
 
 
 def _transform(estimator: BaseContrast) -> Callable[[Source], Any]:
-    """Return what makes scores of rows that have only the features that take part."""
+    """Return the transform of rows that have only the features of the model."""
     model = fitted_model(estimator)
     if model.used is None:
         return cast(Callable[[Source], Any], estimator.transform)
@@ -227,52 +183,43 @@ def _transform(estimator: BaseContrast) -> Callable[[Source], Any]:
     return lambda source: source.map_rows(project, names)
 
 
-def _beside(main: Model, target: Source) -> tuple[dict[str, BaseContrast], list[str]]:
-    """Return the PCA of the target, to be shown beside a single model, or say why there is none."""
+def _pca(main: Model, target: Source) -> tuple[dict[str, BaseContrast], list[str]]:
+    """Fit a PCA of the target to compare a single model with, or return the reason why there is none."""
     rows, size = main.target_counts.rows, target.n_features
-    if size > _MOST_FEATURES and not (isinstance(target, RowSource) and rows <= size):
-        return {}, [f"There is no PCA beside this: its covariances of {size:,} features would take too much memory."]
-    refused = None
-    for wanted in (max(min(max(main.n_components, 2), size, rows - 1), 1), 1):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StandoutWarning)
-            try:
-                return {"PCA": DPCA(wanted).fit(target)}, []
-            except InputError as error:  # the target may vary in fewer directions than that
-                refused = error
-    return {}, [f"There is no PCA beside this: {refused}"]
+    reason = f"a covariance matrix of {size:,} features would take too much memory."
+    if size <= _MAX_FEATURES or (isinstance(target, RowSource) and rows <= size):
+        for n_components in (max(min(max(main.n_components, 2), size, rows - 1), 1), 1):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", StandoutWarning)
+                try:
+                    return {"PCA": DPCA(n_components).fit(target)}, []
+                except InputError as error:  # the rank of the target may be lower
+                    reason = str(error)
+    return {}, [f"PCA is not shown for comparison: {reason}"]
 
 
-def _drawn(sizes: list[int], n_views: int) -> list[NDArray[np.intp]]:
-    """Choose the rows to draw: all, or a fair share of each dataset, small ones as a whole."""
-    budget = MOST_POINTS // n_views if n_views <= MOST_WEBGL_VIEWS else MOST_ONE_BY_ONE
+def _sample(sizes: list[int], n_panels: int) -> list[NDArray[np.intp]]:
+    """Choose the rows to draw: an equal share of each dataset, or all rows of a dataset smaller than its share."""
+    remaining = _MAX_POINTS // n_panels if n_panels <= _MAX_WEBGL_PANELS else MAX_SVG_POINTS
     rng = np.random.default_rng(0)
-    share, shares = budget, [0] * len(sizes)
-    for left, place in enumerate(np.argsort(sizes, kind="stable")):
-        shares[place] = min(sizes[place], share // (len(sizes) - left))
-        share -= shares[place]
+    shares = [0] * len(sizes)
+    for done, smallest in enumerate(np.argsort(sizes, kind="stable")):
+        shares[smallest] = min(sizes[smallest], remaining // (len(sizes) - done))
+        remaining -= shares[smallest]
     return [
-        np.arange(size) if count == size else np.sort(rng.choice(size, count, replace=False))
-        for size, count in zip(sizes, shares, strict=True)
+        np.arange(size) if share == size else np.sort(rng.choice(size, share, replace=False))
+        for size, share in zip(sizes, shares, strict=True)
     ]
 
 
-def _kept(scores: list[Array], drawn: list[NDArray[np.intp]]) -> tuple[Array, ...]:
-    return tuple(values[index] for values, index in zip(scores, drawn, strict=True))
-
-
-def _part(name: str, source: Source, labels: Any, ids: Any, size: int, drawn: NDArray[np.intp]) -> Part:
-    """Return a dataset's rows to draw; a stream knows its own labels and ids now that it was read."""
+def _drawn_rows(name: str, source: Source, labels: Any, ids: Any, size: int, index: NDArray[np.intp]) -> DrawnRows:
+    """Return the rows to draw. The labels and ids of a stream are available only after it was read."""
     labels = source.row_values("label", f"{name}: labels") if labels is None else labels
     ids = source.row_values("ids", f"{name}: ids") if ids is None else ids
-    about = None if labels is None else Labels.of(labels, size, f"{name}: labels").take(drawn)
+    encoded = None if labels is None else Labels.of(labels, size, f"{name}: labels").take(index)
     if ids is not None:
         ids = np.asarray(ids)
         if ids.shape != (size,):
             raise InputError(f"{name}: ids of shape {ids.shape} for {size} rows. Give one id for each row.")
-        ids = tuple(str(value) for value in ids[drawn].tolist())
-    return Part(name, size, drawn, about, ids)
-
-
-def _accounts(sources: Any) -> list[ReadSummary]:
-    return [source.account for source in sources if isinstance(getattr(source, "account", None), ReadSummary)]
+        ids = tuple(str(value) for value in ids[index].tolist())
+    return DrawnRows(name, size, index, encoded, ids)

@@ -1,7 +1,4 @@
-"""Data and text on their way into the page: arrays as plotly reads them, text that stays text.
-
-The page itself: templates, style and script, put together so that nothing has to be fetched.
-"""
+"""The HTML page: templates, style sheet and scripts in one file that loads nothing else."""
 
 from __future__ import annotations
 
@@ -10,53 +7,63 @@ from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout._report.contents import Section
-from standout._report.text import Verdict
+from standout._report.text import Verdict, interval_text
 from standout.errors import MissingExtraError
+from standout.plot._style import count, number, shortened
 
-# Plotly's labels know some HTML tags, formulas between dollars and variables after %: none of that is meant.
-_MEANT = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "%": "&#37;", "\n": " ", "\r": " "})
-_EXTRA = "Install it with: pip install 'standout[report]'"
-
-
-# Floats of four bytes hold numbers of these sizes to seven digits, which is more than a screen shows.
+# Plotly interprets some HTML tags, LaTeX between dollar signs and variables after a percent sign: escape them all.
+_LITERAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "%": "&#37;", "\n": " ", "\r": " "})
+_INSTALL = "Install it with: pip install 'standout[report]'"
+# Magnitudes that float32 represents to seven digits, more than a screen shows.
 _SMALL, _LARGE = 1e-30, 1e30
 
 
+class Section(NamedTuple):
+    """A section of the page.
+
+    A figure called ``name`` is drawn in the element ``figure-name``. It is a plotly figure
+    ``{"data": [...], "layout": {...}}``.
+    """
+
+    key: str
+    title: str
+    html: str  # rendered by a template, so text from the data is escaped
+    figures: dict[str, Any] = {}  # noqa: RUF012 - never modified
+
+
 def packed(values: NDArray[Any]) -> dict[str, str]:
-    """Return numbers as plotly's typed array: a few bytes for each, in base64.
+    """Return an array as plotly's typed array, in base64.
 
     Examples
     --------
     >>> packed(np.array([1.0, 2.0]))
     {'dtype': 'f4', 'bdata': 'AACAPwAAAEA='}
     """
+    dtype = "i4"
     if values.dtype.kind == "f":
         largest = float(np.abs(values).max(initial=0.0))
-        kind = "f4" if largest == 0 or _SMALL < largest < _LARGE else "f8"
-    else:
-        kind = "i4"
-    return {"dtype": kind, "bdata": b64encode(values.astype(f"<{kind}").tobytes()).decode("ascii")}
+        dtype = "f4" if largest == 0 or _SMALL < largest < _LARGE else "f8"
+    return {"dtype": dtype, "bdata": b64encode(values.astype(f"<{dtype}").tobytes()).decode("ascii")}
 
 
 def label_text(text: str) -> str:
-    """Return text that plotly writes as it stands.
+    """Escape text so that plotly renders it literally.
 
     Examples
     --------
     >>> label_text("<b>5 % & $x$</b>")
     '&lt;b&gt;5 &#37; &amp; &#36;x&#36;&lt;/b&gt;'
     """
-    return text.translate(_MEANT)
+    return text.translate(_LITERAL)
 
 
 def script_json(data: Any) -> str:
-    r"""Write data as JSON that can stand inside a script element, whatever text is in it.
+    r"""Serialise data to JSON that is safe inside a script element.
 
     Examples
     --------
@@ -69,28 +76,31 @@ def script_json(data: Any) -> str:
 
 @cache
 def templates(package: str = "standout._report", what: str = "reports") -> Any:
-    """Return the templates of a package, or say how to get what fills them in."""
+    """Return the jinja2 environment of a package's templates; the error names the extra to install."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise MissingExtraError(f"{what} need jinja2. {_EXTRA}") from error
-    loader = PackageLoader(package)
-    # Autoescaping is what keeps text from the data text; templates mark nothing of it as safe.
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        raise MissingExtraError(f"{what} need jinja2. {_INSTALL}") from error
+    # Autoescaping keeps text from the data from becoming markup; templates mark none of it as safe.
+    environment = Environment(
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"number": number, "counted": count, "shortened": shortened, "interval": interval_text}
+    return environment
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill in a template; all values are escaped."""
+    """Render a template; all values are escaped."""
     return str(templates().get_template(template).render(values))
 
 
 def plotly_script() -> str:
-    """Return plotly.js, from the package that brings it."""
+    """Return plotly.js; the error names the extra to install."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise MissingExtraError(f"reports need plotly. {_EXTRA}") from error
-    # Browsers read line ends as \n, and the policy below goes by what they read.
+        raise MissingExtraError(f"reports need plotly. {_INSTALL}") from error
+    # Browsers normalise line ends to \n before they compute the hash that the policy allows.
     return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -102,12 +112,11 @@ def page(
     scores: dict[str, Any],
     warnings: Sequence[str] = (),
 ) -> str:
-    """Return the whole page; the warnings stand above all else."""
-    figures = {name: figure for section in sections for name, figure in section.figures.items()}
+    """Return the whole page; warnings come before the verdict."""
     environment = templates()
-    own = environment.loader.get_source(environment, "report.js")[0]
-    style = environment.loader.get_source(environment, "report.css")[0]
-    scripts = [plotly_script(), own]
+    script, style = (environment.loader.get_source(environment, f"report.{kind}")[0] for kind in ("js", "css"))
+    scripts = [plotly_script(), script]
+    figures = {name: figure for section in sections for name, figure in section.figures.items()}
     return render(
         "report.html.jinja",
         title=title,
@@ -115,20 +124,20 @@ def page(
         verdict=verdict,
         warnings=warnings,
         sections=sections,
-        policy=_policy(scripts, compiling=any(view["webgl"] for view in scores["views"])),
+        policy=_policy(scripts, webgl=any(panel["webgl"] for panel in scores["panels"])),
         data=script_json({"figures": figures, "scores": scores}),
         scripts=scripts,
         style=style,
     )
 
 
-def _policy(scripts: Sequence[str], *, compiling: bool) -> str:
-    """Return a policy for the browser: fetch nothing, and run no other scripts than these.
+def _policy(scripts: Sequence[str], *, webgl: bool) -> str:
+    """Return a content security policy: load nothing, run these scripts only.
 
-    Plotly's WebGL drawing compiles functions, so where it is used these scripts may do that.
+    Plotly's WebGL traces compile functions at run time and need ``unsafe-eval``.
     """
     allowed = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
-    allowed += ["'unsafe-eval'"] if compiling else []
+    allowed += ["'unsafe-eval'"] if webgl else []
     return (
         f"default-src 'none'; script-src {' '.join(allowed)}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""The report, from models and data to a file."""
+"""``standout.report``: write one HTML page about fitted models."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from standout._report.contents import Asked, Contents, collect_contents
+from standout._report.contents import collect_contents
 from standout._report.figures import scores_data
 from standout._report.page import page, plotly_script
 from standout._report.sections import SECTIONS
-from standout._report.text import method_name, trusted_verdict
+from standout._report.text import capitalized, method_name, verdict
+from standout.errors import InputError
 from standout.io.output import check_writable, replacing
 from standout.io.stream import ReadSummary
 from standout.plot._style import count
@@ -36,39 +37,39 @@ def report(
     notes: Sequence[str] = (),
     trust: Assessment | None = None,
 ) -> Path:
-    """Write what a model has found as one HTML file, with plots to look around in, that needs nothing else.
+    """Write a report on a fitted model as one self-contained HTML file with interactive plots.
 
-    It tells first how sure one can be, then shows the scores beside those of a PCA, the ratios with the noise
-    edge, the features of each component, what was done to the data, and how to repeat it. The file can be
-    mailed and opened offline.
+    The page starts with a verdict on significance. Then come the scores next to those of PCA, the ratios with the noise
+    edge, the top features of each component, a description of the data, and the code to reproduce the analysis. The
+    file opens offline.
 
     Parameters
     ----------
     models : DPCA, CPCA or KernelDPCA, or dict of str to them
-        A fitted estimator; or several by name, of which the report is about the first and shows the scores
-        of the others beside it. Beside a single one with a background the PCA of the target is shown.
-    target : path of a file, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The rows to draw, as in ``fit``. They are read once for each model; of many, 100,000 points are drawn.
+        A fitted estimator, or several by name: the report describes the first and shows the scores of the others for
+        comparison. A single estimator with a background is compared with PCA of the target.
+    target : path of a file, array-like, data frame, sparse matrix or Source, of shape (n_rows, n_features)
+        The target rows, as in ``fit``. They are read once for each model. At most 100,000 points are drawn.
     background : dataset, or list or dict of datasets, optional
         The background(s), as in ``fit``.
     path : path of a file
-        Where to write.
+        The file to write.
     labels : sequence of shape (n_rows,), optional
-        What to colour the target's rows by; by default the source's own labels.
+        Labels that colour the target rows; by default those of the source.
     background_labels : sequence of shape (n_rows,), or list or dict of them, optional
-        Labels of background rows, for several backgrounds one sequence for each.
+        Labels of background rows; for several backgrounds one sequence for each.
     ids : sequence of shape (n_rows,), optional
-        Names of the target's rows, shown when one points at them; by default the source's own.
+        Names of the target rows, shown on hover; by default those of the source.
     title : str, optional
         The heading.
     command, code : str, optional
-        The command line and the Python code that give the same again; the code has a default.
-    accounts : sequence of Account, optional
-        What reading did to the data; by default the sources' own.
+        Command line and Python code that reproduce the analysis. By default the code is derived from the first model.
+    accounts : sequence of ReadSummary, optional
+        What reading did to the data; by default as recorded by the sources.
     notes : sequence of str, optional
-        What else the reader should know.
-    trust : Trust, optional
-        What :func:`standout.inference.assess` found: whether it is real, holds on other rows, and is stable.
+        Further notes to show.
+    trust : Assessment, optional
+        Result of :func:`standout.inference.assess`: significance, held-out ratio and stability.
 
     Returns
     -------
@@ -80,8 +81,7 @@ def report(
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np
-    >>> from standout import DPCA
-    >>> from standout.plot import report
+    >>> from standout import DPCA, report
     >>> rng = np.random.default_rng(0)
     >>> control, patients = rng.normal(size=(300, 4)), rng.normal(size=(100, 4)) * [1, 1, 3, 1]
     >>> model = DPCA().fit(patients, background=control)
@@ -90,29 +90,29 @@ def report(
     ...     "<h1>Patients</h1>" in page.read_text(encoding="utf-8")
     True
     """
-    wanted = check_writable(path, "report")
-    plotly_script()  # what is missing is better told before the rows are read
-    asked = Asked(
-        models, target, background, labels, background_labels, ids, title, command, code, tuple(accounts), tuple(notes),
-        trust,
+    output = check_writable(path, "report")
+    plotly_script()  # a missing package is reported before the rows are read
+    results = ("test", "held_out", "stability", "replicates")
+    if trust is not None and not all(hasattr(trust, result) for result in results):
+        raise InputError(
+            f"trust: unsupported type {type(trust).__name__}. Give the result of standout.inference.assess."
+        )
+    contents = collect_contents(
+        models, target, background, labels=labels, background_labels=background_labels, ids=ids,
+        accounts=accounts, notes=notes, command=command, code=code, assessment=trust,
     )  # fmt: skip
-    contents = collect_contents(asked)
-    sections = [section for make in SECTIONS if (section := make(contents)) is not None]
-    said = trusted_verdict(contents.main.model, trust)
-    warnings = [] if trust is None else [_sentence(finding.text) for finding in trust.replicates]
-    text = page(contents.title, _subtitle(contents), said, sections, scores_data(contents), warnings)
-    with replacing(wanted, "report") as draft:
-        # Names of files may hold bytes that are no text; they must not cost the report.
-        draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-    return wanted
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _subtitle(contents: Contents) -> str:
     model = contents.main.model
     against = " and ".join(f"{count(counts.rows, 'row')} of {name}" for name, counts in model.background_counts)
     rows = f"{count(model.target_counts.rows, 'target row')}{' against ' if against else ''}{against}"
-    return f"{method_name(model)} of {rows}, {count(contents.main.estimator.n_features_in_, 'feature')}"
+    text = page(
+        title=title or ("Variation specific to the target" if against else "Variation of the target"),
+        subtitle=f"{method_name(model)} of {rows}, {count(contents.main.estimator.n_features_in_, 'feature')}",
+        verdict=verdict(model, trust),
+        sections=[section for make in SECTIONS if (section := make(contents)) is not None],
+        scores=scores_data(contents),
+        warnings=[] if trust is None else [capitalized(finding.text) for finding in trust.replicates],
+    )
+    with replacing(output, "report") as draft:
+        # File names may contain bytes that are not valid text; replace them instead of failing.
+        draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    return output

@@ -1,7 +1,4 @@
-"""What a model says in plain words: the verdict, what each view shows, what reading did.
-
-What results of resampling say in plain words, and what they do to the verdict.
-"""
+"""All prose of the report: the verdict on significance, descriptions of methods, and what reading did to the data."""
 
 from __future__ import annotations
 
@@ -25,137 +22,248 @@ if TYPE_CHECKING:
     from standout.inference.held_out import HeldOut
     from standout.inference.permutation import PermutationTest
 
-# The level at which n_components="auto" tells a component from noise.
+# The level of significance, as for n_components="auto".
 _LEVEL = 0.05
-# The approximation behind the p-value says no more than this about its tail.
+# The approximation of the p-value is not accurate farther out in the tail.
 _SMALLEST_P = 1e-4
-_LEVEL = 0.05
+_EDGE = "the noise edge, the largest ratio expected from noise alone, is"
+_SIGNIFICANT = "Significant target-specific variation"
+_NOT_SIGNIFICANT = "No significant target-specific variation"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What can be said, in one line and in a few sentences."""
+    """What can be concluded from the ratios."""
 
     kind: Literal["found", "nothing", "unknown", "plain"]
     headline: str
     sentences: tuple[str, ...]
-    cautions: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()  # assumptions behind the noise edge and the p-value
 
 
-def verdict(model: Model) -> Verdict:
-    """Say what the ratios are worth, for every way in which the problem can be posed."""
+def verdict(model: Model, assessment: Assessment | None = None) -> Verdict:
+    """Return the verdict on a model, with the results of resampling where there are any.
+
+    Parameters
+    ----------
+    model : Model
+        The fitted model.
+    assessment : Assessment, optional
+        Result of :func:`standout.inference.assess`. Where no noise edge can be computed, its permutation test decides.
+
+    Returns
+    -------
+    Verdict
+    """
+    result = _model_verdict(model)
+    if assessment is None or not model.background_counts:
+        return result
+    if assessment.test is not None:
+        result = _with_test(result, model, assessment.test)
+    if assessment.held_out is not None:
+        result = _with_held_out(result, assessment.held_out)
+    return result
+
+
+def _model_verdict(model: Model) -> Verdict:
     if not model.background_counts:
-        return _without_background(model)
+        sentences = (
+            "No background was given, so nothing is compared.",
+            "The components show where the target varies most, whether or not that variation is specific to it. Give a "
+            "background measured on the same features to find what is specific.",
+        )
+        return Verdict("plain", f"{method_name(model)} of the target, without a background", sentences)
     if math.isnan(model.noise_edge) or math.isnan(model.p_value):
         return _without_edge(model)
     if model.n_components == 0:
-        said = f"Noise alone would reach a ratio of {number(model.noise_edge)}, and no direction of the target can be "
-        said += f"told from that ({p_text(model.p_value)}). There are no components to show."
-        return Verdict("nothing", "Nothing stands out from noise", (said,), _cautions(model))
+        sentence = (
+            f"{capitalized(_EDGE)} {number(model.noise_edge)}. No direction of the target is significantly above it "
+            f"({p_text(model.p_value)}), so the model has no components."
+        )
+        return Verdict("nothing", _NOT_SIGNIFICANT, (sentence,), _cautions(model))
     if np.isinf(model.ratios).any():
         return _infinite(model)
     return _with_edge(model)
 
 
-def _without_background(model: Model) -> Verdict:
-    name = "kernel PCA" if isinstance(model, KernelModel) else "PCA"
-    said = (
-        "No background was given, so nothing is compared.",
-        "The components show where the target varies most, whether or not that is specific to it. Give a background, "
-        "measured on the same features, to find what is.",
-    )
-    return Verdict("plain", f"This is {name} of the target", said)
-
-
 def _without_edge(model: Model) -> Verdict:
-    check = (
-        "Judge it on rows that the fit has not seen: score(new_target, background=new_background) is zero when there "
-        "is nothing specific."
+    advice = (
+        "Evaluate the components on new rows: score(new_target, background=new_background) is about zero if nothing "
+        "is specific to the target."
     )
     largest = f"The largest ratio is {number(model.ratios[0])}" if model.n_components else "There are no components"
     if model.regime == "shrunk" and model.n_components:
-        largest += f", against the background {_estimated(model)}"
+        largest += f", with the background covariance {_background_estimate(model)}"
     if isinstance(model, KernelModel):
-        why = "A flexible kernel gives large ratios on pure noise too, so the ratios alone prove nothing."
-        return Verdict("unknown", "Whether this is more than noise is not known", (f"{largest}. {why}", check))
+        reason = "A flexible kernel gives large ratios on pure noise too, so the ratios alone are not evidence."
+        return Verdict("unknown", "Significance cannot be computed for this kernel", (f"{largest}. {reason}", advice))
     if model.target_counts.units < 2:
-        why = "The target has fewer than two independent units"
+        reason = "The target has fewer than two independent units, so no p-value can be computed"
     else:
-        units = model.background_units
-        why = f"{count(units, 'independent background unit')} leave {units - 1:.0f} "
-        why += f"{'degree' if round(units - 1) == 1 else 'degrees'} of freedom for "
-        why += f"{count(model.rank, 'dimension')}"
-    said = f"{why}, so it cannot be said what noise alone would reach. {largest}; noise may do the same."
-    return Verdict("unknown", "Too little data to tell this from noise", (said, check), _cautions(model)[:1])
+        units, freedom = round(model.background_units), round(model.background_units - 1)
+        leave = "leaves" if units == 1 else "leave"
+        degrees = "degree" if freedom == 1 else "degrees"
+        reason = (
+            f"{count(units, 'independent background unit')} {leave} {freedom} {degrees} of freedom for "
+            f"{count(model.rank, 'dimension')}, so no noise edge can be computed"
+        )
+    sentence = f"{reason}. {largest}; noise alone may reach this."
+    return Verdict("unknown", "Too little data to assess significance", (sentence, advice), _cautions(model)[:1])
 
 
 def _infinite(model: Model) -> Verdict:
-    infinite = int(np.isinf(model.ratios).sum())
-    said = [
-        f"Along {infinite} of the {count(model.n_components, 'component')} the target varies and the background does "
-        "not vary at all, so the ratio is infinite. That is either the strongest possible finding, or an artefact of "
-        "how the background was recorded: a feature that is constant there, or computed from others.",
+    sentences = [
+        f"Along {np.isinf(model.ratios).sum()} of the {count(model.n_components, 'component')} the target varies and "
+        "the background does not vary at all, so the ratio is infinite. This is either the strongest possible effect "
+        "or an artefact of the background data: a feature that is constant there, or computed from other features."
     ]
-    rest = model.ratios[np.isfinite(model.ratios)]
-    if len(rest):
-        said.append(
-            f"Of the other components the largest ratio is {number(rest[0])}; noise alone would reach "
-            f"{number(model.noise_edge)}."
-        )
-    return Verdict("unknown", "Infinite ratios: a finding, or an artefact", tuple(said), _cautions(model)[:1])
+    finite = model.ratios[np.isfinite(model.ratios)]
+    if len(finite):
+        sentences.append(f"The largest finite ratio is {number(finite[0])}; {_EDGE} {number(model.noise_edge)}.")
+    headline = "Infinite ratios: a real effect or an artefact"
+    return Verdict("unknown", headline, tuple(sentences), _cautions(model)[:1])
 
 
 def _with_edge(model: Model) -> Verdict:
-    found = model.p_value < _LEVEL
-    edge = f"Noise alone would reach a ratio of {number(model.noise_edge)}"
-    chance = p_text(model.p_value)
-    top = model.unshrunk_ratios[0]
-    if isinstance(model, ContrastiveModel) or math.isnan(top):
-        # These components do not maximise the ratio; edge and p-value speak of those that do.
-        said = [
-            f"{edge} in its best direction. In the best direction of this target, that of dPCA, the ratio is "
-            f"{'more than chance gives' if found else 'no more than chance may give'} ({chance}). The components "
-            f"shown here have ratios of up to {number(model.ratios.max())}."
+    significant = model.p_value < _LEVEL
+    edge, p = f"{_EDGE} {number(model.noise_edge)}", p_text(model.p_value)
+    first, largest = model.unshrunk_ratios[0], number(model.ratios[0])
+    shrunk = model.regime == "shrunk"
+    if isinstance(model, ContrastiveModel) or math.isnan(first):
+        # These components do not maximise the ratio; the noise edge and the p-value refer to the one that does.
+        sentences = [
+            f"{capitalized(edge)}. The largest ratio among all directions, which dPCA finds, is "
+            f"{'significant' if significant else 'not significant'} ({p}). The components shown have ratios of up to "
+            f"{number(model.ratios.max())}."
         ]
     else:
-        # A feature graph makes rough components pay, of which edge and p-value know nothing.
-        priced = model.regime != "shrunk" and not math.isclose(top, model.ratios[0], rel_tol=1e-6)
-        kind = "unshrunk ratio" if model.regime == "shrunk" else "ratio without the graph" if priced else "ratio"
-        above = int((model.unshrunk_ratios > model.noise_edge).sum())
-        said = [f"{edge}; the largest {kind} is {number(top)} ({chance})."]
-        if model.n_components > 1 and found:
-            said.append(f"{_of(above, model.n_components)} above that edge.")
-        if model.regime == "shrunk":
-            said.append(f"Against the background {_estimated(model)} the largest ratio is {number(model.ratios[0])}.")
-        if priced:
-            said.append(f"With the price that the graph puts on rough components it is {number(model.ratios[0])}.")
-    if found:
-        return Verdict("found", "The target stands out from the background", tuple(said), _cautions(model))
-    return Verdict("nothing", "Nothing that can be told from noise", tuple(said), _cautions(model))
+        # The noise edge and the p-value do not account for a penalty on the feature graph.
+        penalised = not shrunk and not math.isclose(first, model.ratios[0], rel_tol=1e-6)
+        kind = "unshrunk ratio" if shrunk else "ratio without the graph penalty" if penalised else "ratio"
+        sentences = [f"The largest {kind} is {number(first)} ({p}); {edge}."]
+        if model.n_components > 1 and significant:
+            above = int((model.unshrunk_ratios > model.noise_edge).sum())
+            sentences.append(f"{_components_above(above, model.n_components)} above the noise edge.")
+        if shrunk:
+            sentences.append(
+                f"With the background covariance {_background_estimate(model)}, the largest ratio is {largest}."
+            )
+        if penalised:
+            sentences.append(f"With the graph penalty on rough components, the largest ratio is {largest}.")
+    if significant:
+        return Verdict("found", _SIGNIFICANT, tuple(sentences), _cautions(model))
+    return Verdict("nothing", _NOT_SIGNIFICANT, tuple(sentences), _cautions(model))
 
 
-def _of(above: int, shown: int) -> str:
+def _components_above(above: int, shown: int) -> str:
     if above == shown:
         return "Both components shown are" if shown == 2 else f"All {shown} components shown are"
-    return f"Of the {shown} components shown, {above} {'is' if above == 1 else 'are'}"
+    return f"{above} of the {shown} components shown {'is' if above == 1 else 'are'}"
 
 
 def _cautions(model: Model) -> tuple[str, ...]:
-    """Say what the edge and the p-value rest on."""
+    """Return the assumptions behind the noise edge and the p-value: independence, then the distribution."""
     counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
-    grouped = any(round(part.units) < part.rows for part in counts)
-    independent = (
-        "Rows of one group were counted as one independent unit."
-        if grouped
-        else "Each row was counted as independent. If several rows come from one subject, give groups: otherwise noise "
-        "looks like a finding."
+    independence = (
+        "Rows of the same group are counted as one independent unit."
+        if any(round(part.units) < part.rows for part in counts)
+        else "Every row is counted as independent. If several rows come from one subject, give groups; otherwise the "
+        "p-value is too small."
     )
-    what = "features of the kernel" if isinstance(model, KernelModel) else "data"
-    return (independent, f"The p-value is for Gaussian {what}; heavy tails make it too small.")
+    what = "Gaussian kernel features" if isinstance(model, KernelModel) else "Gaussian data"
+    return (independence, f"The p-value assumes {what}; it is anti-conservative under heavy tails.")
+
+
+def _with_test(result: Verdict, model: Model, test: PermutationTest) -> Verdict:
+    """Add the permutation test to a verdict; it decides where there is no noise edge."""
+    outcome = _test_outcome(test, model)
+    if isinstance(model, KernelModel):  # the test is for linear directions, not for these functions
+        return replace(result, sentences=(*result.sentences, outcome))
+    conclusive = test.smallest_p <= _LEVEL
+    if math.isnan(model.p_value):
+        reason = result.sentences[:1]  # without the advice to test
+        cautions = result.cautions[:1]
+        if not conclusive:
+            what = test.permuted if test.complete else "permutations"
+            return Verdict("unknown", f"Too few {what} to assess significance", (outcome, *reason))
+        if test.count():
+            basis = "No noise edge can be computed for these data, so the verdict rests on the permutation test."
+            return Verdict("found", _SIGNIFICANT, (outcome, basis), cautions)
+        return Verdict("nothing", _NOT_SIGNIFICANT, (outcome, *reason), cautions)
+    sentences = (*result.sentences, outcome)
+    contradicted = result.kind == ("nothing" if test.count() else "found")
+    if contradicted and conclusive:
+        advice = "The noise edge assumes Gaussian data and the permutation test does not: rely on the test."
+        headline = "Noise edge and permutation test disagree"
+        return replace(result, kind="unknown", headline=headline, sentences=(*sentences, advice))
+    return replace(result, sentences=sentences)
+
+
+def _test_outcome(test: PermutationTest, model: Model) -> str:
+    owner = ""
+    if isinstance(model, KernelModel):
+        owner = " (of linear dPCA, not of this kernel)"
+    elif isinstance(model, ContrastiveModel):
+        owner = " (of dPCA)"
+    p, drawn = float(test.p_values[0]), test.null.shape[1]
+    p_value = f"p = {number(p)}".replace(" ", "\N{NO-BREAK SPACE}")
+    outcome = f"Permutation test: the largest ratio{owner} is {number(float(test.ratios[0]))}"
+    if test.smallest_p > _LEVEL:
+        if test.complete:
+            reason = f"only {number(test.n_possible)} distinct labellings of the {test.permuted} exist"
+            remedy = f"Give more {test.permuted}"
+        else:
+            reason, remedy = f"only {drawn} permutations were drawn", "Use more permutations"
+        return (
+            f"{outcome} ({p_value}). No p-value below {number(test.smallest_p)} is possible, because {reason}, so the "
+            f"test cannot be significant at the 5 % level. {remedy}."
+        )
+    n_significant = test.count()
+    text = f"{outcome}, which is {'significant' if n_significant else 'not significant'} ({p_value})."
+    # Other random permutations could move the p-value across the level.
+    uncertain = abs(p - _LEVEL) <= 2 * math.sqrt(_LEVEL * (1 - _LEVEL) / drawn)
+    if uncertain and not test.complete and p > test.smallest_p:
+        text += f" With {count(drawn, 'permutation')} that is too close to 5 % to be conclusive; use more permutations."
+    if n_significant and len(test.ratios) > 1:
+        verb = "is" if n_significant == 1 else "are"
+        text += f" {n_significant} of the {len(test.ratios)} components tested {verb} significant."
+    return text
+
+
+def _with_held_out(result: Verdict, held: HeldOut) -> Verdict:
+    ratio, low, high = (float(values[0]) for values in (held.ratios, held.low, held.high))
+    known = not (math.isnan(low) or math.isnan(high))
+    interval = f" ({100 * held.level:g} % interval {number(low)} to {number(high)})" if known else ""
+    unclear = "" if low > 1 else ", which is not clearly above one"
+    sentence = f"On held-out {held.by} the first component has a ratio of {number(ratio)}{interval}{unclear}."
+    sentences = (*result.sentences, sentence)
+    if result.kind == "found" and unclear:
+        headline = f"Significant, but not confirmed on held-out {held.by}"
+        return replace(result, kind="unknown", headline=headline, sentences=sentences)
+    return replace(result, sentences=sentences)
+
+
+def held_out_text(low: float, high: float) -> str:
+    """Return where the interval of a held-out ratio lies."""
+    if math.isnan(low) or math.isnan(high):
+        return "unknown"
+    return "above one" if low > 1 else "below one" if high < 1 else "not clearly above one"
+
+
+def permutation_text(test: PermutationTest) -> str:
+    """Return what was permuted, and how often."""
+    drawn = f"All {test.n_possible:,.0f} distinct" if test.complete else f"{test.null.shape[1]:,} random"
+    if test.permuted == "pairs":
+        return f"{drawn} swaps of labels within {test.units[0]:,} pairs were evaluated."
+    backgrounds = " + ".join(f"{units:,}" for units in test.units[1:])
+    return (
+        f"{drawn} labellings of the {test.permuted} ({test.units[0]:,} in the target, {backgrounds} in the background) "
+        "were evaluated."
+    )
 
 
 def p_text(value: float) -> str:
-    r"""Write a p-value, as far down as its approximation can be trusted.
+    r"""Format a p-value, no smaller than its approximation is accurate.
 
     Examples
     --------
@@ -166,8 +274,20 @@ def p_text(value: float) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
+def interval_text(low: float, high: float) -> str:
+    """Format an interval for a table; a dash if it is undefined."""
+    if math.isnan(low) or math.isnan(high):
+        return number(math.nan)
+    return f"{number(low, trimmed=False)} to {number(high, trimmed=False)}"
+
+
+def capitalized(text: str) -> str:
+    """Return text with an upper-case first letter."""
+    return text[:1].upper() + text[1:]
+
+
 def method_name(model: Model) -> str:
-    """Return what a method is called."""
+    """Return the name of the method."""
     kernel = "kernel " if isinstance(model, KernelModel) else ""
     if not model.background_counts:
         return f"{kernel}PCA"
@@ -175,190 +295,76 @@ def method_name(model: Model) -> str:
 
 
 def caption(estimator: BaseContrast, model: Model) -> str:
-    """Say what a view shows."""
+    """Return what the components of a method are."""
+    largest_variance = "directions of largest target variance, whether or not the background varies there too."
     if not model.background_counts:
-        return "Where the target varies most, whether or not the background does too."
+        return capitalized(largest_variance)
     if isinstance(model, ContrastiveModel):
         if model.alpha == 0:
-            return "alpha = 0: where the target varies most, whether or not the background does too."
-        found = "" if model.path is None else f", found among {count(len(model.path.values), 'step')}"
-        return f"Target variance minus {number(model.alpha)} times background variance (alpha{found})."
+            return f"alpha = 0: {largest_variance}"
+        search = "" if model.path is None else f"; alpha was chosen from {count(len(model.path.values), 'value')}"
+        return f"Directions of largest target variance minus {number(model.alpha)} times background variance{search}."
     if isinstance(model, KernelModel):
-        return f"Functions of the features that vary in the target more than in the background ({_kernel(model)})."
+        kernel = f"kernel {model.landmarks.kernel.name}; {count(len(model.landmarks.rows), 'landmark')}"
+        return f"Functions of the features with the largest ratios of target to background variance ({kernel})."
     if getattr(estimator, "axes", "ratio") == "signal":
-        return "The largest variation in that part of the target which the background does not have."
-    return "Where the target varies more than the background, largest ratio first."
+        return "Directions of largest variance in the part of the target that is specific to it."
+    return "Directions with the largest ratios of target to background variance."
 
 
-def _estimated(model: Model) -> str:
-    """Say how the background covariance was estimated, where it was shrunk."""
+def _background_estimate(model: Model) -> str:
+    """Return how a background covariance that was shrunk was estimated."""
     if isinstance(model, KernelModel):
-        return f"shrunk by {number(model.shrinkage)} toward the identity, in the kernel's norm"
+        return f"shrunk by {number(model.shrinkage)} towards the identity in the kernel's norm"
     if isinstance(model, ContrastiveModel):
-        return f"shrunk by {number(model.shrinkage)} toward its diagonal"
+        return f"shrunk by {number(model.shrinkage)} towards its diagonal"
     return f"estimated by {estimate_text(model.shrinkage, model.n_factors)}"
 
 
 def problem(model: Model) -> str:
-    """Say which problem was solved."""
+    """Return which problem was solved."""
     if not model.background_counts:
         return "no background"
-    if isinstance(model, ContrastiveModel) and model.regime != "shrunk":
-        path = model.path
-        found = "" if path is None else f", the pick of {len(path.representatives)} representatives of the search"
-        return f"alpha = {number(model.alpha)}{found}"
     if model.regime == "shrunk":
-        return f"background covariance {_estimated(model)}"
+        return f"background covariance {_background_estimate(model)}"
+    if isinstance(model, ContrastiveModel):
+        path = model.path
+        search = "" if path is None else f", chosen from {len(path.representatives)} representatives of the search"
+        return f"alpha = {number(model.alpha)}{search}"
     if model.regime == "structural":
         return "exact; the background does not vary in some directions"
-    return "exact, nothing was shrunk"
-
-
-def _kernel(model: KernelModel) -> str:
-    return f"kernel {model.landmarks.kernel.name}; {count(len(model.landmarks.rows), 'landmark')}"
+    return "exact, without shrinkage"
 
 
 def account_sentences(account: ReadSummary) -> list[str]:
-    """Say what reading did to a dataset."""
-    said = [f"{count(account.rows, 'row')} and {count(account.features, 'feature')} were used."]
+    """Return what reading did to a dataset."""
+    sentences = [f"{count(account.rows, 'row')} and {count(account.features, 'feature')} were used."]
     if account.missing:
-        total = sum(account.missing.values())
-        most = sorted(account.missing, key=lambda name: -account.missing[name])
-        said.append(
-            f"{count(total, 'value')} {'was' if total == 1 else 'were'} missing, in "
-            f"{count(len(account.missing), 'feature')}: {listed(most)}."
-        )
+        features = sorted(account.missing, key=lambda name: -account.missing[name])
+        total = _amount(sum(account.missing.values()), "value")
+        sentences.append(f"{total} missing, in {count(len(features), 'feature')}: {listed(features)}.")
     if account.values_filled:
-        how = "the mean of the feature" if account.filled_by == "means" else "draws from a model of what is observed"
-        said.append(f"{count(account.values_filled, 'value')} filled in with {how}.")
+        how = "the mean of the feature" if account.filled_by == "means" else "draws from a model of the observed values"
+        sentences.append(f"{_amount(account.values_filled, 'value')} filled in with {how}.")
     if account.rows_left_out:
-        said.append(f"{count(account.rows_left_out, 'row')} left out for a missing value.")
+        sentences.append(f"{_amount(account.rows_left_out, 'row')} dropped because of missing values.")
     if account.features_left_out:
-        lost = account.features_left_out
-        said.append(f"{count(len(lost), 'feature')} left out for a missing value: {listed(lost)}.")
+        dropped = account.features_left_out
+        sentences.append(f"{_amount(len(dropped), 'feature')} dropped because of missing values: {listed(dropped)}.")
     if account.aside:
-        said.append(f"{count(len(account.aside), 'column')} set aside as no features: {listed(account.aside)}.")
-    return said
+        sentences.append(f"{_amount(len(account.aside), 'column')} not used as features: {listed(account.aside)}.")
+    return sentences
+
+
+def _amount(amount: int, noun: str) -> str:
+    return f"{count(amount, noun)} {'was' if amount == 1 else 'were'}"
 
 
 def code_of(estimator: BaseContrast, model: Model) -> str:
-    """Return the lines of Python that fit such a model."""
+    """Return Python code that fits such a model."""
     name = type(estimator).__name__
-    given = "target, background=background" if model.background_counts else "target"
+    arguments = "target, background=background" if model.background_counts else "target"
     return (
-        f"from standout import {name}\n\nmodel = {' '.join(repr(estimator).split())}.fit({given})\n"
+        f"from standout import {name}\n\nmodel = {' '.join(repr(estimator).split())}.fit({arguments})\n"
         "scores = model.transform(target)\nprint(model.summary())"
     )
-
-
-def trusted_verdict(model: Model, trust: Assessment | None) -> Verdict:
-    """Say what the ratios are worth, with what resampling tells: where no formula does, the test decides."""
-    said = verdict(model)
-    if trust is None or not model.background_counts:
-        return said
-    if trust.test is not None:
-        said = _with_test(said, model, trust.test)
-    if trust.held_out is not None:
-        said = _with_held_out(said, trust.held_out)
-    return said
-
-
-def _with_held_out(said: Verdict, held: HeldOut) -> Verdict:
-    sentences = (*said.sentences, _held_out_sentence(held))
-    if said.kind == "found" and not held.low[0] > 1:
-        return replace(said, kind="unknown", headline="Signs of a finding, not confirmed", sentences=sentences)
-    return replace(said, sentences=sentences)
-
-
-def _with_test(said: Verdict, model: Model, test: PermutationTest) -> Verdict:
-    result = _result(test, model)
-    if isinstance(model, KernelModel):  # the test is one of directions, not of these functions
-        return replace(said, sentences=(*said.sentences, result))
-    impossible = test.smallest_p > _LEVEL
-    if math.isnan(model.p_value):
-        # The check that the verdict proposes otherwise is what has been done here.
-        reason = said.sentences[:1]
-        if impossible:
-            what = "labellings" if not test.complete else test.permuted
-            return Verdict("unknown", f"Too few {what} to tell this from noise", (result, *reason))
-        if test.count():
-            why = "No formula tells here what noise alone would reach, so this goes by the permutation test."
-            return Verdict("found", "The target stands out from the background", (result, why), _units(said))
-        return Verdict("nothing", "Nothing that can be told from noise", (result, *reason), _units(said))
-    both = (*said.sentences, result)
-    opposed = said.kind == ("nothing" if test.count() else "found")
-    if opposed and not impossible:
-        why = "The formula is for Gaussian data, which the permutation test does not ask for: trust that one more."
-        return replace(said, kind="unknown", headline="Formula and permutation test disagree", sentences=(*both, why))
-    return replace(said, sentences=both)
-
-
-def _units(said: Verdict) -> tuple[str, ...]:
-    return said.cautions[:1]
-
-
-def _result(test: PermutationTest, model: Model) -> str:
-    """Return the result of the test in a sentence or two."""
-    whose = "of linear dPCA, not of this kernel" if isinstance(model, KernelModel) else "of dPCA"
-    of = f" (that {whose})" if isinstance(model, KernelModel | ContrastiveModel) else ""
-    largest = f"The permutation test: the largest ratio{of} is {number(float(test.ratios[0]))}"
-    chance = f"p = {number(float(test.p_values[0]))}".replace(" ", "\N{NO-BREAK SPACE}")
-    if test.smallest_p > _LEVEL:
-        why = f"only {number(test.n_possible)} different labellings of the {test.permuted} exist"
-        why = why if test.complete else f"only {test.null.shape[1]} labellings were looked at"
-        remedy = f"Give more {test.permuted}" if test.complete else "Ask for more permutations"
-        return (
-            f"{largest} ({chance}), and no p-value below {number(test.smallest_p)} is possible, because {why}. So the "
-            f"test cannot tell anything from noise at the 5 % level. {remedy}."
-        )
-    close = _closeness(test)
-    if not test.count():
-        return (
-            f"{largest}, and reshuffled labels give as large a one too often to tell it from noise ({chance}).{close}"
-        )
-    several = f" {test.count()} of {len(test.ratios)} components tested stand out." if len(test.ratios) > 1 else ""
-    several = several.replace("tested stand", "tested stands") if test.count() == 1 else several
-    return f"{largest}; reshuffled labels rarely give as large a one ({chance}).{close}{several}"
-
-
-def _closeness(test: PermutationTest) -> str:
-    """Say so where other random labellings could put the p-value on the other side of the level."""
-    p, looked = float(test.p_values[0]), test.null.shape[1]
-    if test.complete or abs(p - _LEVEL) > 2 * math.sqrt(_LEVEL * (1 - _LEVEL) / looked) or p <= test.smallest_p:
-        return ""
-    return f" With {looked:,} random labellings that is too close to 5 % to be sure; ask for more permutations."
-
-
-def _held_out_sentence(held: HeldOut) -> str:
-    ratio, low, high = (float(values[0]) for values in (held.ratios, held.low, held.high))
-    ends = (
-        ""
-        if math.isnan(low) or math.isnan(high)
-        else f" ({100 * held.level:g} % interval {number(low)} to {number(high)})"
-    )
-    shown = "" if low > 1 else ", which does not show that it is above one"
-    return (
-        f"On {held.by} that were not used to find it, the first component has a ratio of {number(ratio)}{ends}{shown}."
-    )
-
-
-def reshuffled(test: PermutationTest) -> str:
-    """Say what was reshuffled, and how often."""
-    if test.complete:
-        looked = f"all {test.n_possible:,.0f} different labellings were looked at"
-    else:
-        looked = f"{test.null.shape[1]:,} labellings were looked at"
-    others = " + ".join(f"{units:,}" for units in test.units[1:])
-    if test.permuted == "pairs":
-        return f"Labels were swapped within {test.units[0]:,} pairs; {looked}."
-    return (
-        f"The labels of {test.permuted} were reshuffled ({test.units[0]:,} in the target, {others} in the background); "
-        f"{looked}."
-    )
-
-
-def held_words(low: float, high: float) -> str:
-    """Say what the interval of a held-out ratio tells."""
-    if math.isnan(low) or math.isnan(high):
-        return "not known"
-    return "holds" if low > 1 else "does not hold" if high < 1 else "not shown to hold"

@@ -1,7 +1,7 @@
-"""The factor model of the paper's optimality section, with its population answer.
+"""The factor model of the paper's optimality section, with its population solution.
 
-``y = m_y + U_b ψ + e`` and ``x = m_x + U_b χ_b + χ_s u_s + e``: both share the directions U_b, and only
-the target has u_s.
+``y = m_y + U_b ψ + e`` and ``x = m_x + U_b χ_b + χ_s u_s + e``: target and background share the directions U_b, and
+only the target has the direction u_s.
 """
 
 from __future__ import annotations
@@ -19,54 +19,54 @@ from standout.errors import InputError
 
 @dataclass(frozen=True)
 class FactorPopulation:
-    """What dPCA finds with endless data: one row for each ratio, from the largest to the smallest."""
+    """The dPCA of the population: one row for each ratio, in descending order."""
 
     ratios: Array  # (n_features,)
-    components: Array  # (n_features, n_features): filters u of unit length; their sign is free
-    patterns: Array  # (n_features, n_features): C_yy u / uᵀC_yy u, what a score of one adds to the features
+    components: Array  # (n_features, n_features): filters u of unit length and arbitrary sign
+    patterns: Array  # (n_features, n_features): C_yy u / uᵀC_yy u, the change of the features per unit score
 
 
 @dataclass(frozen=True)
 class FactorSample:
-    """Rows of both datasets, and what is true of each row."""
+    """Rows of both datasets with their cluster and outlier labels."""
 
     target: Array  # (m, n_features)
     background: Array  # (n, n_features)
-    cluster: NDArray[np.int64]  # (m,): 1 on the positive side of u_s, 0 on the other
-    outlier: NDArray[np.bool_]  # (m,): which target rows were thrown out
+    cluster: NDArray[np.int64]  # (m,): 1 on the positive side of u_s, else 0
+    outlier: NDArray[np.bool_]  # (m,): target rows that are outliers
     background_outlier: NDArray[np.bool_]  # (n,)
 
 
 @dataclass(frozen=True)
 class FactorModel:
-    """A target with one direction of its own among directions it shares with the background.
+    """A target with one specific direction, and directions that it shares with the background.
 
     Parameters
     ----------
     n_features : int
-        D.
+        Number of features D.
     background_sd : tuple of float
-        σ_b: sd along each shared direction.
+        σ_b: sd along each of the shared directions.
     signal_sd : float
-        σ_s: sd of the target along its own direction u_s.
+        σ_s: sd of the target along its specific direction u_s.
     noise_sd : float
         σ_e: sd of the noise in every direction.
     oblique : float
-        Cosine between u_s and the first shared direction; 0 makes u_s orthogonal to them all.
+        Cosine between u_s and the first shared direction; at 0, u_s is orthogonal to all of them.
     shared_growth : float
-        What the target's variance along the first shared direction is multiplied by.
+        Factor of the target's variance along the first shared direction.
     two_clusters : bool
-        Whether the target takes the values ±σ_s along u_s, instead of normal ones.
+        Whether the target takes the values ±σ_s along u_s instead of being normal.
     seed : int
         Seed of the directions.
     noise_scale : tuple of float
-        What the sd of the noise is multiplied by in each feature; empty: noise is the same in every direction.
+        Factor of the noise sd for each feature; empty for isotropic noise.
     units : tuple of float
-        What each feature is multiplied by at last, signal, noise and means alike; empty: nothing.
+        Scale of each feature, applied to signal, noise and means alike; empty for unit scales.
     outlier_share : float
-        Probability that a row, of target or background, is an outlier.
+        Probability that a row of either dataset is an outlier.
     outlier_size : float
-        Sd of what is added to an outlier, along a direction that outliers of the same dataset share.
+        Sd of the displacement of an outlier, along one direction for each dataset.
     mean_sd : float
         Sd of the entries of the means m_x and m_y, which are drawn with each sample.
 
@@ -99,25 +99,25 @@ class FactorModel:
     def __post_init__(self) -> None:
         if not len(self.background_sd) < self.n_features:
             raise InputError(
-                f"background_sd: {len(self.background_sd)} shared directions leave no room for another among "
-                f"{self.n_features} features. Give fewer, or make n_features larger."
+                f"background_sd: {len(self.background_sd)} shared directions leave none for the target among "
+                f"{self.n_features} features. Give fewer, or a larger n_features."
             )
         for name in ("noise_scale", "units"):
             given = getattr(self, name)
             if len(given) not in (0, self.n_features) or not all(np.isfinite(x) and x > 0 for x in given):
                 raise InputError(
-                    f"{name}: {given} was given. Give one positive number for each of the {self.n_features} features."
+                    f"{name}={given} is not valid. Give one positive number for each of the {self.n_features} features."
                 )
         if not -1 <= self.oblique <= 1:
-            raise InputError(f"oblique: {self.oblique} was given. Give a cosine, from -1 to 1.")
+            raise InputError(f"oblique={self.oblique} is not a cosine. Give a number from -1 to 1.")
         if not 0 <= self.outlier_share <= 1:
-            raise InputError(f"outlier_share: {self.outlier_share} was given. Give a share, from 0 to 1.")
+            raise InputError(f"outlier_share={self.outlier_share} is not a probability. Give a number from 0 to 1.")
 
     @cached_property
     def directions(self) -> Array:
-        """Shared directions and the target's own, as columns: (n_features, n_shared + 1).
+        """Shared directions, then the specific one, as columns of shape (n_features, n_shared + 1).
 
-        They have unit length before they are written in the units of the features.
+        They have unit length before the scales of the features are applied.
         """
         count = len(self.background_sd) + 1
         basis, _ = np.linalg.qr(np.random.default_rng(self.seed).normal(size=(self.n_features, count)))
@@ -126,38 +126,38 @@ class FactorModel:
 
     @cached_property
     def outlier_directions(self) -> Array:
-        """Where outliers of the target and of the background are thrown, as columns: (n_features, 2)."""
+        """Directions of the outliers of target and background, as columns of shape (n_features, 2)."""
         drawn = np.random.default_rng([self.seed, 1]).normal(size=(self.n_features, 2))
         return np.asarray(self._units[:, None] * (drawn / np.linalg.norm(drawn, axis=0)))
 
     @property
     def signal(self) -> Array:
-        """u_s, the target's own direction: (n_features,)."""
+        """The specific direction u_s of the target, of shape (n_features,)."""
         return self.directions[:, -1]
 
     @property
     def background_covariance(self) -> Array:
-        """Population C_yy of the rows that are no outliers: (n_features, n_features)."""
+        """Population covariance C_yy of rows that are not outliers, of shape (n_features, n_features)."""
         return self._shared(1.0) + self._noise
 
     @property
     def target_covariance(self) -> Array:
-        """Population C_xx of the rows that are no outliers: (n_features, n_features)."""
-        own = self.signal_sd**2 * np.outer(self.signal, self.signal)
-        return self._shared(self.shared_growth) + own + self._noise
+        """Population covariance C_xx of rows that are not outliers, of shape (n_features, n_features)."""
+        specific = self.signal_sd**2 * np.outer(self.signal, self.signal)
+        return self._shared(self.shared_growth) + specific + self._noise
 
     @property
     def top_ratio(self) -> float:
-        """1 + σ_s²/σ_e²: the population ratio of u_s when it is orthogonal to what is shared."""
+        """1 + σ_s²/σ_e², the population ratio of u_s if it is orthogonal to the shared directions."""
         return 1 + self.signal_sd**2 / self.noise_sd**2
 
     def population(self, outliers: bool = False) -> FactorPopulation:
-        """Return all ratios, filters and patterns of the population, without or with its outliers."""
+        """Return all ratios, filters and patterns of the population, with or without outliers."""
         C_xx, C_yy = self.target_covariance, self.background_covariance
         if outliers:
             added = [self.outlier_share * self.outlier_size**2 * np.outer(a, a) for a in self.outlier_directions.T]
             C_xx, C_yy = C_xx + added[0], C_yy + added[1]
-        # In units far apart C_yy is far from round, and eigh would lose the small features.
+        # With very different units C_yy is ill-conditioned, and eigh would lose the small features.
         scale = 1 / np.sqrt(np.diagonal(C_yy))
         ratios, vectors = linalg.eigh(*(scale[:, None] * C * scale for C in (C_xx, C_yy)))
         filters = scale * vectors.T[::-1]
@@ -165,12 +165,12 @@ class FactorModel:
         return FactorPopulation(ratios[::-1], filters / length, length * (filters @ C_yy))
 
     def sample(self, m: int, n: int, seed: int = 0) -> tuple[Array, Array]:
-        """Draw m target and n background rows, about means of their own."""
+        """Draw m target rows and n background rows around random means."""
         drawn = self.labelled_sample(m, n, seed)
         return drawn.target, drawn.background
 
     def labelled_sample(self, m: int, n: int, seed: int = 0) -> FactorSample:
-        """Draw the rows of :meth:`sample`, with the cluster of each and whether it is an outlier.
+        """Draw the rows of :meth:`sample` with their cluster and outlier labels.
 
         Examples
         --------
@@ -180,24 +180,18 @@ class FactorModel:
         """
         rng = np.random.default_rng(seed)
         shared, sd = self.directions[:, :-1], np.array(self.background_sd)
-        grown = sd * np.sqrt(np.where(np.arange(len(sd)) == 0, self.shared_growth, 1.0))
-        own = rng.normal(size=m) if not self.two_clusters else rng.choice([-1.0, 1.0], size=m)
-        target = (rng.normal(size=(m, len(sd))) * grown) @ shared.T + np.outer(own * self.signal_sd, self.signal)
+        target_sd = sd * np.sqrt(np.where(np.arange(len(sd)) == 0, self.shared_growth, 1.0))
+        signal = rng.choice([-1.0, 1.0], size=m) if self.two_clusters else rng.normal(size=m)
+        target = (rng.normal(size=(m, len(sd))) * target_sd) @ shared.T + np.outer(signal * self.signal_sd, self.signal)
         background = (rng.normal(size=(n, len(sd))) * sd) @ shared.T
         for rows in (target, background):
             noise = self._noise_sd * rng.normal(size=rows.shape)
             rows += noise + self._units * self.mean_sd * rng.normal(size=self.n_features)
-        out = [
-            self._throw_out(rows, a, rng)
-            for rows, a in zip((target, background), self.outlier_directions.T, strict=True)
-        ]
-        return FactorSample(target, background, (own > 0).astype(np.int64), *out)
-
-    def _throw_out(self, rows: Array, direction: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Make outliers of some rows, and return of which."""
-        chosen = rng.random(len(rows)) < self.outlier_share
-        rows[chosen] += self.outlier_size * rng.normal(size=(int(chosen.sum()), 1)) * direction
-        return chosen
+        outliers = []
+        for rows, direction in zip((target, background), self.outlier_directions.T, strict=True):
+            outliers.append(rng.random(len(rows)) < self.outlier_share)
+            rows[outliers[-1]] += self.outlier_size * rng.normal(size=(int(outliers[-1].sum()), 1)) * direction
+        return FactorSample(target, background, (signal > 0).astype(np.int64), *outliers)
 
     @property
     def _units(self) -> Array:

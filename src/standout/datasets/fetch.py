@@ -20,25 +20,25 @@ from standout.io.source import Progress, report, watching
 
 T = TypeVar("T")
 
-# Seconds between two signs of life, and until a silent server is given up.
-_PULSE = 0.5
-_SILENCE = 30.0
+# Seconds between two progress reports, and until a server that does not answer times out.
+_INTERVAL = 0.5
+_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
 class Public:
-    """A public dataset: its names, the files that are understood, and how a download is kept."""
+    """A public dataset: its names, its files, and how a download is cached."""
 
     title: str
-    files: str  # for messages: what a directory may hold
+    files: str  # that a directory may hold, for messages
     openml: str
     version: int
-    keep: Callable[[Any, Path], None]  # check what fetch_openml gave, and write it into a directory
-    columns: tuple[str, ...] | None = None  # of OpenML's table, those that are not features
+    keep: Callable[[Any, Path], None]  # check the result of fetch_openml and write it to a directory
+    columns: tuple[str, ...] | None = None  # of OpenML's table that are not features
 
     @property
     def remedy(self) -> str:
-        """What to do when it is not there, or not what it should be."""
+        """What to do if the dataset is missing or wrong."""
         return f"Give a directory that holds {self.files}, as data_dir or in the environment variable STANDOUT_DATA."
 
 
@@ -48,79 +48,82 @@ def obtain(
     read: Callable[[Path], T | None],
     progress: Callable[[Progress], None] | None = None,
 ) -> T:
-    """Return what ``read`` makes of the first directory that has the dataset; download it if none has."""
-    looked_in = []
+    """Read the dataset from the first directory that has it; download it if none has.
+
+    ``read`` takes a directory and returns the dataset, or None if the directory does not have it.
+    """
+    searched = []
     for folder in _folders(data_dir):
         found = read(folder)
         if found is not None:
             return found
-        looked_in.append(folder)
+        searched.append(folder)
     with watching(progress) if progress is not None else nullcontext():
-        kept = _download(public, looked_in)
-    found = read(kept)
-    assert found is not None, "what was kept from a download is read by its own reader"
+        cached = _download(public, searched)
+    found = read(cached)
+    assert found is not None, "a cached download must be readable"
     return found
 
 
 def _folders(data_dir: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Yield the directories to look in; one that was named must be there."""
-    for named, how in ((data_dir, "data_dir"), (os.environ.get("STANDOUT_DATA"), "STANDOUT_DATA")):
+    """Yield the directories to search; those that the user names must exist."""
+    for named, role in ((data_dir, "data_dir"), (os.environ.get("STANDOUT_DATA"), "STANDOUT_DATA")):
         if named:
             folder = Path(named).expanduser()
             if not folder.is_dir():
                 found = f"{folder} is a file, not a directory" if folder.exists() else f"there is no directory {folder}"
-                raise InputError(f"{how}: {found}. Give a directory that holds the data, or none.")
+                raise InputError(f"{role}: {found}. Give a directory that holds the data, or none.")
             yield folder
     yield _cache()
 
 
 def _cache(make: bool = False) -> Path:
-    """Return where downloads are kept: beside those of scikit-learn."""
+    """Return the cache directory, inside the data directory of scikit-learn."""
     from sklearn.datasets import get_data_home
 
     try:
-        kept = Path(get_data_home()) / "standout"
+        folder = Path(get_data_home()) / "standout"
         if make:
-            kept.mkdir(exist_ok=True)
+            folder.mkdir(exist_ok=True)
     except OSError as error:
         raise OutputError(
-            f"cache: the directory of scikit-learn's data, or standout in it, cannot be made ({error}). Name another "
-            "in the environment variable SCIKIT_LEARN_DATA, or give data_dir."
+            f"cache: the data directory of scikit-learn cannot be created ({error}). Name another in the environment "
+            "variable SCIKIT_LEARN_DATA, or give data_dir."
         ) from error
-    return kept
+    return folder
 
 
-def _download(public: Public, looked_in: list[Path]) -> Path:
-    """Fetch the dataset from OpenML and keep it in the cache, where ``read`` finds it the next time."""
-    kept = _cache(make=True)  # before the download, which would be in vain without it
+def _download(public: Public, searched: list[Path]) -> Path:
+    """Download the dataset from OpenML and return the directory of the cache that it was written to."""
+    folder = _cache(make=True)  # before the download, which is useless without it
     try:
-        bunch = _with_signs_of_life(lambda: _fetch(public), f"{public.openml} from OpenML")
-    except Exception as error:  # a network and a parser fail in many ways; what to do is always the same
+        bunch = _with_progress(lambda: _fetch(public), f"{public.openml} from OpenML")
+    except Exception as error:  # networks and parsers fail in many ways, with the same remedy
         why = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise DataMissingError(
-            f"{public.title} was not found in {', '.join(map(str, looked_in))}, and could not be downloaded from "
+            f"{public.title} was not found in {', '.join(map(str, searched))}, and could not be downloaded from "
             f"OpenML ({public.openml}, version {public.version}): {why}. {public.remedy}"
         ) from error
     try:
-        public.keep(bunch, kept)
+        public.keep(bunch, folder)
     except StandoutError:
         raise
-    except Exception as error:  # what an answer lacks shows wherever it is first used
+    except Exception as error:  # malformed data can fail anywhere
         raise DataMissingError(
-            f"{public.openml} of OpenML, version {public.version}: the answer is not understood "
+            f"{public.openml} of OpenML, version {public.version}: the response was not understood "
             f"({type(error).__name__}: {error}). {public.remedy}"
         ) from error
-    return kept
+    return folder
 
 
 def _fetch(public: Public) -> Any:
     from sklearn.datasets import fetch_openml
 
-    silence = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_SILENCE)  # fetch_openml itself would wait for ever
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_TIMEOUT)  # fetch_openml has no timeout
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on retries, and on asking for the column of the row names
+            warnings.simplefilter("ignore")  # about retries and about the row identifier as a target
             return fetch_openml(
                 public.openml,
                 version=public.version,
@@ -131,11 +134,11 @@ def _fetch(public: Public) -> Any:
                 delay=0.5,
             )
     finally:
-        socket.setdefaulttimeout(silence)
+        socket.setdefaulttimeout(before)
 
 
-def _with_signs_of_life(work: Callable[[], T], what: str) -> T:
-    """Do the work in a thread, and report again and again that it goes on: nobody knows how long it is."""
+def _with_progress(work: Callable[[], T], what: str) -> T:
+    """Run work of unknown length in a thread, and report progress while it runs."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -145,19 +148,19 @@ def _with_signs_of_life(work: Callable[[], T], what: str) -> T:
             done.set_exception(error)
 
     report(what, 0)
-    Thread(target=run, daemon=True).start()  # a daemon, so that Ctrl-C need not wait for the server
-    while not wait([done], timeout=_PULSE).done:
+    Thread(target=run, daemon=True).start()  # a daemon does not block Ctrl-C
+    while not wait([done], timeout=_INTERVAL).done:
         report(what, 0)
     return done.result()
 
 
 def first_file(folder: Path, names: Iterable[str]) -> Path | None:
-    """Return the first of these files that the directory holds."""
+    """Return the first of these files that exists in the directory."""
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def identified(paths: Iterable[Path]) -> str:
-    """Name files and the beginning of their sha256, without the directory they are in."""
+    """Return the names of files with the start of their sha256."""
     return ", ".join(f"{path.name} (sha256 {digest(path)[:12]})" for path in paths)
 
 

@@ -1,4 +1,4 @@
-"""The expression of 77 proteins in the cortex of mice: the UCI csv, or the same from OpenML."""
+"""Expression of 77 proteins in the cortex of mice, from the csv file of the UCI repository or from OpenML."""
 
 from __future__ import annotations
 
@@ -20,42 +20,40 @@ from standout.io.output import replacing
 from standout.io.source import Progress
 
 _FILE = "Data_Cortex_Nuclear.csv"
-_KEPT = "miceprotein_openml.csv"
+_CACHED = "miceprotein_openml.csv"
 _COUNTS = {
     "c-CS-m": 150, "c-SC-m": 150, "c-CS-s": 135, "c-SC-s": 135, "t-CS-m": 135, "t-SC-m": 135, "t-SC-s": 135,
     "t-CS-s": 105,
 }  # fmt: skip
-_SHA256 = "5ec490ae48bf7f2eb958fd33ef5036e58a2933cc05e816064c0ea3b14ad3903b"  # of the file as published
+_SHA256 = "5ec490ae48bf7f2eb958fd33ef5036e58a2933cc05e816064c0ea3b14ad3903b"  # of the published file
 _N_PROTEINS, _N_MISSING, _N_REPLICATES = 77, 1396, 15
 
 
 @dataclass(frozen=True)
 class Mice:
-    """Proteins of mice, several rows (replicates) for each mouse.
+    """Protein expression of mice, with several rows (replicates) for each mouse.
 
-    A label has three parts: c or t (control, or trisomic as in Down syndrome), CS or SC (stimulated to learn, or
-    not), and m or s (memantine, or saline).
+    A label has three parts: c or t (control, or trisomic as in Down syndrome), CS or SC (stimulated to learn or
+    not), and m or s (memantine or saline).
     """
 
-    proteins: Array  # (n, 77), NaN where a value is missing
+    proteins: Array  # (n, 77), NaN for missing values
     names: tuple[str, ...]  # of the proteins
     mouse: NDArray[np.str_]  # (n,)
-    label: NDArray[np.str_]  # (n,): t-SC-m and so on
-    row_ids: NDArray[np.str_]  # (n,): the mouse and the number of the replicate
-    source: str = ""  # the file they were read from
+    label: NDArray[np.str_]  # (n,): class, such as t-SC-m
+    row_ids: NDArray[np.str_]  # (n,): mouse and replicate
+    source: str = ""  # file name and checksum
 
     def rows(self, *labels: str) -> Mice:
-        """Return the rows with these labels, in the order they have."""
+        """Return the rows with these labels, in their order."""
         for label in labels:
             if label not in _COUNTS:
-                raise InputError(
-                    f"labels: {label!r} is no class of these mice.{did_you_mean(label, _COUNTS)} Choose from "
-                    f"{listed(list(_COUNTS), 8)}."
-                )
+                choices = listed(list(_COUNTS), 8)
+                raise InputError(f"unknown class {label!r}.{did_you_mean(label, _COUNTS)} Choose from {choices}.")
         return self.where(np.isin(self.label, labels))
 
     def where(self, chosen: NDArray[np.bool_]) -> Mice:
-        """Return the rows where ``chosen`` (n,) is true."""
+        """Return the rows where the mask ``chosen`` of shape (n,) is true."""
         return Mice(
             self.proteins[chosen], self.names, self.mouse[chosen], self.label[chosen], self.row_ids[chosen], self.source
         )
@@ -66,21 +64,21 @@ def load_mice(
 ) -> Mice:
     """Load the protein expression of 72 mice, 15 replicates each.
 
-    It is looked for in ``data_dir``, in the directory that the environment variable ``STANDOUT_DATA`` names and in the
-    cache, and otherwise downloaded from OpenML.
+    The data are read from ``data_dir``, from the directory in the environment variable ``STANDOUT_DATA`` or from the
+    cache, and downloaded from OpenML if they are in none of these.
 
     Parameters
     ----------
     data_dir : path, optional
-        A directory with ``Data_Cortex_Nuclear.csv`` of the UCI repository.
+        Directory with ``Data_Cortex_Nuclear.csv`` of the UCI repository.
     progress : callable, optional
-        Called while a download is in progress; by default the callback set by
+        Callback during a download; by default the one set by
         :func:`~standout.io.source.watching`.
 
     Returns
     -------
     Mice
-        ``proteins`` (1080, 77) with NaN where a value is missing, ``names``, ``mouse``, ``label``, ``row_ids``, and
+        ``proteins`` of shape (1080, 77) with NaN for missing values, ``names``, ``mouse``, ``label``, ``row_ids`` and
         ``source``.
 
     Examples
@@ -93,7 +91,7 @@ def load_mice(
 
 
 def _read(folder: Path) -> Mice | None:
-    path = first_file(folder, [_FILE, _KEPT])
+    path = first_file(folder, [_FILE, _CACHED])
     if path is None:
         return None
     try:
@@ -101,7 +99,7 @@ def _read(folder: Path) -> Mice | None:
             table = list(csv.reader(file))
         found = _from_table(table, identified([path]))
     except (ValueError, IndexError, csv.Error) as error:
-        raise InputError(f"{path}: is not the table of the UCI repository ({error}). {_MICE.remedy}") from error
+        raise InputError(f"{path}: not the table of the UCI repository ({error}). {_MICE.remedy}") from error
     _checked(found, str(path))
     if path.name == _FILE and digest(path) != _SHA256:
         warn_user(
@@ -117,15 +115,15 @@ def _from_table(table: list[list[str]], source: str) -> Mice:
     if any(header.count(name) != 1 for name in ("MouseID", "class")):
         found = f"its header begins with {','.join(header)[:40]!r}" if header else "it is empty"
         raise ValueError(
-            f"{found}, where columns 'MouseID', {_N_PROTEINS} proteins whose names end in '_N', and 'class', with "
-            "commas between them, were expected"
+            f"{found}; expected are comma-separated columns 'MouseID', {_N_PROTEINS} proteins with names that end in "
+            "'_N', and 'class'"
         )
     if any(len(row) != len(header) for row in rows):
         line = next(number for number, row in enumerate(rows, 2) if len(row) != len(header))
         raise ValueError(f"line {line} has {len(rows[line - 2])} fields, the header {len(header)}")
     names = tuple(name for name in header if name.endswith("_N"))
-    places = [header.index(name) for name in names]
-    proteins = np.array([[float(row[i]) if row[i] else np.nan for i in places] for row in rows])
+    columns = [header.index(name) for name in names]
+    proteins = np.array([[float(row[i]) if row[i] else np.nan for i in columns] for row in rows])
     ids, labels = ([row[header.index(name)] for row in rows] for name in ("MouseID", "class"))
     return _mice(proteins.reshape(len(rows), len(names)), names, ids, labels, source)
 
@@ -136,40 +134,41 @@ def _mice(proteins: Array, names: tuple[str, ...], ids: list[str], labels: list[
 
 
 def _checked(found: Mice, what: str) -> Mice:
-    """Return the mice if they are those of the paper, with all that is known of them."""
-    one, other = (found.proteins[:, [name == twin for name in found.names]] for twin in ("ARC_N", "pS6_N"))
+    """Return the mice if all known properties of the published data hold."""
+    # ARC_N and pS6_N are identical in the published file.
+    first, second = (found.proteins[:, [name == twin for name in found.names]] for twin in ("ARC_N", "pS6_N"))
     mice_and_classes = set(zip(found.mouse.tolist(), found.label.tolist(), strict=True))
-    facts = {
+    properties = {
         "rows": (len(found.label), sum(_COUNTS.values())),
         "proteins": (len(found.names), _N_PROTEINS),
-        "names given twice": (_repeated([*found.names, *found.row_ids.tolist()]), []),
+        "duplicate names": (_repeated([*found.names, *found.row_ids.tolist()]), []),
         "rows of each class": (dict(sorted(Counter(found.label.tolist()).items())), dict(sorted(_COUNTS.items()))),
         "rows of each mouse": (sorted(set(Counter(found.mouse.tolist()).values())), [_N_REPLICATES]),
         "mice of several classes": (_repeated([mouse for mouse, _ in mice_and_classes]), []),
         "infinite values": (int(np.isinf(found.proteins).sum()), 0),
         "missing values": (int(np.isnan(found.proteins).sum()), _N_MISSING),
-        "ARC_N equal to pS6_N": (one.size > 0 and np.array_equal(one, other, equal_nan=True), True),
+        "ARC_N equal to pS6_N": (first.size > 0 and np.array_equal(first, second, equal_nan=True), True),
     }
-    wrong = [f"{fact}: {seen}, not {known}" for fact, (seen, known) in facts.items() if seen != known]
+    wrong = [f"{name}: {seen}, not {known}" for name, (seen, known) in properties.items() if seen != known]
     if wrong:
-        raise InputError(f"{what}: not the mice of the UCI repository ({'; '.join(wrong)}). {_MICE.remedy}")
+        raise InputError(f"{what}: not the published mice ({'; '.join(wrong)}). {_MICE.remedy}")
     return found
 
 
 def _repeated(names: list[str]) -> list[str]:
-    """Return the names that are there more than once, at most five of them."""
+    """Return at most five names that occur more than once."""
     return sorted(name for name, n in Counter(names).items() if n > 1)[:5]
 
 
-def _keep(bunch: Any, folder: Path) -> None:
+def _cache(bunch: Any, folder: Path) -> None:
     ids, labels = np.asarray(bunch.target).astype(str).T.tolist()
     names = tuple(bunch.feature_names)
     found = _checked(_mice(np.asarray(bunch.data, dtype=np.float64), names, ids, labels), "miceprotein of OpenML")
-    with replacing(folder / _KEPT, "cache") as draft, draft.open("w", encoding="utf-8", newline="") as file:
+    with replacing(folder / _CACHED, "cache") as draft, draft.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file)
         out.writerow(["MouseID", *names, "class"])
         for name, row, label in zip(ids, found.proteins.tolist(), labels, strict=True):
             out.writerow([name, *("" if np.isnan(value) else repr(value) for value in row), label])
 
 
-_MICE = Public("The protein expression of mice", _FILE, "miceprotein", 4, _keep, columns=("MouseID", "class"))
+_MICE = Public("The protein expression of mice", _FILE, "miceprotein", 4, _cache, columns=("MouseID", "class"))

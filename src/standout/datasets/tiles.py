@@ -1,4 +1,4 @@
-"""The embedded example: handwritten digits hidden in pieces of a photograph. No download needed."""
+"""The embedded example: handwritten digits on tiles of a photograph, both included in scikit-learn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIDE = 8
 
 @dataclass(frozen=True)
 class DigitsOverTiles:
-    """Target tiles with a digit in them, background tiles without, and which digit it is."""
+    """Target tiles with a digit, background tiles without, and the digits."""
 
     target: Array  # (361, 64)
     background: Array  # (n_background, 64)
@@ -28,11 +28,11 @@ def digits_over_tiles(weight: float = 0.25, n_background: int = 3000, seed: int 
     Parameters
     ----------
     weight : float
-        How strong the digits are; both digits and photograph go from 0 to 1.
+        Weight of the digits. Digits and photograph range from 0 to 1.
     n_background : int
-        How many other tiles are the background.
+        Number of background tiles.
     seed : int
-        Which tiles are which.
+        Seed of the assignment of tiles.
 
     Returns
     -------
@@ -48,8 +48,8 @@ def digits_over_tiles(weight: float = 0.25, n_background: int = 3000, seed: int 
     images, digit = _sixes_and_nines()
     tiles = _tiles()
     order = np.random.default_rng(seed).permutation(len(tiles))
-    under, other = order[: len(images)], order[len(images) : len(images) + n_background]
-    return DigitsOverTiles(tiles[under] + weight * images, tiles[other], digit)
+    target, background = order[: len(images)], order[len(images) : len(images) + n_background]
+    return DigitsOverTiles(tiles[target] + weight * images, tiles[background], digit)
 
 
 def _sixes_and_nines() -> tuple[Array, NDArray[np.int64]]:
@@ -61,16 +61,14 @@ def _sixes_and_nines() -> tuple[Array, NDArray[np.int64]]:
 
 
 def _tiles() -> Array:
-    """Return all disjoint 8×8 tiles of the gray photograph, as rows."""
+    """Return all disjoint 8×8 tiles of the greyscale photograph, as rows."""
     from sklearn.datasets import load_sample_image
 
     try:
         photograph = load_sample_image("china.jpg")
     except ImportError as error:
-        raise MissingExtraError(
-            "reading the photograph needs pillow. Install it with: pip install 'standout[plot]'"
-        ) from error
+        raise MissingExtraError("the photograph needs pillow. Install it with: pip install 'standout[plot]'") from error
     gray = photograph.astype(np.float64) @ [0.299, 0.587, 0.114] / 255.0
-    high, wide = (size // _SIDE for size in gray.shape)
-    cut = gray[: high * _SIDE, : wide * _SIDE].reshape(high, _SIDE, wide, _SIDE)
-    return np.asarray(cut.transpose(0, 2, 1, 3).reshape(-1, _SIDE * _SIDE))
+    rows, columns = (size // _SIDE for size in gray.shape)
+    tiles = gray[: rows * _SIDE, : columns * _SIDE].reshape(rows, _SIDE, columns, _SIDE)
+    return np.asarray(tiles.transpose(0, 2, 1, 3).reshape(-1, _SIDE * _SIDE))

@@ -1,14 +1,10 @@
-"""The scores of rows as points: target rows coloured by label, background rows behind them in grey.
-
-A path as small multiples: the scores at each step that stands for others, and how alike neighbours are.
-"""
+"""Scatter plots of scores: one model, or a path of models as small multiples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,22 +17,23 @@ from standout.io.memory import checked_block
 from standout.io.read import is_on_cluster, read
 from standout.io.source import block_rows
 from standout.plot import _style
-from standout.plot._style import MANY, Labels, axes_or_new, number, plain, pyplot, shortened
+from standout.plot._labels import MAX_CLASSES, Labels
+from standout.plot._style import axes_or_new, number, plain, pyplot, shortened
 
-# Beyond this many points they get smaller, and the legend no longer looks for a free corner (which takes long).
-_CROWD = 2000
-# A legend with more entries than this covers too much of the picture, and stands beside it.
+# Plots with more points than this draw them smaller; with five times as many, they are rasterized and the legend is
+# placed outside, because matplotlib's search for a free corner is slow.
+_MANY_POINTS = 2000
+# Legends with more entries than this are placed outside the axes.
 _SHORT_LEGEND = 8
-_COLUMNS = 4
+_PANELS_PER_ROW = 4
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """Points that look alike."""
+class _Layer(NamedTuple):
+    """Points with one style and one legend entry."""
 
     name: str
     points: Array  # (n_points, n_components)
-    look: dict[str, Any]
+    style: dict[str, Any]
     n_labels: int = 1
 
 
@@ -49,23 +46,23 @@ def scores(
     title: str = "",
     names: Sequence[str] = ("component 1", "component 2"),
 ) -> Any:
-    """Draw the first two scores of each row, coloured by label; of a single score, a strip for each label.
+    """Plot the first two scores of each row, coloured by label; a single score is drawn as one strip per label.
 
     Parameters
     ----------
     values : array-like of shape (n_rows, n_components)
-        Scores of the target's rows. The first two columns are drawn.
+        Scores of the target rows. The first two columns are drawn.
     labels : sequence of shape (n_rows,), optional
-        What to colour by. Numbers with more than 20 values become a scale of colours; rows without a
+        Labels to colour by. Numeric labels with more than 20 distinct values use a colour map; rows without a
         label (None or NaN) are shown as "missing".
     background : array-like of shape (n_rows, n_components), or list or dict of them, optional
-        Scores of background rows, drawn behind in grey.
+        Scores of background rows, drawn in grey behind the target.
     axes : matplotlib axes, optional
-        Where to draw; by default a new figure.
+        Axes to draw on; by default those of a new figure.
     title : str
         Title of the axes.
     names : sequence of str
-        Names of the two axes.
+        Labels of the two axes.
 
     Returns
     -------
@@ -85,138 +82,128 @@ def scores(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['background', 'False', 'True']
     """
-    points = _checked(values, "values")
-    front = list(_front(points, labels))
-    layers = [*_behind(background, points.shape[1]), *front]
+    points = _checked_scores(values, "values")
+    target = list(_target_layers(points, labels))
+    layers = [*_background_layers(background, points.shape[1]), *target]
     axes = axes_or_new(axes, (5, 4.5))
     axes.set(title=title, xlabel=names[0])
     if points.shape[1] == 1:
-        layers = _strips(layers)
+        rng = np.random.default_rng(0)  # vertical jitter
+        for row, layer in enumerate(layers):
+            jittered = np.column_stack([layer.points[:, 0], row + rng.uniform(-0.3, 0.3, len(layer.points))])
+            layers[row] = layer._replace(points=jittered)
         axes.set_yticks(range(len(layers)), [plain(shortened(layer.name)) for layer in layers])
     else:
         axes.set_ylabel(names[1])
     total = sum(len(layer.points) for layer in layers)
-    crowd = min(1.0, _CROWD / max(total, 1))
-    look = {"s": max(16 * crowd**0.5, 1.0), "alpha": max(0.75 * crowd**0.2, 0.2), "linewidths": 0}
-    drawn = [
-        axes.scatter(*layer.points[:, :2].T, **{**look, "rasterized": total > 5 * _CROWD, **layer.look})
-        for layer in layers
-    ]
-    for artist, layer in zip(drawn, layers, strict=True):
-        if "cmap" in layer.look:
-            axes.figure.colorbar(artist, ax=axes)
-    if points.shape[1] > 1:
-        _legend(axes, drawn, layers, total, labelled=labels is not None)
+    crowded = total > 5 * _MANY_POINTS
+    shrink = min(1.0, _MANY_POINTS / max(total, 1))
+    common = {"s": max(16 * shrink**0.5, 1.0), "alpha": max(0.75 * shrink**0.2, 0.2), "linewidths": 0}
+    drawn = []
+    for layer in layers:
+        drawn.append(axes.scatter(*layer.points[:, :2].T, **{**common, "rasterized": crowded, **layer.style}))
+        if "cmap" in layer.style:
+            axes.figure.colorbar(drawn[-1], ax=axes)
+    if points.shape[1] > 1 and (len(layers) > 1 or labels is not None):
+        _draw_legend(axes, drawn, layers, outside=crowded)
     return axes
 
 
-def _checked(values: Any, role: str) -> Array:
+def _checked_scores(values: Any, role: str) -> Array:
     if isinstance(values, BaseEstimator):
-        raise InputError(
-            f"{role}: a {type(values).__name__} is a model, and scores are drawn. Give model.transform(rows)."
-        )
+        raise InputError(f"{role}: {type(values).__name__} is a model, not scores. Give model.transform(rows).")
     if is_on_cluster(values) and not hasattr(type(values), "__array__"):
         raise RowsNeededError(
-            f"{role}: a {type(values).__name__} of Spark lies on a cluster. Bring the scores into memory first, with "
+            f"{role}: the scores are a Spark {type(values).__name__}. Bring them into memory first, with "
             "toPandas().to_numpy()."
         )
     points = np.asarray(values)
     if points.ndim != 2 or points.dtype.kind not in "fiu":
         raise InputError(
-            f"{role}: an array of shape {points.shape} and type {points.dtype} is no table of scores. "
-            "Give one row of numbers for each row of the data, as transform returns them."
+            f"{role}: scores must be a numeric 2-D array, but shape {points.shape} and type {points.dtype} were given. "
+            "Give the scores that transform returns."
         )
     if points.shape[1] == 0:
         raise InputError(
             f"{role}: the scores have no columns, because the model has no components. Fit it with n_components=2, or "
-            "draw its ratios instead: use standout.plot.ratios(model)."
+            "use standout.plot.ratios(model) to plot its ratios."
         )
     return points
 
 
-def _behind(background: Any, n_components: int) -> Iterator[_Layer]:
-    """Yield the backgrounds, each in a grey of its own."""
+def _background_layers(background: Any, n_components: int) -> Iterator[_Layer]:
     if background is None:
         return
     if isinstance(background, Mapping):
         named = {str(name): values for name, values in background.items()}
-    elif isinstance(background, list | tuple) and len(background) and _is_table(background[0]):
-        named = {f"background {number}": values for number, values in enumerate(background)}
+    elif (
+        isinstance(background, list | tuple)
+        and background
+        and (is_on_cluster(background[0]) or np.ndim(background[0]) == 2)
+    ):
+        named = {f"background {index}": values for index, values in enumerate(background)}
     else:
         named = {"background": background}
     for index, (name, values) in enumerate(named.items()):
-        points = _checked(values, name)
+        points = _checked_scores(values, name)
         if points.shape[1] < min(n_components, 2):
             raise InputError(
-                f"{name}: {points.shape[1]} score for each row, and the target's rows have {n_components}. "
+                f"{name}: {points.shape[1]} score per row, but the target has {n_components}. "
                 "Give the scores of the same components."
             )
-        look = _style.grey(index)
-        yield _Layer(name, points[:, :n_components], {"c": look.color, "marker": look.marker})
+        style = _style.grey(index)
+        yield _Layer(name, points[:, :n_components], {"c": style.color, "marker": style.marker})
 
 
-def _is_table(values: Any) -> bool:
-    return is_on_cluster(values) or np.ndim(values) == 2
-
-
-def _front(points: Array, labels: Any) -> Iterator[_Layer]:
-    """Yield the target's rows: those without a label, then class by class, or all on one scale of colours."""
+def _target_layers(points: Array, labels: Any) -> Iterator[_Layer]:
+    """Yield the rows without a label, then one layer per class, or one layer with a colour map."""
     if labels is None:
         yield _Layer("target", points, {"c": _style.COLORS[0], "marker": _style.MARKERS[0]})
         return
-    about = Labels.of(labels, len(points))
-    if about.missing.any():
-        yield _Layer("missing", points[about.missing], {"c": _style.MISSING, "marker": "x", "linewidths": 1})
-    if about.numbers is not None:
-        known = ~about.missing
-        yield _Layer("target", points[known], {"c": about.numbers[known], "cmap": _style.NUMBERS})
+    encoded = Labels.of(labels, len(points))
+    if encoded.missing.any():
+        yield _Layer("missing", points[encoded.missing], {"c": _style.MISSING, "marker": "x", "linewidths": 1})
+    if encoded.numbers is not None:
+        present = ~encoded.missing
+        yield _Layer("target", points[present], {"c": encoded.numbers[present], "cmap": _style.COLORMAP})
         return
-    for index, name in enumerate(about.names[: _style.DISTINCT]):
-        look = _style.style(index)
-        yield _Layer(name, points[about.codes == index], {"c": look.color, "marker": look.marker})
-    more = len(about.names) - _style.DISTINCT
+    for code, name in enumerate(encoded.names[: _style.DISTINCT]):
+        style = _style.style(code)
+        yield _Layer(name, points[encoded.codes == code], {"c": style.color, "marker": style.marker})
+    more = len(encoded.names) - _style.DISTINCT
     if more > 0:
-        rest = points[about.codes >= _style.DISTINCT]
+        rest = points[encoded.codes >= _style.DISTINCT]
         yield _Layer(f"{more} other labels", rest, {"c": _style.MISSING, "marker": "."}, n_labels=more)
 
 
-def _strips(layers: list[_Layer]) -> list[_Layer]:
-    """Give each layer a strip of its own, its points scattered a little so that they do not hide each other."""
-    rng = np.random.default_rng(0)
-    return [
-        replace(layer, points=np.column_stack([layer.points[:, 0], place + rng.uniform(-0.3, 0.3, len(layer.points))]))
-        for place, layer in enumerate(layers)
-    ]
-
-
-def _legend(axes: Any, drawn: list[Any], layers: list[_Layer], total: int, *, labelled: bool) -> None:
-    named = [(artist, layer) for artist, layer in zip(drawn, layers, strict=True) if "cmap" not in layer.look]
-    if not named or (len(layers) == 1 and not labelled):
+def _draw_legend(axes: Any, drawn: list[Any], layers: list[_Layer], *, outside: bool) -> None:
+    named = [(artist, layer) for artist, layer in zip(drawn, layers, strict=True) if "cmap" not in layer.style]
+    if not named:
         return
-    entries = [(artist, plain(shortened(layer.name))) for artist, layer in named[:MANY]]
-    more = sum(layer.n_labels for _, layer in named[MANY:])
+    entries = [(artist, plain(shortened(layer.name))) for artist, layer in named[:MAX_CLASSES]]
+    more = sum(layer.n_labels for _, layer in named[MAX_CLASSES:])
     if more > 0:
         from matplotlib.lines import Line2D
 
         entries.append((Line2D([], [], linestyle="none"), f"and {more} more"))
-    beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-    place = beside if len(entries) > _SHORT_LEGEND or total > 5 * _CROWD else {}
-    axes.legend(*zip(*entries, strict=True), frameon=False, **place)
+    outside = outside or len(entries) > _SHORT_LEGEND
+    position = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if outside else {}
+    axes.legend(*zip(*entries, strict=True), frameon=False, **position)
 
 
 def gallery(path: Any, data: Any, labels: Any = None, *, figure: Any = None) -> Any:
-    """Draw the scores of rows at the representatives of a path, and the affinity of its neighbouring steps.
+    """Plot the scores of rows at the representatives of a path, and the affinity of its neighbouring steps.
 
     Parameters
     ----------
     path : SubspacePath
-        What :func:`standout.path` returns, or ``CPCA(alpha="auto")`` has as ``path_``.
-    data : path of a file, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The rows to draw, centred by their own mean; read once.
+        Result of :func:`standout.path`, or ``path_`` of ``CPCA(alpha="auto")``.
+    data : path of a file, array-like, data frame, sparse matrix or Source, of shape (n_rows, n_features)
+        The rows, which are centred by their own mean. They are read once.
     labels : sequence of shape (n_rows,), optional
-        What to colour by; by default the source's own labels.
+        Labels to colour by; by default those of the source.
     figure : matplotlib figure or subfigure, optional
-        Where to draw; by default a new figure.
+        Figure to draw on; by default a new one.
 
     Returns
     -------
@@ -236,53 +223,49 @@ def gallery(path: Any, data: Any, labels: Any = None, *, figure: Any = None) -> 
     'alpha = 0 (PCA)'
     """
     if not isinstance(path, SubspacePath):
-        raise InputError(f"path: a {type(path).__name__} was given. Give what standout.path returns.")
+        raise InputError(f"path: unsupported type {type(path).__name__}. Give the result of standout.path.")
     source = read(data, role="data")
-    views = _scores(path, source)
+    panels = _path_scores(path, source)
     labels = source.labels if labels is None else labels
-    wide = min(len(views), _COLUMNS)
-    high = math.ceil(len(views) / wide)
+    columns = min(len(panels), _PANELS_PER_ROW)
+    rows = math.ceil(len(panels) / columns)
     if figure is None:
-        figure = pyplot().figure(figsize=(3.4 * wide, 3.2 * high + 1.8), layout="constrained")
-    grid = figure.add_gridspec(high + 1, wide, height_ratios=[*[3.0] * high, 1.2])
-    for place, (step, values) in enumerate(zip(path.representatives, views, strict=True)):
-        axes = figure.add_subplot(grid[place // wide, place % wide])
-        scores(values, labels, axes=axes, title=_title(path, int(step)))
-        # One legend is enough; a long one stands beside its axes, so at the end of the row.
-        if place != wide - 1 and axes.get_legend() is not None:
+        figure = pyplot().figure(figsize=(3.4 * columns, 3.2 * rows + 1.8), layout="constrained")
+    grid = figure.add_gridspec(rows + 1, columns, height_ratios=[*[3.0] * rows, 1.2])
+    special = {("alpha", 0.0): " (PCA)", ("shrinkage", 0.0): " (exact)", ("shrinkage", 1.0): " (PCA, in background sd)"}
+    for index, (step, values) in enumerate(zip(path.representatives, panels, strict=True)):
+        axes = figure.add_subplot(grid[index // columns, index % columns])
+        value = path.values[step]
+        title = f"{path.over} = {number(value)}{special.get((path.over, float(value)), '')}"
+        scores(values, labels, axes=axes, title=title)
+        # One legend, at the end of the first row, where there is room for a long one.
+        if index != columns - 1 and axes.get_legend() is not None:
             axes.get_legend().remove()
-    _draw_affinity(path, figure.add_subplot(grid[high, :]))
+    _draw_affinity(path, figure.add_subplot(grid[rows, :]))
     return figure
 
 
-def _title(path: SubspacePath, step: int) -> str:
-    value = path.values[step]
-    known = {("alpha", 0.0): " (PCA)", ("shrinkage", 0.0): " (exact)", ("shrinkage", 1.0): " (PCA, in background sd)"}
-    return f"{path.over} = {number(value)}{known.get((path.over, float(value)), '')}"
-
-
-def _scores(path: SubspacePath, source: Any) -> list[Array]:
-    """Return the scores of all rows at each representative, from one pass over them."""
+def _path_scores(path: SubspacePath, source: Any) -> list[Array]:
+    """Return the centred scores of all rows at each representative, in one pass."""
     filters = path.components[path.representatives]
     if source.n_features != filters.shape[2]:
         raise InputError(
-            f"data: {source.n_features} features, and the path was found on {filters.shape[2]}. "
-            "Give rows with the features of the path, in their order."
+            f"data: {source.n_features} features, but the path was computed on {filters.shape[2]}. "
+            "Give rows with the features of the path, in the same order."
         )
     basis = filters.reshape(-1, filters.shape[2]).T
     blocks = source.blocks(block_rows(source.n_features))
-    found = np.concatenate([checked_block(block, source.n_features, "data") @ basis for block in blocks])
-    if not np.isfinite(found).all():
-        raise InputError("data: there are NaN or infinite values among the rows. Leave them out, or fill them in.")
-    return np.split(found - found.mean(axis=0), len(filters), axis=1)
+    values = np.concatenate([checked_block(block, source.n_features, "data") @ basis for block in blocks])
+    if not np.isfinite(values).all():
+        raise InputError("data: some rows contain NaN or infinite values. Drop these rows, or impute the values.")
+    return np.split(values - values.mean(axis=0), len(filters), axis=1)
 
 
 def _draw_affinity(path: SubspacePath, axes: Any) -> None:
     steps = np.arange(len(path.values))
-    alike = np.diagonal(path.similarity, offset=1)
-    axes.plot(steps[:-1] + 0.5, alike, color=_style.COLORS[0], marker=".")
-    for place in path.representatives:
-        axes.axvline(place, color=_style.COLORS[1], linestyle=":")
-    shown = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), 9)).round().astype(int))
-    axes.set_xticks(shown, [number(path.values[step]) for step in shown])
-    axes.set(ylim=(-0.05, 1.05), xlabel=f"{path.over} (dotted: the steps above)", ylabel="affinity of\nneighbours")
+    axes.plot(steps[:-1] + 0.5, np.diagonal(path.similarity, offset=1), color=_style.COLORS[0], marker=".")
+    for step in path.representatives:
+        axes.axvline(step, color=_style.COLORS[1], linestyle=":")
+    ticks = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), 9)).round().astype(int))
+    axes.set_xticks(ticks, [number(path.values[step]) for step in ticks])
+    axes.set(ylim=(-0.05, 1.05), xlabel=f"{path.over} (dotted lines: panels above)", ylabel="affinity of\nneighbours")

@@ -1,4 +1,4 @@
-// Draws the figures of the report. All text in the data has been made safe for plotly's labels beforehand.
+// Draws the figures of the report. Text in the data is already escaped for plotly.
 (() => {
   "use strict";
   const { figures, scores } = JSON.parse(document.getElementById("report-data").textContent);
@@ -11,29 +11,29 @@
     toImageButtonOptions: { format: "png", scale: 2 },
   };
   const hidden = new Set();
-  const chosen = scores.views.map(() => ({ x: 0, y: 1 }));
+  const chosen = scores.panels.map(() => ({ x: 0, y: 1 }));
   const webgl = (() => {
     try { return Boolean(document.createElement("canvas").getContext("webgl")); } catch { return false; }
   })();
 
-  function layoutWith(own) {
+  function layoutWith(layout) {
     return {
       font, hoverlabel, hovermode: "closest", dragmode: "zoom", margin: { l: 56, r: 12, t: 28, b: 48 },
       paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", showlegend: false,
       legend: { orientation: "h", y: -0.25, yanchor: "top" },
-      ...own, xaxis: { ...axis, ...own.xaxis, title: { ...axis.title, ...own.xaxis.title } },
-      yaxis: { ...axis, ...own.yaxis, title: { ...axis.title, ...own.yaxis.title } },
+      ...layout, xaxis: { ...axis, ...layout.xaxis, title: { ...axis.title, ...layout.xaxis.title } },
+      yaxis: { ...axis, ...layout.yaxis, title: { ...axis.title, ...layout.yaxis.title } },
     };
   }
 
-  function trace(set, place, coordinates, view, x, y) {
-    const who = set.ids ? "<b>%{customdata}</b>" : "<b>row %{customdata}</b>";
+  function trace(set, index, coordinates, panel, x, y) {
+    const title = set.ids ? "<b>%{customdata}</b>" : "<b>row %{customdata}</b>";
     const label = set.texts ? "%{text}" : set.values ? "%{marker.color:.4~g}" : set.label;
-    const axes = view.strips ? "%{x:.3~g}" : "%{x:.3~g}, %{y:.3~g}";
+    const axes = panel.strips ? "%{x:.3~g}" : "%{x:.3~g}, %{y:.3~g}";
     return {
-      type: view.webgl && webgl ? "scattergl" : "scatter", mode: "markers", name: set.label,
+      type: panel.webgl && webgl ? "scattergl" : "scatter", mode: "markers", name: set.label,
       x: coordinates[x], y: coordinates[y], customdata: set.ids || set.rows, text: set.texts,
-      visible: !hidden.has(place), hovertemplate: `${who}<br>${label}<br>${axes}<extra></extra>`,
+      visible: !hidden.has(index), hovertemplate: `${title}<br>${label}<br>${axes}<extra></extra>`,
       marker: {
         symbol: set.symbol, size: set.size, opacity: set.opacity,
         ...(set.values ? { color: set.values, colorscale: "Viridis" } : { color: set.color }),
@@ -42,71 +42,71 @@
     };
   }
 
-  function viewFigure(number) {
-    const view = scores.views[number];
+  function panelFigure(number) {
+    const panel = scores.panels[number];
     const { x, y } = chosen[number];
-    const data = scores.order.map((place) => trace(scores.sets[place], place, view.coordinates[place], view, x, y));
+    const data = scores.order.map((index) => trace(scores.sets[index], index, panel.coordinates[index], panel, x, y));
     const lanes = scores.sets.length - 1;
-    const yaxis = view.strips
-      ? { tickvals: scores.sets.map((_, place) => lanes - place), ticktext: scores.sets.map((set) => set.short),
+    const yaxis = panel.strips
+      ? { tickvals: scores.sets.map((_, index) => lanes - index), ticktext: scores.sets.map((set) => set.short),
           range: [-0.6, lanes + 0.6], showgrid: false, zeroline: false }
-      : { title: { text: view.axes[y] } };
-    return [data, layoutWith({ xaxis: { title: { text: view.axes[x] } }, yaxis })];
+      : { title: { text: panel.axes[y] } };
+    return [data, layoutWith({ xaxis: { title: { text: panel.axes[x] } }, yaxis })];
   }
 
-  const viewElement = (number) => document.getElementById(`view-${number}`);
-  const drawnViews = scores.views.map((_, number) => number).filter((number) => viewElement(number));
+  const panelElement = (number) => document.getElementById(`panel-${number}`);
+  const drawnPanels = scores.panels.map((_, number) => number).filter((number) => panelElement(number));
 
-  // The same row in the other views: all views hold the same sets in the same order.
+  // Show the same row in the other panels: all panels hold the same sets in the same order.
   function linkHover(number) {
-    const others = drawnViews.filter((other) => other !== number).map(viewElement);
-    viewElement(number).on("plotly_hover", ({ points: [{ curveNumber, pointNumber }] }) => {
+    const others = drawnPanels.filter((other) => other !== number).map(panelElement);
+    panelElement(number).on("plotly_hover", ({ points: [{ curveNumber, pointNumber }] }) => {
       for (const element of others) {
         const { type, x, y } = element._fullData[curveNumber];
-        // WebGL traces are searched by place, the others by number.
+        // WebGL traces look up points by position, the others by index.
         const same = type === "scattergl" ? { xval: x[pointNumber], yval: y[pointNumber] } : { pointNumber };
         Plotly.Fx.hover(element, [{ curveNumber, ...same }]);
       }
     });
-    viewElement(number).on("plotly_unhover", () => others.forEach((element) => Plotly.Fx.unhover(element)));
+    panelElement(number).on("plotly_unhover", () => others.forEach((element) => Plotly.Fx.unhover(element)));
   }
 
   function showSets() {
     document.querySelectorAll("[data-set]").forEach((button) => {
       button.setAttribute("aria-pressed", String(!hidden.has(Number(button.dataset.set))));
     });
-    const visible = scores.order.map((place) => !hidden.has(place));
-    return Promise.all(drawnViews.map((number) => Plotly.restyle(viewElement(number), { visible })));
+    const visible = scores.order.map((index) => !hidden.has(index));
+    return Promise.all(drawnPanels.map((number) => Plotly.restyle(panelElement(number), { visible })));
   }
 
   function listen() {
     document.querySelectorAll("[data-set]").forEach((button) => {
-      const place = Number(button.dataset.set);
+      const index = Number(button.dataset.set);
       button.addEventListener("click", () => {
-        if (!hidden.delete(place)) hidden.add(place);
+        if (!hidden.delete(index)) hidden.add(index);
         showSets();
       });
       button.addEventListener("dblclick", () => {
-        const alone = hidden.size === scores.sets.length - 1 && !hidden.has(place);
-        scores.sets.forEach((_, other) => (alone || other === place ? hidden.delete(other) : hidden.add(other)));
+        const alone = hidden.size === scores.sets.length - 1 && !hidden.has(index);
+        scores.sets.forEach((_, other) => (alone || other === index ? hidden.delete(other) : hidden.add(other)));
         showSets();
       });
     });
-    document.querySelectorAll("select[data-view]").forEach((select) => {
+    document.querySelectorAll("select[data-panel]").forEach((select) => {
       select.addEventListener("change", () => {
-        const number = Number(select.dataset.view);
+        const number = Number(select.dataset.panel);
         chosen[number][select.dataset.axis] = Number(select.value);
-        Plotly.react(viewElement(number), ...viewFigure(number), config);
+        Plotly.react(panelElement(number), ...panelFigure(number), config);
       });
     });
-    const plots = () => document.querySelectorAll(".js-plotly-plot").forEach((element) => Plotly.Plots.resize(element));
-    window.matchMedia("print").addEventListener("change", plots);
+    const resize = () => document.querySelectorAll(".js-plotly-plot").forEach((element) => Plotly.Plots.resize(element));
+    window.matchMedia("print").addEventListener("change", resize);
   }
 
   async function draw() {
-    for (const number of drawnViews) {
-      await Plotly.newPlot(viewElement(number), ...viewFigure(number), config);
-      if (drawnViews.length > 1) linkHover(number);
+    for (const number of drawnPanels) {
+      await Plotly.newPlot(panelElement(number), ...panelFigure(number), config);
+      if (drawnPanels.length > 1) linkHover(number);
     }
     for (const [name, figure] of Object.entries(figures)) {
       await Plotly.newPlot(`figure-${name}`, figure.data, layoutWith(figure.layout), config);
@@ -116,9 +116,9 @@
   }
 
   draw().catch((error) => {
-    const trouble = document.getElementById("trouble");
-    trouble.textContent = `The plots could not be drawn in this browser (${error.message}). All tables and texts are complete without them.`;
-    trouble.hidden = false;
+    const message = document.getElementById("drawing-error");
+    message.textContent = `The plots could not be drawn in this browser (${error.message}). The tables and the text are complete without them.`;
+    message.hidden = false;
     document.documentElement.dataset.failed = String(error);
   });
 })();
