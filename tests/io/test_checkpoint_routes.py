@@ -70,10 +70,10 @@ import sys
 from pathlib import Path
 import numpy as np
 import standout
-from standout import Moments, checkpoint
+from standout import Moments, _checkpoint
 
 folder = Path(sys.argv[1])
-checkpoint._EVERY, checkpoint._SHARE, checkpoint.block_rows_of = 0.0, 1e9, lambda _: 16
+_checkpoint._EVERY, _checkpoint._SHARE, _checkpoint.block_rows_of = 0.0, 1e9, lambda _: 16
 for i in range(12):
     found = Moments.of(standout.read(folder / "t.npy", memory=0, checkpoint=folder / f"t{i}"))
     print(found.rows, found.scatter.tobytes().hex())
@@ -102,7 +102,7 @@ def test_drafts_of_killed_passes_are_swept_by_their_own_name_only(files):
 
 
 def test_a_draft_that_is_gone_before_it_is_looked_at_stops_nothing(files, monkeypatch):
-    monkeypatch.setattr("pathlib.Path.glob", lambda *_: [files / "gone"])
+    monkeypatch.setattr("pathlib.Path.glob", lambda *_: [files / "no longer exists"])
     CheckpointFile(files / "t", (), None).sweep(before=2**40)
 
 
@@ -124,9 +124,9 @@ def test_an_empty_file_or_the_beginning_of_a_checkpoint_is_told_from_a_file_of_a
     refused(lambda: source(files, "t"), "the checkpoint", "is empty", "delete the file")
     for start in (b"stand", b"standout checkpoint ", b"standout checkpoint 1\n"):
         (files / "t").write_bytes(start)
-        refused(lambda: source(files, "t"), "damaged or cut short" if start[-1:] != b" " else "delete the file")
+        refused(lambda: source(files, "t"), "damaged or truncated" if start[-1:] != b" " else "delete the file")
     (files / "t").write_bytes(b"dear diary")
-    refused(lambda: source(files, "t"), "of another kind")
+    refused(lambda: source(files, "t"), "is not a checkpoint")
 
 
 def test_another_pattern_for_groups_is_told_as_such(tmp_path, refused):
@@ -138,7 +138,7 @@ def test_another_pattern_for_groups_is_told_as_such(tmp_path, refused):
         return Moments.of(standout.read(tmp_path / "t.csv", **how))
 
     assert moments("^[^_]+").groups == {f"s{i}" for i in range(5)}
-    refused(lambda: moments("[^_]+$"), "other data: not the same groups.")
+    refused(lambda: moments("[^_]+$"), "other data: different groups.")
 
 
 def unused(warned, remedy, *told):

@@ -82,8 +82,8 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 64)
     monkeypatch.setattr("standout.io.memory.block_rows_of", lambda _: 64)
     monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 50)
-    monkeypatch.setattr("standout.io.csv.Head.size", 4000)
-    monkeypatch.setattr("standout.io.csv._UNPACKED", 1000)
+    monkeypatch.setattr("standout.io.csv.TextFile.chunk_bytes", 4000)
+    monkeypatch.setattr("standout.io.csv._SKIP_BYTES", 1000)
 
 
 class Killed(BaseException):
@@ -198,7 +198,7 @@ def test_blocks_are_cut_as_they_were_when_the_memory_given_is_another(path, tmp_
     added.dies_at = None
     monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 100)
     monkeypatch.setattr("standout.io.matrix.BLOCK_BYTES", 600)
-    monkeypatch.setattr("standout.io.csv.Head.size", 3000)
+    monkeypatch.setattr("standout.io.csv.TextFile.chunk_bytes", 3000)
     monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 33)
     same_bits(Moments.of(standout.read(path, memory=1, checkpoint=tmp_path / "c")), undisturbed)
 
@@ -238,11 +238,11 @@ def test_any_damage_to_a_checkpoint_is_noticed_and_nothing_is_overwritten(half_d
         broken = bytearray(whole)
         broken[place] ^= 4
         (tmp_path / "c").write_bytes(broken)
-        refused(half_done, "target: the checkpoint", "damaged or cut short", "delete the file")
+        refused(half_done, "target: the checkpoint", "damaged or truncated", "delete the file")
         assert (tmp_path / "c").read_bytes() == broken
     for damaged in (whole[:-1], whole + b"x", whole[:300], whole[:30]):
         (tmp_path / "c").write_bytes(damaged)
-        refused(half_done, "damaged or cut short")
+        refused(half_done, "damaged or truncated")
     (tmp_path / "c").write_bytes(whole.replace(b"checkpoint 1", b"checkpoint 2"))
     refused(half_done, "another version")
     (tmp_path / "c").write_bytes(whole)
@@ -259,7 +259,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_before_any_work(tmp_path, r
     refused(read(tmp_path), "checkpoint", "is a directory", kind=OutputError)
     refused(read(tmp_path / "no" / "c"), "checkpoint", "no directory", kind=OutputError)
     (tmp_path / "notes.txt").write_text("dear diary")
-    refused(read(tmp_path / "notes.txt"), "notes.txt", "of another kind")
+    refused(read(tmp_path / "notes.txt"), "notes.txt", "is not a checkpoint")
     assert (tmp_path / "notes.txt").read_text() == "dear diary"
     refused(read(tmp_path / "c", np.ones((3, 2))), "checkpoint= is for files", "ndarray")
 
@@ -300,7 +300,7 @@ def test_the_command_line_keeps_one_file_for_each_dataset(tmp_path, done, stoppe
     assert done(*command, "--memory", "0", "--checkpoint", kept).json["model"] == plain
     os.utime(tmp_path / "sham.npy", ns=(1, 1))
     stopped(
-        *command, "--memory", "0", "--checkpoint", kept, told="2-sham.checkpoint is of other data.*--checkpoint, or"
+        *command, "--memory", "0", "--checkpoint", kept, told="2-sham.checkpoint belongs to other data.*--checkpoint, or"
     )
     stopped(*command, "--memory", "0", "--checkpoint", tmp_path / "rest.npy", told="--checkpoint.*rest.npy")
 
@@ -310,11 +310,11 @@ import os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
 import standout
-from standout import DPCA, checkpoint
+from standout import DPCA, _checkpoint
 from standout._accumulate import Accumulator
 
 folder, kept = Path(sys.argv[1]), Path(sys.argv[1]) / "kept"
-checkpoint._EVERY, checkpoint._SHARE, checkpoint._STALE = 0.0, 1e9, 0.0
+_checkpoint._EVERY, _checkpoint._SHARE, _checkpoint._STALE = 0.0, 1e9, 0.0
 plain = Accumulator.add
 
 def slow(*given):

@@ -52,7 +52,7 @@ def with_shape(path, old, new):
 def test_an_empty_file_and_foreign_bytes_are_refused(tmp_path, told, ending):
     path = tmp_path / f"a{ending}"
     path.touch()
-    told(path, "empty", "Give a whole copy")
+    told(path, "empty", "Give an intact copy")
     path.write_bytes(b"id,a,b\n1,2,3\n" * 99)
     told(path)
 
@@ -70,7 +70,7 @@ def test_a_file_cut_short_is_refused(tmp_path, told, ending):
     }
     writers[ending]()
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    told(path, "ive a whole copy")
+    told(path, "ive an intact copy")
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path, data):
@@ -90,29 +90,29 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path, data):
 def test_more_rows_than_the_file_could_hold_are_refused_before_they_are_made(tmp_path, told):
     np.save(tmp_path / "a.npy", ROWS)
     told(
-        with_shape(tmp_path / "a.npy", b"(12, 5), }" + b" " * 14, b"(999999999999999, 5), } "), "cut short", "promises"
+        with_shape(tmp_path / "a.npy", b"(12, 5), }" + b" " * 14, b"(999999999999999, 5), } "), "truncated", "claims"
     )
     (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n999999999999 5 1\n1 1 1\n")
-    told(tmp_path / "a.mtx", "claims to have 999,999,999,999 rows")
+    told(tmp_path / "a.mtx", "claims 999,999,999,999 rows")
     (tmp_path / "b.mtx").write_text("%%MatrixMarket matrix coordinate real general\n9 5 99999999999\n1 1 1\n")
-    told(tmp_path / "b.mtx", "promises 99,999,999,999 entries")
+    told(tmp_path / "b.mtx", "claims 99,999,999,999 entries")
     (tmp_path / "c.mtx").write_text("%%MatrixMarket matrix array real general\n99999999 99999999\n1\n")
     told(tmp_path / "c.mtx")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("a", shape=(10**15, 5), chunks=(64, 5), dtype="f8")
-    told(tmp_path / "a.h5", "claims to hold 40,000,000,000,000,000 bytes")
+    told(tmp_path / "a.h5", "claims 40,000,000,000,000,000 bytes")
     zarr.create_array(tmp_path / "a.zarr", shape=(10**15, 5), chunks=(64, 5), dtype="f8")
-    told(tmp_path / "a.zarr", "claims to hold")
+    told(tmp_path / "a.zarr", "claims")
     adata().write_h5ad(tmp_path / "a.h5ad")
     with h5py.File(tmp_path / "a.h5ad", "a") as file:
         del file["X"]
         group = file.create_group("X")
         group["data"], group["indices"], group["indptr"] = [1.0], [0], [0, 1]
         group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [10**15, 5]})
-    told(tmp_path / "a.h5ad", "claims to have 1,000,000,000,000,000 rows")
+    told(tmp_path / "a.h5ad", "claims 1,000,000,000,000,000 rows")
     matrix = sparse.coo_array(ROWS)
     np.savez(tmp_path / "a.npz", format=b"coo", shape=[10**15, 5], data=matrix.data, row=matrix.row, col=matrix.col)
-    told(tmp_path / "a.npz", "claims to have")
+    told(tmp_path / "a.npz", "claims")
 
 
 class Trap:
@@ -178,7 +178,7 @@ def trap_in_anndata(tmp_path, sprung):
         (np.zeros((2, 3), dtype=complex), ("complex", "imaginary"), NotNumbersError),
         (np.array([["a", "b"]]), ("type text", "not numbers"), NotNumbersError),
         (np.zeros((2, 3), dtype="M8[s]"), ("datetime64", "not numbers"), NotNumbersError),
-        (np.zeros(3, dtype=[("x", "f8"), ("y", "i4")]), ("records", "'x', 'y'"), NotNumbersError),
+        (np.zeros(3, dtype=[("x", "f8"), ("y", "i4")]), ("structured array", "'x', 'y'"), NotNumbersError),
         (np.zeros((0, 3)), ("no rows",), InputError),
         (np.zeros((3, 0)), ("no features",), InputError),
     ],
@@ -204,7 +204,7 @@ def test_a_wrong_key_is_answered_with_what_there_is(tmp_path, told):
     for name in ("counts", "other"):
         group.create_array(f"run/{name}", data=ROWS)
     for name, folder in (("a.npz", ""), ("a.h5", "run/"), ("a.zarr", "run/")):
-        told(tmp_path / name, "2 tables of numbers", "key=", f"{folder}counts (12, 5)")
+        told(tmp_path / name, "2 two-dimensional numeric arrays", "key=", f"{folder}counts (12, 5)")
         told(tmp_path / name, "'run/count'", f"Did you mean '{folder}counts'", "Choose", key="run/count")
         assert standout.read(tmp_path / name, key=f"/{folder}counts").n_rows == 12
     told(tmp_path / "a.npz", "(12,)", "Reshape", key="labels")
@@ -215,7 +215,7 @@ def test_a_wrong_key_is_answered_with_what_there_is(tmp_path, told):
 def test_hdf5_files_of_other_kinds_are_sent_to_their_programs(tmp_path, told):
     with h5py.File(tmp_path / "empty.h5", "w") as file:
         file.create_group("nothing")
-    told(tmp_path / "empty.h5", "no table of numbers", "Give")
+    told(tmp_path / "empty.h5", "no two-dimensional numeric array", "Give")
     with h5py.File(tmp_path / "frame.h5", "w") as file:  # what pandas writes; its own writer needs pytables
         file.create_group("df").attrs["pandas_type"] = "frame"
         file["df/block0_values"] = ROWS
@@ -255,7 +255,7 @@ def test_repeated_gene_names_are_answered_with_the_cure(tmp_path, told, refused)
     twice = adata()
     twice.var_names = ["a", "b", "c", "d", "a"]
     twice.write_h5ad(tmp_path / "a.h5ad")
-    told(tmp_path / "a.h5ad", "var_names stand more than once: 'a'", "var_names_make_unique")
+    told(tmp_path / "a.h5ad", "duplicate var_names: 'a'", "var_names_make_unique")
     refused(lambda: standout.read(twice, role="target"), "target", "var_names_make_unique")
 
 
@@ -282,14 +282,14 @@ def test_what_cannot_be_read_in_blocks_says_how_much_memory_it_needs(tmp_path, t
     sparse.save_npz(tmp_path / "a.npz", sparse.csr_array(ROWS))
     np.savez_compressed(tmp_path / "b.npz", np.asfortranarray(ROWS))
     for name, remedy in (("a.h5ad", "CSR"), ("a.mtx", "CSR"), ("a.npz", "CSR"), ("b.npz", "np.savez")):
-        told(tmp_path / name, "held in memory", "memory='1MB'", remedy, memory=100)
+        told(tmp_path / name, "must fit in memory", "memory='1MB'", remedy, memory=100)
         assert standout.read(tmp_path / name, memory="1MB").n_rows == 12
 
 
 def test_columns_that_are_not_there_are_answered_with_those_that_are(tmp_path, told, refused):
     np.save(tmp_path / "a.npy", ROWS)
     told(tmp_path / "a.npy", "columns='a'", "no names", columns="a")
-    told(tmp_path / "a.npy", "label column 'x'", "no columns that describe rows", label="x", kind=ColumnError)
+    told(tmp_path / "a.npy", "label column 'x'", "no metadata columns", label="x", kind=ColumnError)
     adata(condition=["stim", "ctrl"] * 6).write_h5ad(tmp_path / "a.h5ad")
     told(
         tmp_path / "a.h5ad", "groups column 'conditon'", "Did you mean 'condition'", groups="conditon", kind=ColumnError
@@ -302,9 +302,9 @@ def test_columns_that_are_not_there_are_answered_with_those_that_are(tmp_path, t
         where={"condition": "Stim"},
     )
     told(tmp_path / "a.h5ad", "'z*'", columns="z*")
-    told(tmp_path / "a.h5ad", "no column is left", drop="*")
+    told(tmp_path / "a.h5ad", "no features are left", drop="*")
     both = {"condition": "stim", "obs_names": "cell1"}
-    told(tmp_path / "a.h5ad", "no row has them all", where=both)
+    told(tmp_path / "a.h5ad", "no row meets all conditions", where=both)
 
 
 def names_in(kind, path, names):
@@ -329,7 +329,7 @@ def test_names_of_features_that_cannot_be_used_are_refused_and_not_ignored(tmp_p
         (np.arange(5), "int64"),
     ):
         names_in(kind, path, names)
-        told(path, "'names' names the features", found, "as text", ".astype(str)")
+        told(path, "'names' should hold feature names", found, "one text", ".astype(str)")
     names_in(kind, path, np.array(NAMES))
     assert standout.read(path).names == NAMES
     names_in(kind, path, np.array([f"row {i}" for i in range(12)]))  # one for each row: names of rows
@@ -341,7 +341,7 @@ def test_names_of_features_that_are_python_objects_are_refused(tmp_path, told):
     frame = pd.DataFrame(ROWS, columns=list(NAMES))
     for name in ("names", "feature_names", "columns", "features"):
         np.savez(tmp_path / "a.npz", X=frame.values, **{name: np.array(frame.columns, dtype=object)})
-        told(tmp_path / "a.npz", f"{name!r} names the features", "pickles", ".astype(str)", kind=NotNumbersError)
+        told(tmp_path / "a.npz", f"{name!r} should hold feature names", "pickles", ".astype(str)", kind=NotNumbersError)
     np.savez(tmp_path / "b.npz", X=ROWS, features=ROWS[:, :2], other=np.array([None, {}]))  # a table is no name
     assert standout.read(tmp_path / "b.npz", key="X").n_features == 5
 
@@ -370,7 +370,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path, refused, monkeypatch
 def test_packed_files_are_asked_for_unpacked(tmp_path, told):
     np.save(tmp_path / "a.npy", ROWS)
     (tmp_path / "a.npy.gz").write_bytes(gzip.compress((tmp_path / "a.npy").read_bytes()))
-    told(tmp_path / "a.npy.gz", "Give it unpacked")
+    told(tmp_path / "a.npy.gz", "Give the uncompressed file")
 
 
 def test_a_file_without_permission_is_refused(told):

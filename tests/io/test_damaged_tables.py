@@ -77,8 +77,8 @@ TEXTS = {
     "names alone": ("a,b,c\n", ["names, but no rows", "Give a table with rows"]),
     "a quoted name alone": ('"a b"', ["names, but no rows", "Give a table with rows"]),
     "names and blank lines": ("a,b,c\n\n\n", ["names, but no rows", "Give a table with rows"]),
-    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(99), ["not text but a binary file", "Check"]),
-    "npy": (npy_bytes(), ["not text but a binary file", "Check"]),
+    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(99), ["binary file, not text", "Check"]),
+    "npy": (npy_bytes(), ["binary file, not text", "Check"]),
     "utf-16": ("a,b\n1,2\n".encode("utf-16"), ["UTF-16", "Convert it to UTF-8"]),
     "latin-1": ("a,größe\n1,2\n".encode("latin-1"), ["line 1 is not UTF-8", "Convert the file"]),
     "latin-1 below": ("a,b\n1,2\nx,ä\n".encode("latin-1"), ["line 3 is not UTF-8", "Convert the file"]),
@@ -86,18 +86,18 @@ TEXTS = {
     "too many": ("a,b,c\n1,2,3\n4,5,6\n6,7,8,9\n", ["line 4: 4 values", "names 3 columns", "Give every row"]),
     "rows with names": ("a,b\nr1,1,2\nr2,3,4\n", ["line 2: 3 values", "names 2 columns", "Give every row"]),
     "after lines": ('a,b\n"x\ny",2\n\n4,5,6\n', ["line 5: 3 values", "names 2 columns"]),
-    "names twice": ("a,b,a\n1,2,3\n", ["1 column names stand more than once: 'a'", "Rename"]),
-    "no names": ("0.5,1.5,0.2\n1,2,3\n", ["first line must hold the names", "3 of 3", "'0.5'", "Add a line of names"]),
-    "no names, two whole": ("0,1\n1,0\n", ["first line must hold the names", "Add a line of names"]),
-    "no names but an id": ("m1,0.5,1.5,0.2\nm2,2,3,4\n", ["3 of 4 there are numbers", "Add a line of names"]),
-    "text": ("a,b\nx,y\nz,w\n", ["no column is left to be a feature", "Check"]),
-    "mixed": ("a,b\n1,2\n?,3\n4,5\n", [", line 3: column 'a'", "'?' is not one", "Leave the cell empty"]),
-    "hexadecimal": ("a,b\n1,2\n0x1F,3\n4,5\n", ["line 3: column 'a'", "'0x1F' is not one"]),
-    "truth and numbers": ("a,b\nTrue,2\nFalse,3\n0.5,4\n0.5,4\n0.7,2\n", ["line 2: column 'a'", "'True' is not one"]),
+    "names twice": ("a,b,a\n1,2,3\n", ["1 duplicate column name: 'a'", "Rename"]),
+    "no names": ("0.5,1.5,0.2\n1,2,3\n", ["first line must contain column names", "3 of 3", "'0.5'", "Add a line of names"]),
+    "no names, two whole": ("0,1\n1,0\n", ["first line must contain column names", "Add a line of names"]),
+    "no names but an id": ("m1,0.5,1.5,0.2\nm2,2,3,4\n", ["3 of 4 entries are numbers", "Add a line of names"]),
+    "text": ("a,b\nx,y\nz,w\n", ["no features are left", "Check"]),
+    "mixed": ("a,b\n1,2\n?,3\n4,5\n", [", line 3: column 'a'", "'?' is not a number", "Leave the cell empty"]),
+    "hexadecimal": ("a,b\n1,2\n0x1F,3\n4,5\n", ["line 3: column 'a'", "'0x1F' is not a number"]),
+    "truth and numbers": ("a,b\nTrue,2\nFalse,3\n0.5,4\n0.5,4\n0.7,2\n", ["line 2: column 'a'", "'True' is not a number"]),
     "thousands": ('a,b\n"1,234",2\n"5,678",3\n', ["column 'a'", "'1,234'", "decimals or thousands", "Convert them"]),
-    "commas and points": ("a;b\n1,5;2.5\n3,5;4.5\n", ["'a' has decimal commas", "'b' decimal points", "Convert one"]),
-    "never closed": ('a,b\n5,6\n1,"2\n3,4\n', ["begins in line 3 does not end", "Check whether a quote"]),
-    "packed under a plain name": (gzip.compress(b"a,b\n1,2\n"), ["packed with gzip", "Rename it to rows.csv.gz"]),
+    "commas and points": ("a;b\n1,5;2.5\n3,5;4.5\n", ["'a' has decimal commas", "'b' has decimal points", "Convert one"]),
+    "never closed": ('a,b\n5,6\n1,"2\n3,4\n', ["begins in line 3 does not end", "Check for a quote"]),
+    "packed under a plain name": (gzip.compress(b"a,b\n1,2\n"), ["gzip-compressed", "Rename it to rows.csv.gz"]),
 }  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def test_dates_codes_and_phone_numbers_are_labels(values, holding):
 
 def test_a_column_with_text_can_be_named_or_dropped(holding):
     path = holding("chromosome,x\n1,2\n2,3\nX,4\n")
-    with pytest.raises(NotNumbersError, match="'X' is not one"):
+    with pytest.raises(NotNumbersError, match="'X' is not a number"):
         standout.read(path)
     assert standout.read(path, drop="chromosome").names == ("x",)
     assert standout.read(path, label="chromosome").labels.tolist() == ["1", "2", "X"]
@@ -170,7 +170,7 @@ def test_columns_that_are_not_there_are_told_with_the_nearest(holding, told):
     told(path, "label column 'ID'", "Did you mean 'id'?", "Use one of its columns", kind=ColumnError, label="ID")
     told(path, "'heigth'", "Did you mean 'Height'?", kind=FeatureError, columns=["heigth"])
     told(path, "drop='widht'", "Did you mean 'width'?", kind=ColumnError, drop="widht")
-    told(path, "column 'id' does not hold numbers", "Leave it out", kind=FeatureError, columns=["id", "width"])
+    told(path, "column 'id' is not numeric", "Leave it out", kind=FeatureError, columns=["id", "width"])
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
@@ -179,7 +179,7 @@ def test_files_with_other_columns_are_told_apart(ending, tmp_path, told):
     write = {"csv": lambda f, p: f.to_csv(p, index=False)}.get(ending, lambda f, p: getattr(f, f"to_{ending}")(p))
     write(first, tmp_path / f"1.{ending}")
     write(first.rename(columns={"c": "C"}), tmp_path / f"2.{ending}")
-    told(tmp_path, f"2.{ending}: its columns are not those of 1.{ending}: 'c' missing, 'C' not there", "Give files",
+    told(tmp_path, f"2.{ending}: its columns differ from those of 1.{ending}: 'c' missing, 'C' added", "Give files",
          kind=FeatureError)  # fmt: skip
     write(first.astype({"c": str}).assign(c="text"), tmp_path / f"2.{ending}")
     told(tmp_path, "column 'c'", kind=NotNumbersError)
@@ -198,8 +198,8 @@ def test_files_that_are_damaged_empty_or_foreign_are_refused(ending, tmp_path, h
     else:
         getattr(frame, "to_parquet" if ending == "parquet" else "to_feather")(path)
     whole = path.read_bytes()
-    told(holding(whole[: len(whole) // 2], path.name), "cut short", "give a whole copy")
-    told(holding(b"a,b\n1,2\n" * 99, path.name), "cannot be read", "give a whole copy")
+    told(holding(whole[: len(whole) // 2], path.name), "truncated", "give an intact copy")
+    told(holding(b"a,b\n1,2\n" * 99, path.name), "cannot be read", "give an intact copy")
     told(holding(b"", path.name), "")
 
 
@@ -208,7 +208,7 @@ def test_tables_without_rows_and_of_old_versions_are_refused(tmp_path, holding, 
     pa.parquet.write_table(empty, tmp_path / "rows.parquet")
     told(tmp_path / "rows.parquet", "no rows", "Give a table with rows")
     told(holding(b"FEA1" + bytes(99), "rows.feather"), "version 1", "Convert it")
-    told(holding(gzip.compress(b"PAR1"), "rows.parquet.gz"), "not read packed", "Give it unpacked")
+    told(holding(gzip.compress(b"PAR1"), "rows.parquet.gz"), "gzip is not supported", "Give the uncompressed file")
 
 
 def test_a_feather_without_rows_is_refused(tmp_path, refused):
@@ -224,7 +224,7 @@ def test_a_file_that_is_gone_when_it_is_read_again_is_told(ending, tmp_path, ref
     source = standout.read(path, memory=0)
     assert sum(len(block) for block in source.blocks(5)) == 12
     path.unlink()
-    refused(lambda: list(source.blocks(5)), str(path), "gone", "Check the path")
+    refused(lambda: list(source.blocks(5)), str(path), "no longer exists", "Check the path")
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="only root can give up its rights")
@@ -237,7 +237,7 @@ def test_a_file_that_may_not_be_read_is_told(ending, refused):
     path.chmod(0)
     os.seteuid(65534)
     try:
-        refused(lambda: standout.read(path), str(path), "no permission", "Ask for it")
+        refused(lambda: standout.read(path), str(path), "no permission", "Ask for access")
     finally:
         os.seteuid(0)
         shutil.rmtree(folder)

@@ -71,7 +71,7 @@ def test_a_file_that_changes_in_the_middle_of_a_pass_is_refused(rows, tmp_path, 
 
 
 def test_a_wide_file_that_changes_between_its_columns_is_refused(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(matrix, "_AHEAD", 2**16)
+    monkeypatch.setattr(matrix, "_READ_BYTES", 2**16)
     path, rows = tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 2000))
     np.save(path, rows)
     source = standout.read(path, memory=0)
@@ -81,7 +81,7 @@ def test_a_wide_file_that_changes_between_its_columns_is_refused(tmp_path, refus
 
 
 def test_a_thread_that_reads_other_columns_takes_none_away(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix, "_AHEAD", 2**16)
+    monkeypatch.setattr(matrix, "_READ_BYTES", 2**16)
     path, rows = tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 2000))
     np.save(path, rows)
     source = standout.read(path, memory=0)
@@ -105,7 +105,7 @@ def test_a_checkpoint_that_can_no_longer_be_written_costs_no_fit(rows, tmp_path,
     source = standout.read(tmp_path / "rows.npy", memory=0, checkpoint=tmp_path / "kept")
 
     def full(*_):
-        raise OutputError("checkpoint: it could not be written: the disk is full. Make room, or choose another place.")
+        raise OutputError("checkpoint: it could not be written: the disk is full. Make room, or choose another path.")
 
     monkeypatch.setattr(checkpoint.CheckpointFile, "save", full)
     with pytest.warns(StandoutWarning, match="goes on without saving .* disk is full") as told:

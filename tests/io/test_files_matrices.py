@@ -20,7 +20,7 @@ import standout
 from conftest import NAMES
 from standout._dpca import DPCA
 from standout.errors import InputError, NonFiniteError
-from standout.io.matrix import OneWay
+from standout.io.matrix import SequentialMatrix
 from standout.io.missing import handle_missing
 from standout.io.source import has_rows, select_columns, watching
 from standout.io.stream import SparseInMemory, TableInMemory
@@ -150,7 +150,7 @@ def test_a_file_of_every_kind_gives_the_model_of_its_array(data, kind, saved):
 def test_on_disk_and_in_memory_agree(data, kind, saved):
     paths = [saved(rows, kind, name) for rows, name in zip(data, ("target", "background"), strict=True)]
     sources = [standout.read(path, memory=0) for path in paths]
-    assert all(isinstance(source, OneWay) for source in sources)
+    assert all(isinstance(source, SequentialMatrix) for source in sources)
     model = DPCA().fit(sources[0], background=sources[1])
     held = DPCA().fit(paths[0], background=paths[1])
     np.testing.assert_allclose(model.ratios_, held.ratios_, rtol=1e-12)
@@ -186,9 +186,9 @@ def test_any_rows_and_columns_can_be_read_from_disk(data, kind, on_disk):
 
 
 def test_what_is_read_is_the_same_when_little_is_read_ahead(data, on_disk, monkeypatch):
-    monkeypatch.setattr("standout.io.matrix._AHEAD", 1000)
-    monkeypatch.setattr("standout.io.npy._NEAR", 16)
-    monkeypatch.setattr("standout.io.h5ad._READ", 100)
+    monkeypatch.setattr("standout.io.matrix._READ_BYTES", 1000)
+    monkeypatch.setattr("standout.io.arrays._GAP_BYTES", 16)
+    monkeypatch.setattr("standout.io.h5ad._READ_BYTES", 100)
     index = np.array([150, 3, 199, 0, 4])
     for kind in ("npy 1", "npy, F order", "h5, chunks", "zarr 3", "h5ad, CSR"):
         source = on_disk(data.target, kind)

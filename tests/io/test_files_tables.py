@@ -188,7 +188,7 @@ def test_columns_that_are_set_aside_are_told_once_at_the_users_line(data, tmp_pa
     table(data.target).assign(sex="f", cage="c7").to_csv(path, index=False)
     calls = [lambda: standout.read(path), lambda: DPCA(n_components=1).fit(path, background=data.background)]
     for call in calls:
-        with pytest.warns(FeatureWarning, match="2 columns of mice.csv .*'sex', 'cage'") as told:
+        with pytest.warns(FeatureWarning, match="2 non-numeric columns of mice.csv .*'sex', 'cage'") as told:
             call()
         assert len(told) == 1 and told[0].filename == __file__
         remedy(told[0].message)
@@ -225,9 +225,9 @@ def test_rows_are_chosen_by_what_describes_them(data, kind, memory, tmp_path, re
         assert labels.tolist() == frame.kind[kept].tolist()
     np.testing.assert_array_equal(chosen(dose=1)[0], data.target[frame.dose == 1])
     refused(lambda: chosen(kind=["ill", "wel"]), "no row has 'wel' in column 'kind'", "Did you mean 'well'?", "'odd'")
-    refused(lambda: chosen(colour="red"), "where column 'colour' is not among its columns")
+    refused(lambda: chosen(colour="red"), "where column 'colour' is not one of its columns")
     frame.loc[frame.kind == "ill", "day"] = 0
-    refused(lambda: chosen(kind="ill", day="2"), "no row has them all", "Leave one of the conditions out")
+    refused(lambda: chosen(kind="ill", day="2"), "no row meets all conditions", "Leave one of the conditions out")
 
 
 @pytest.mark.filterwarnings("ignore:.*missing='mean' filled:standout.errors.StandoutWarning")

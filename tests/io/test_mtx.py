@@ -39,7 +39,7 @@ def test_without_lists_rows_are_rows(tmp_path, data):
 def test_a_matrix_market_file_that_would_end_the_process_is_refused(tmp_path, refused, body):
     path = tmp_path / "a.mtx"
     path.write_text(f"%%MatrixMarket matrix coordinate real general\n3 3 {2 if chr(0) in body else 4}\n{body}")
-    refused(lambda: standout.read(path), "a.mtx", "Matrix Market", "give a whole copy")
+    refused(lambda: standout.read(path), "a.mtx", "Matrix Market", "give an intact copy")
 
 
 def test_a_last_line_without_an_end_is_read(tmp_path):
