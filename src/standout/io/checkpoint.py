@@ -98,19 +98,8 @@ class CheckpointFile:
     def load(self, told: dict[str, Any], arrays: Iterable[NDArray[Any]], role: str) -> dict[str, Any] | None:
         """Fill the arrays from the checkpoint and return its header; None if there is no checkpoint yet.
 
-        Parameters
-        ----------
-        told : dict
-            The fingerprint that the checkpoint must have.
-        arrays : iterable of ndarray
-            Filled in place, in the order in which they were saved.
-        role : str
-            The start of error messages.
-
-        Notes
-        -----
-        A checkpoint that is damaged or belongs to other data is an error, and stays unchanged. Header and arrays come
-        from one open file, because another process may replace the checkpoint at any time.
+        A checkpoint that is damaged, or has another fingerprint than ``told``, is an error and stays unchanged. Header
+        and arrays come from one open file, because another process may replace the checkpoint at any time.
         """
         if (file := self._open(role)) is None:
             return None

@@ -80,9 +80,29 @@ class TextFile:
         return min(max(_MIN_CHUNK_BYTES, 256 * self.header_bytes), _MAX_CHUNK_BYTES)
 
     def chunks(self, max_bytes: int, start: int | None = None, line: int | None = None) -> Iterator[Chunk]:
-        """Yield the rows after the header, or from byte ``start``, in ``line``, on."""
+        """Yield whole rows after the header, or from byte ``start``, in ``line``, on: a few megabytes at a time."""
         start, line = (self.header_bytes, self.header_lines + 1) if start is None or line is None else (start, line)
-        return chunks(self.path, self.location, min(self.chunk_bytes, max_bytes), start, line, self.separator)
+        size = min(self.chunk_bytes, max_bytes)
+        with _opened(self.path, self.location) as (stream, file):
+            _skip(stream, start, stream is not file)
+            rest, at_end = b"", False
+            while not at_end:
+                piece = stream.read(max(size, len(rest)))  # more and more, until a long row ends
+                at_end = not piece
+                rest += piece
+                end = end_of_rows(rest, self.separator)
+                unclosed = at_end and end_of_rows(rest + b"\n", self.separator) <= len(rest)
+                if unclosed or (end == 0 and len(rest) > _MAX_ROW_BYTES):
+                    begin = line + rest.count(b"\n", 0, end)
+                    raise InputError(
+                        f"{self.location}: the row that begins in line {begin} does not end. Check for a quote that is "
+                        "never closed."
+                    )
+                end = len(rest) if at_end else end
+                if end:
+                    yield Chunk(rest[:end], line, start, file.tell())
+                    line += rest.count(b"\n", 0, end)
+                    rest, start = rest[end:], start + end
 
 
 @dataclass(frozen=True)
@@ -252,33 +272,13 @@ def _opened(path: Path, location: str) -> Iterator[tuple[Any, Any]]:
         yield (pa.CompressedInputStream(file, "gzip") if gzip else file), file
 
 
-def chunks(path: Path, location: str, size: int, start: int, line: int, separator: str) -> Iterator[Chunk]:
-    """Yield the rows of a file from byte ``start``, in ``line``, on: about ``size`` bytes at a time."""
-    with _opened(path, location) as (stream, file):
-        if stream is file:
-            stream.seek(start)
-        else:
-            skip = start
-            while skip > 0 and (piece := stream.read(min(skip, _SKIP_BYTES))):
-                skip -= len(piece)
-        rest, at_end = b"", False
-        while not at_end:
-            piece = stream.read(max(size, len(rest)))  # more and more, until a long row ends
-            at_end = not piece
-            rest += piece
-            end = end_of_rows(rest, separator)
-            unclosed = at_end and end_of_rows(rest + b"\n", separator) <= len(rest)
-            if unclosed or (end == 0 and len(rest) > _MAX_ROW_BYTES):
-                begin = line + rest.count(b"\n", 0, end)
-                raise InputError(
-                    f"{location}: the row that begins in line {begin} does not end. Check for a quote that is never "
-                    "closed."
-                )
-            end = len(rest) if at_end else end
-            if end:
-                yield Chunk(rest[:end], line, start, file.tell())
-                line += rest.count(b"\n", 0, end)
-                rest, start = rest[end:], start + end
+def _skip(stream: Any, count: int, compressed: bool) -> None:
+    """Skip the first bytes of a text: by seeking, or by decompressing them."""
+    if not compressed:
+        stream.seek(count)
+        return
+    while count > 0 and (piece := stream.read(min(count, _SKIP_BYTES))):
+        count -= len(piece)
 
 
 def end_of_rows(data: bytes, separator: str) -> int:

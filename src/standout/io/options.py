@@ -40,15 +40,12 @@ class Options:
         missing: str | None = None,
         columns: str | Iterable[str] | None = None,
         drop: str | Iterable[str] | None = None,
-        label: str | None = None,
-        groups: str | None = None,
-        ids: str | None = None,
         where: Mapping[str, Any] | None = None,
-        key: str | None = None,
         memory: str | float = "256MB",
         checkpoint: str | os.PathLike[str] | None = None,
+        **names: str | None,
     ) -> Options:
-        """Validate the arguments of :func:`standout.read`."""
+        """Validate the arguments of :func:`standout.read`; ``names`` are label, groups, ids and key."""
         if missing is not None and missing not in MISSING:
             raise InputError(f"missing={missing!r} is not valid. Use None or one of {', '.join(map(repr, MISSING))}.")
         if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
@@ -57,13 +54,10 @@ class Options:
             missing=missing,
             columns=None if columns is None else _names("columns", columns),
             drop=() if drop is None else _names("drop", drop),
-            label=label,
-            groups=groups,
-            ids=ids,
             where={column: _values(column, values) for column, values in (where or {}).items()},
-            key=key,
             memory=as_bytes(memory),
             checkpoint=None if checkpoint is None else check_writable(checkpoint, "checkpoint"),
+            **names,
         )
 
     @property

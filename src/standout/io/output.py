@@ -39,9 +39,7 @@ def check_writable(path: str | os.PathLike[str], what: str = "output") -> Path:
     if os.path.exists(target) and not os.path.isfile(target):
         raise OutputError(f"{what}: {target} is a device or a pipe. Give the name of a file.")
     if not os.path.isdir(target.parent):
-        raise OutputError(
-            f"{what}: there is no directory {target.parent}. Make it first, or choose another path."
-        )
+        raise OutputError(f"{what}: there is no directory {target.parent}. Make it first, or choose another path.")
     if not os.access(target.parent, os.W_OK):
         raise OutputError(f"{what}: no permission to write to {target.parent}. Choose another path.")
     return target
