@@ -25,8 +25,8 @@ _REASONS = {
     errno.ENOSPC: "the disk is full. Make room, or choose another path.",
     errno.EDQUOT: "the disk quota is used up. Make room, or choose another path.",
     errno.EROFS: "the file system is read-only. Choose another path.",
-    errno.EACCES: "permission denied. Choose another path.",
-    errno.EPERM: "permission denied. Choose another path.",
+    errno.EACCES: "no permission to write there. Choose another path.",
+    errno.EPERM: "no permission to write there. Choose another path.",
 }
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npy")
 
