@@ -1,4 +1,4 @@
-"""Checkpoints that are shared, damaged, given twice, or not used by the fit at hand."""
+"""Checkpoints that are shared, damaged, given twice or not used."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from standout.io.checkpoint import CheckpointFile
 
 @pytest.fixture
 def files(tmp_path):
-    """Two files of numbers, under the names t and b."""
+    """Two npy files, t and b."""
     rng = np.random.default_rng(0)
     for name, rows in (("t", 600), ("b", 500)):
         np.save(tmp_path / f"{name}.npy", rng.normal(size=(rows, 6)) * np.arange(1, 7) + 3)
@@ -37,7 +37,7 @@ def source(folder, name, kept=None, **how):
 
 
 @pytest.mark.usefixtures("saved_often")
-def test_a_checkpoint_replaced_while_it_is_read_gives_no_mixture_of_two(files, monkeypatch):
+def test_a_checkpoint_replaced_during_a_read_is_not_mixed_with_the_new_one(files, monkeypatch):
     expected = Moments.of(np.load(files / "t.npy"))
     versions, save = [], CheckpointFile.save
 
@@ -50,7 +50,7 @@ def test_a_checkpoint_replaced_while_it_is_read_gives_no_mixture_of_two(files, m
     early, late = versions[2], versions[6]
     header = CheckpointFile._header
 
-    def and_then_another(self, *given):  # another process saves just after the header was read
+    def and_then_another(self, *given):  # another process saves after the header was read
         found = header(self, *given)
         (files / "draft").write_bytes(late)
         (files / "draft").replace(files / "t")
@@ -70,10 +70,10 @@ import sys
 from pathlib import Path
 import numpy as np
 import standout
-from standout import Moments, checkpoint
+from standout import Moments, _checkpoint
 
 folder = Path(sys.argv[1])
-checkpoint._EVERY, checkpoint._SHARE, checkpoint.block_rows_of = 0.0, 1e9, lambda _: 16
+_checkpoint._EVERY, _checkpoint._SHARE, _checkpoint.block_rows_of = 0.0, 1e9, lambda _: 16
 for i in range(12):
     found = Moments.of(standout.read(folder / "t.npy", memory=0, checkpoint=folder / f"t{i}"))
     print(found.rows, found.scatter.tobytes().hex())
@@ -83,9 +83,9 @@ for i in range(12):
 def test_processes_that_share_a_checkpoint_all_get_the_right_bits(files):
     command = [sys.executable, "-c", WORKER, str(files)]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    told = [run.communicate(timeout=120) for run in runs]
-    assert all(run.returncode == 0 for run in runs), [err[-900:] for _, err in told]
-    lines = {line for out, _ in told for line in out.splitlines()}
+    outputs = [run.communicate(timeout=120) for run in runs]
+    assert all(run.returncode == 0 for run in runs), [err[-900:] for _, err in outputs]
+    lines = {line for out, _ in outputs for line in out.splitlines()}
     assert len(lines) == 1
     rows = np.load(files / "t.npy")
     count, scatter = lines.pop().split()
@@ -94,19 +94,19 @@ def test_processes_that_share_a_checkpoint_all_get_the_right_bits(files):
     np.testing.assert_allclose(np.frombuffer(bytes.fromhex(scatter)).reshape(6, 6), expected, rtol=1e-10, atol=1e-8)
 
 
-def test_drafts_of_killed_passes_are_swept_by_their_own_name_only(files):
+def test_only_temporary_files_of_the_same_checkpoint_are_removed(files):
     for name in (".t[0].12345678.part", ".t0.12345678.part"):
         (files / name).write_bytes(b"half")
     CheckpointFile(files / "t[0]", (), None).sweep(before=2**40)
     assert sorted(path.name for path in files.glob(".*")) == [".t0.12345678.part"]
 
 
-def test_a_draft_that_is_gone_before_it_is_looked_at_stops_nothing(files, monkeypatch):
-    monkeypatch.setattr("pathlib.Path.glob", lambda *_: [files / "gone"])
+def test_a_temporary_file_that_disappears_is_ignored(files, monkeypatch):
+    monkeypatch.setattr("pathlib.Path.glob", lambda *_: [files / "no longer exists"])
     CheckpointFile(files / "t", (), None).sweep(before=2**40)
 
 
-def test_one_checkpoint_for_two_datasets_is_refused_before_anything_is_read(files, refused, monkeypatch):
+def test_one_checkpoint_for_two_datasets_is_an_error_before_rows_are_read(files, refused, monkeypatch):
     monkeypatch.setattr(Accumulator, "add", lambda *_: pytest.fail("rows were read"))
     target, other = source(files, "t"), source(files, "b", kept="t")
     refused(lambda: DPCA(2).fit(target, background=other), "background: the checkpoint", "/t is that of the target")
@@ -114,22 +114,22 @@ def test_one_checkpoint_for_two_datasets_is_refused_before_anything_is_read(file
     refused(lambda: DPCA(2).fit(target, background=several), "background 'two'", "/b is that of the background 'one'")
 
 
-def test_a_checkpoint_that_is_no_path_is_refused(files, refused):
+def test_a_checkpoint_that_is_not_a_path_is_an_error(files, refused):
     for wrong in (5, b"c", True):
         refused(lambda given=wrong: standout.read(files / "t.npy", checkpoint=given), "checkpoint=", "not a path")
 
 
-def test_an_empty_file_or_the_beginning_of_a_checkpoint_is_told_from_a_file_of_another_kind(files, refused):
+def test_empty_and_truncated_checkpoints_differ_from_other_files(files, refused):
     (files / "t").touch()
     refused(lambda: source(files, "t"), "the checkpoint", "is empty", "delete the file")
     for start in (b"stand", b"standout checkpoint ", b"standout checkpoint 1\n"):
         (files / "t").write_bytes(start)
-        refused(lambda: source(files, "t"), "damaged or cut short" if start[-1:] != b" " else "delete the file")
+        refused(lambda: source(files, "t"), "damaged or truncated" if start[-1:] != b" " else "delete the file")
     (files / "t").write_bytes(b"dear diary")
-    refused(lambda: source(files, "t"), "of another kind")
+    refused(lambda: source(files, "t"), "is not a checkpoint")
 
 
-def test_another_pattern_for_groups_is_told_as_such(tmp_path, refused):
+def test_a_checkpoint_is_valid_only_for_its_groups_pattern(tmp_path, refused):
     lines = [f"s{i % 5}_{i % 2},{i}.5,{i * i % 7}" for i in range(200)]
     (tmp_path / "t.csv").write_text("\n".join(["who,a,b", *lines]))
 
@@ -138,27 +138,27 @@ def test_another_pattern_for_groups_is_told_as_such(tmp_path, refused):
         return Moments.of(standout.read(tmp_path / "t.csv", **how))
 
     assert moments("^[^_]+").groups == {f"s{i}" for i in range(5)}
-    refused(lambda: moments("[^_]+$"), "other data: not the same groups.")
+    refused(lambda: moments("[^_]+$"), "other data: different groups.")
 
 
-def unused(warned, remedy, *told):
+def unused(warned, remedy, *words):
     """Check the warnings about checkpoints that are not used, and return how many there are."""
     found = [w for w in warned if "is not used" in str(w.message)]
     for one in found:
         assert one.category is StandoutWarning and one.filename == __file__
-        assert all(text in str(one.message) for text in told)
+        assert all(text in str(one.message) for text in words)
         remedy(one.message)
     return len(found)
 
 
-def test_a_file_that_is_kept_in_memory_says_that_its_checkpoint_is_not_used(files, remedy):
+def test_a_file_in_memory_warns_that_its_checkpoint_is_not_used(files, remedy):
     with pytest.warns(StandoutWarning) as warned:
         found = Moments.of(standout.read(files / "t.npy", role="target", checkpoint=files / "c"))
     assert unused(warned, remedy, "target: the checkpoint", str(files / "c"), "memory") == 1
     assert found.rows == 600 and not (files / "c").exists()
 
 
-def test_rows_chosen_by_label_say_that_the_checkpoint_is_not_used(files, remedy):
+def test_rows_selected_by_label_warn_that_the_checkpoint_is_not_used(files, remedy):
     rows = np.load(files / "t.npy")
     with h5py.File(files / "x.h5", "w") as file:
         file["x"], file["state"] = rows, ["on", "off"] * 300
@@ -170,7 +170,7 @@ def test_rows_chosen_by_label_say_that_the_checkpoint_is_not_used(files, remedy)
 
 
 @pytest.mark.parametrize(("rows", "solver"), [(600, "matrix_free"), (4, "auto"), (600, "span")])
-def test_solvers_that_work_on_the_rows_say_that_the_checkpoint_is_not_used(files, remedy, rows, solver):
+def test_solvers_that_need_rows_warn_that_the_checkpoint_is_not_used(files, remedy, rows, solver):
     rng = np.random.default_rng(1)
     width = 6 if rows > 6 else 20
     for name in "tb":
@@ -181,6 +181,6 @@ def test_solvers_that_work_on_the_rows_say_that_the_checkpoint_is_not_used(files
     assert not (files / "t").exists()
 
 
-def test_a_fit_that_uses_its_checkpoints_says_nothing_of_them(files, recwarn, remedy):
+def test_a_fit_that_uses_its_checkpoints_does_not_warn(files, recwarn, remedy):
     DPCA(2).fit(source(files, "t"), background=source(files, "b"))
     assert unused(recwarn, remedy) == 0 and (files / "t").exists() and (files / "b").exists()

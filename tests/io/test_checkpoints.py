@@ -1,4 +1,4 @@
-"""A fit that is killed goes on from its checkpoint to the same bits; a checkpoint that does not fit is refused."""
+"""A killed fit resumes from its checkpoint to the same bits; a checkpoint of other data is an error."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ def as_folder(frame, path):
         frame[start:stop].to_csv(path / f"{number}.csv", index=False)
 
 
-# name → how a frame is written there
+# name → writer
 KINDS = {
     "rows.csv": lambda frame, path: frame.to_csv(path, index=False),
     "rows.csv.gz": lambda frame, path: frame.to_csv(path, index=False),
@@ -76,23 +76,23 @@ def path(request, tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Cut small files into many blocks, read in many pieces, and save after each block."""
+    """Divide small files into many blocks and batches, and save after each block."""
     monkeypatch.setattr(_checkpoint, "_EVERY", 0.0)
     monkeypatch.setattr(_checkpoint, "_SHARE", 1e9)
     monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 64)
     monkeypatch.setattr("standout.io.memory.block_rows_of", lambda _: 64)
     monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 50)
-    monkeypatch.setattr("standout.io.csv.Head.size", 4000)
-    monkeypatch.setattr("standout.io.csv._UNPACKED", 1000)
+    monkeypatch.setattr("standout.io.csv.TextFile.chunk_bytes", 4000)
+    monkeypatch.setattr("standout.io.csv._SKIP_BYTES", 1000)
 
 
 class Killed(BaseException):
-    """Ends a pass as a kill would."""
+    """Ends a pass like a kill."""
 
 
 @pytest.fixture
 def added(monkeypatch):
-    """Count the blocks that are added up; with ``dies_at`` set, the pass ends before that one."""
+    """Count the accumulated blocks; with ``dies_at`` set, the pass ends before that block."""
 
     class Count:
         blocks, dies_at = 0, None
@@ -125,7 +125,7 @@ HOW = {
 
 @pytest.mark.filterwarnings("ignore::standout.errors.FeatureWarning")
 @pytest.mark.parametrize("how", HOW)
-def test_a_pass_that_dies_at_any_block_goes_on_to_the_same_bits(path, tmp_path, added, how):
+def test_a_pass_killed_at_any_block_resumes_to_the_same_bits(path, tmp_path, added, how):
     undisturbed = Moments.of(standout.read(path, memory=0, **HOW[how]))
     whole = added.blocks
     kept = {"memory": 0, "checkpoint": tmp_path / "a.checkpoint", **HOW[how]}
@@ -144,7 +144,7 @@ def test_a_pass_that_dies_at_any_block_goes_on_to_the_same_bits(path, tmp_path, 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 @pytest.mark.parametrize("missing", ["auto", "mean"])
-def test_weights_and_missing_values_survive_a_kill(tmp_path, added, missing):
+def test_passes_with_weights_and_missing_values_resume_to_the_same_bits(tmp_path, added, missing):
     frame = table()
     frame.loc[::7, "f3"] = np.nan
     frame.to_csv(tmp_path / "a.csv", index=False)
@@ -161,7 +161,7 @@ def test_weights_and_missing_values_survive_a_kill(tmp_path, added, missing):
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_a_background_with_its_columns_in_another_order_goes_on(tmp_path, added):
+def test_a_background_with_another_column_order_resumes(tmp_path, added):
     target, background = table(), table(500, seed=1)[[*NAMES[::-1], "subject", "state"]]
     target.to_csv(tmp_path / "t.csv", index=False)
     background.to_csv(tmp_path / "b.csv", index=False)
@@ -180,7 +180,7 @@ def test_a_background_with_its_columns_in_another_order_goes_on(tmp_path, added)
     np.testing.assert_array_equal(model.ratios_, undisturbed.ratios_)
 
 
-def test_a_finished_checkpoint_is_used_instead_of_the_rows(tmp_path, added):
+def test_a_finished_checkpoint_replaces_the_pass(tmp_path, added):
     np.save(tmp_path / "a.npy", table()[NAMES].to_numpy())
     first = Moments.of(standout.read(tmp_path / "a.npy", memory=0, checkpoint=tmp_path / "c"))
     added.blocks, added.dies_at = 0, 0
@@ -190,7 +190,7 @@ def test_a_finished_checkpoint_is_used_instead_of_the_rows(tmp_path, added):
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.FeatureWarning")
-def test_blocks_are_cut_as_they_were_when_the_memory_given_is_another(path, tmp_path, added, monkeypatch):
+def test_a_resumed_pass_keeps_its_block_size_when_memory_changes(path, tmp_path, added, monkeypatch):
     undisturbed = Moments.of(standout.read(path, memory=0))
     added.blocks, added.dies_at = 0, 4
     with pytest.raises(Killed):
@@ -198,14 +198,14 @@ def test_blocks_are_cut_as_they_were_when_the_memory_given_is_another(path, tmp_
     added.dies_at = None
     monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 100)
     monkeypatch.setattr("standout.io.matrix.BLOCK_BYTES", 600)
-    monkeypatch.setattr("standout.io.csv.Head.size", 3000)
+    monkeypatch.setattr("standout.io.csv.TextFile.chunk_bytes", 3000)
     monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 33)
     same_bits(Moments.of(standout.read(path, memory=1, checkpoint=tmp_path / "c")), undisturbed)
 
 
 @pytest.fixture
 def half_done(tmp_path, added):
-    """A checkpoint of a pass that died, and how to go on with it."""
+    """A function that resumes a killed pass."""
     np.save(tmp_path / "a.npy", table()[NAMES].to_numpy())
     added.dies_at = 4
 
@@ -219,7 +219,7 @@ def half_done(tmp_path, added):
     return go_on
 
 
-def test_a_checkpoint_of_other_data_is_refused_and_stays(half_done, tmp_path, refused):
+def test_a_checkpoint_of_other_data_is_an_error_and_stays_unchanged(half_done, tmp_path, refused):
     kept = (tmp_path / "c").read_bytes()
     refused(lambda: half_done(weights=np.ones(600)), "target: the checkpoint", "other data", "weights")
     os.utime(tmp_path / "a.npy", ns=(1, 1))
@@ -232,24 +232,24 @@ def test_a_checkpoint_of_other_data_is_refused_and_stays(half_done, tmp_path, re
     assert (tmp_path / "c").read_bytes() == kept
 
 
-def test_any_damage_to_a_checkpoint_is_noticed_and_nothing_is_overwritten(half_done, tmp_path, refused):
+def test_a_damaged_checkpoint_is_an_error_and_stays_unchanged(half_done, tmp_path, refused):
     whole = (tmp_path / "c").read_bytes()
     for place in (len("standout checkpoint 1") + 3, 60, 200, len(whole) - 300, len(whole) - 1):
         broken = bytearray(whole)
         broken[place] ^= 4
         (tmp_path / "c").write_bytes(broken)
-        refused(half_done, "target: the checkpoint", "damaged or cut short", "delete the file")
+        refused(half_done, "target: the checkpoint", "damaged or truncated", "delete the file")
         assert (tmp_path / "c").read_bytes() == broken
     for damaged in (whole[:-1], whole + b"x", whole[:300], whole[:30]):
         (tmp_path / "c").write_bytes(damaged)
-        refused(half_done, "damaged or cut short")
+        refused(half_done, "damaged or truncated")
     (tmp_path / "c").write_bytes(whole.replace(b"checkpoint 1", b"checkpoint 2"))
     refused(half_done, "another version")
     (tmp_path / "c").write_bytes(whole)
     assert half_done().rows == 600
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_before_any_work(tmp_path, refused, added):
+def test_a_checkpoint_that_cannot_be_written_is_an_error_before_any_work(tmp_path, refused, added):
     np.save(tmp_path / "a.npy", table()[NAMES].to_numpy())
     added.dies_at = 0
 
@@ -259,12 +259,12 @@ def test_a_checkpoint_that_cannot_be_written_is_told_before_any_work(tmp_path, r
     refused(read(tmp_path), "checkpoint", "is a directory", kind=OutputError)
     refused(read(tmp_path / "no" / "c"), "checkpoint", "no directory", kind=OutputError)
     (tmp_path / "notes.txt").write_text("dear diary")
-    refused(read(tmp_path / "notes.txt"), "notes.txt", "of another kind")
+    refused(read(tmp_path / "notes.txt"), "notes.txt", "is not a checkpoint")
     assert (tmp_path / "notes.txt").read_text() == "dear diary"
     refused(read(tmp_path / "c", np.ones((3, 2))), "checkpoint= is for files", "ndarray")
 
 
-def test_saving_takes_at_most_the_share_of_time_it_is_allowed(tmp_path, monkeypatch):
+def test_saving_takes_at_most_its_share_of_the_time(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", table(6400)[NAMES].to_numpy())
     clock, saves = [0.0], []
     monkeypatch.setattr(_checkpoint.time, "monotonic", lambda: clock[0])
@@ -288,7 +288,7 @@ def test_saving_takes_at_most_the_share_of_time_it_is_allowed(tmp_path, monkeypa
     assert saves[-1][1] == 6400
 
 
-def test_the_command_line_keeps_one_file_for_each_dataset(tmp_path, done, stopped, added):
+def test_the_command_line_writes_one_checkpoint_for_each_dataset(tmp_path, done, stopped, added):
     for name, rows in (("target", 600), ("rest", 500), ("sham", 400)):
         np.save(tmp_path / f"{name}.npy", table(rows, seed=rows)[NAMES].to_numpy() * (1 + (rows > 500)))
     command = ["fit", tmp_path / "target.npy", "-b", tmp_path / "rest.npy", "-b", tmp_path / "sham.npy", "--json"]
@@ -300,7 +300,12 @@ def test_the_command_line_keeps_one_file_for_each_dataset(tmp_path, done, stoppe
     assert done(*command, "--memory", "0", "--checkpoint", kept).json["model"] == plain
     os.utime(tmp_path / "sham.npy", ns=(1, 1))
     stopped(
-        *command, "--memory", "0", "--checkpoint", kept, told="2-sham.checkpoint is of other data.*--checkpoint, or"
+        *command,
+        "--memory",
+        "0",
+        "--checkpoint",
+        kept,
+        told="2-sham.checkpoint belongs to other data.*--checkpoint, or",
     )
     stopped(*command, "--memory", "0", "--checkpoint", tmp_path / "rest.npy", told="--checkpoint.*rest.npy")
 
@@ -310,11 +315,11 @@ import os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
 import standout
-from standout import DPCA, checkpoint
+from standout import DPCA, _checkpoint
 from standout._accumulate import Accumulator
 
 folder, kept = Path(sys.argv[1]), Path(sys.argv[1]) / "kept"
-checkpoint._EVERY, checkpoint._SHARE, checkpoint._STALE = 0.0, 1e9, 0.0
+_checkpoint._EVERY, _checkpoint._SHARE, _checkpoint._STALE = 0.0, 1e9, 0.0
 plain = Accumulator.add
 
 def slow(*given):
@@ -327,7 +332,7 @@ def fitted(**how):
     return np.vstack([model.components_, model.patterns_, np.diag(model.ratios_) @ model.components_]).tobytes()
 
 def life():
-    # A process of its own that fits with checkpoints.
+    # Fit with checkpoints in a child process.
     child = os.fork()
     if child == 0:
         Accumulator.add = slow
@@ -349,18 +354,18 @@ while kills < 10 or not finished:
         assert (folder / "result").read_bytes() == expected, "other bits"
         (folder / "result").unlink()
         finished += 1
-        assert sorted(p.name for p in kept.iterdir()) == ["b", "t"], "a draft was left"
+        assert sorted(p.name for p in kept.iterdir()) == ["b", "t"], "a temporary file was left"
         if kills < 10:
             for name in "tb":
                 (kept / name).unlink()
     else:
-        for name in "tb":  # whatever the moment, what is there is whole
+        for name in "tb":  # checkpoints are complete at any time
             standout.read(folder / f"{name}.npy", memory=0, checkpoint=kept / name)
 print(kills, finished)
 """
 
 
-def test_a_fit_killed_ten_times_at_random_moments_gives_the_same_bits(tmp_path):
+def test_a_fit_killed_ten_times_at_random_gives_the_same_bits(tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "t.npy", rng.normal(size=(120_000, 24)) * np.linspace(1, 3, 24) + 3)
     np.save(tmp_path / "b.npy", rng.normal(size=(150_000, 24)) + 3)

@@ -1,4 +1,4 @@
-"""Damaged, foreign and odd tables: one line that names the file, the place and what to do."""
+"""Damaged, foreign and unusual tables give an error of one line with the location and a remedy."""
 
 import gzip
 import io
@@ -29,7 +29,7 @@ from standout.errors import (
     StandoutError,
     StandoutWarning,
 )
-from standout.io.csv import chunks
+from standout.io.csv import TextFile
 from standout.io.read import has_names
 
 quiet = pytest.mark.filterwarnings("ignore::standout.errors.FeatureWarning")
@@ -37,8 +37,8 @@ ROWS = np.arange(60.0).reshape(12, 5)
 
 
 @pytest.fixture
-def told(refused):
-    """Return a check that a file is refused in one line that names it, with these words and a remedy."""
+def rejected(refused):
+    """Return a check that a file gives an error of one line with its name, these words and a remedy."""
 
     def check(path, *words, kind=InputError, **how):
         for memory in ("1GB", 0):
@@ -77,8 +77,8 @@ TEXTS = {
     "names alone": ("a,b,c\n", ["names, but no rows", "Give a table with rows"]),
     "a quoted name alone": ('"a b"', ["names, but no rows", "Give a table with rows"]),
     "names and blank lines": ("a,b,c\n\n\n", ["names, but no rows", "Give a table with rows"]),
-    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(99), ["not text but a binary file", "Check"]),
-    "npy": (npy_bytes(), ["not text but a binary file", "Check"]),
+    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(99), ["binary file, not text", "Check"]),
+    "npy": (npy_bytes(), ["binary file, not text", "Check"]),
     "utf-16": ("a,b\n1,2\n".encode("utf-16"), ["UTF-16", "Convert it to UTF-8"]),
     "latin-1": ("a,größe\n1,2\n".encode("latin-1"), ["line 1 is not UTF-8", "Convert the file"]),
     "latin-1 below": ("a,b\n1,2\nx,ä\n".encode("latin-1"), ["line 3 is not UTF-8", "Convert the file"]),
@@ -86,39 +86,39 @@ TEXTS = {
     "too many": ("a,b,c\n1,2,3\n4,5,6\n6,7,8,9\n", ["line 4: 4 values", "names 3 columns", "Give every row"]),
     "rows with names": ("a,b\nr1,1,2\nr2,3,4\n", ["line 2: 3 values", "names 2 columns", "Give every row"]),
     "after lines": ('a,b\n"x\ny",2\n\n4,5,6\n', ["line 5: 3 values", "names 2 columns"]),
-    "names twice": ("a,b,a\n1,2,3\n", ["1 column names stand more than once: 'a'", "Rename"]),
-    "no names": ("0.5,1.5,0.2\n1,2,3\n", ["first line must hold the names", "3 of 3", "'0.5'", "Add a line of names"]),
-    "no names, two whole": ("0,1\n1,0\n", ["first line must hold the names", "Add a line of names"]),
-    "no names but an id": ("m1,0.5,1.5,0.2\nm2,2,3,4\n", ["3 of 4 there are numbers", "Add a line of names"]),
-    "text": ("a,b\nx,y\nz,w\n", ["no column is left to be a feature", "Check"]),
-    "mixed": ("a,b\n1,2\n?,3\n4,5\n", [", line 3: column 'a'", "'?' is not one", "Leave the cell empty"]),
-    "hexadecimal": ("a,b\n1,2\n0x1F,3\n4,5\n", ["line 3: column 'a'", "'0x1F' is not one"]),
-    "truth and numbers": ("a,b\nTrue,2\nFalse,3\n0.5,4\n0.5,4\n0.7,2\n", ["line 2: column 'a'", "'True' is not one"]),
+    "names twice": ("a,b,a\n1,2,3\n", ["1 duplicate column name: 'a'", "Rename"]),
+    "no names": ("0.5,1.5,0.2\n1,2,3\n", ["must contain column names", "3 of 3", "'0.5'", "Add a line of names"]),
+    "no names, two whole": ("0,1\n1,0\n", ["first line must contain column names", "Add a line of names"]),
+    "no names but an id": ("m1,0.5,1.5,0.2\nm2,2,3,4\n", ["3 of 4 entries are numbers", "Add a line of names"]),
+    "text": ("a,b\nx,y\nz,w\n", ["no features are left", "Check"]),
+    "mixed": ("a,b\n1,2\n?,3\n4,5\n", [", line 3: column 'a'", "'?' is not a number", "Leave the cell empty"]),
+    "hexadecimal": ("a,b\n1,2\n0x1F,3\n4,5\n", ["line 3: column 'a'", "'0x1F' is not a number"]),
+    "truth and numbers": ("a,b\nTrue,2\nFalse,3\n0.5,4\n0.5,4\n0.7,2\n", ["line 2: column 'a'", "'True' is not"]),
     "thousands": ('a,b\n"1,234",2\n"5,678",3\n', ["column 'a'", "'1,234'", "decimals or thousands", "Convert them"]),
-    "commas and points": ("a;b\n1,5;2.5\n3,5;4.5\n", ["'a' has decimal commas", "'b' decimal points", "Convert one"]),
-    "never closed": ('a,b\n5,6\n1,"2\n3,4\n', ["begins in line 3 does not end", "Check whether a quote"]),
-    "packed under a plain name": (gzip.compress(b"a,b\n1,2\n"), ["packed with gzip", "Rename it to rows.csv.gz"]),
+    "commas and points": ("a;b\n1,5;2.5\n3,5;4.5\n", ["'a' has decimal commas", "'b' has decimal", "Convert one"]),
+    "never closed": ('a,b\n5,6\n1,"2\n3,4\n', ["begins in line 3 does not end", "Check for a quote"]),
+    "packed under a plain name": (gzip.compress(b"a,b\n1,2\n"), ["gzip-compressed", "Rename it to rows.csv.gz"]),
 }  # fmt: skip
 
 
 @quiet
 @pytest.mark.parametrize("what", TEXTS)
-def test_text_that_is_no_table_is_refused(what, holding, told):
+def test_text_that_is_not_a_table_is_an_error(what, holding, rejected):
     content, words = TEXTS[what]
-    told(holding(content), *words)
+    rejected(holding(content), *words)
 
 
 @quiet
-def test_text_in_a_column_of_numbers_is_told_wherever_it_turns_up(holding, told):
+def test_text_in_a_numeric_column_is_an_error_with_its_line(holding, rejected):
     lines = ["a,b,c"] + ["1.250000000000000000,2,"] * 110_000  # two chunks
     for line, cells, column, value in ((109_000, "1,2 g,", "b", "2 g"), (100_001, "1,2,late", "c", "late")):
         changed = lines.copy()
         changed[line - 1] = cells
-        told(holding("\n".join(changed)), f"line {line}: column {column!r}", repr(value), kind=NotNumbersError)
+        rejected(holding("\n".join(changed)), f"line {line}: column {column!r}", repr(value), kind=NotNumbersError)
     changed[100_000] = "1,2"
-    told(holding("\n".join(changed)), "line 100001: 2 values")
+    rejected(holding("\n".join(changed)), "line 100001: 2 values")
     changed[100_000] = "1,2,\xe4"
-    told(holding("\n".join(changed).encode("latin-1")), "line 100001 is not UTF-8")
+    rejected(holding("\n".join(changed).encode("latin-1")), "line 100001 is not UTF-8")
     assert standout.read(holding("\n".join(changed)), drop="c").names == ("a", "b")
 
 
@@ -134,10 +134,10 @@ NUMBER_LIKE = {
 @quiet
 @pytest.mark.parametrize("what", NUMBER_LIKE)
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_numbers_that_are_not_written_plainly_are_refused_and_not_set_aside(what, separator, holding, told):
+def test_numbers_in_other_notations_are_errors_and_not_labels(what, separator, holding, rejected):
     values = NUMBER_LIKE[what]
     path = holding(pd.DataFrame({"x": range(len(values)), "part": values}).to_csv(index=False, sep=separator))
-    told(path, "column 'part'", repr(values[0]), "drop=", kind=InputError)
+    rejected(path, "column 'part'", repr(values[0]), "drop=", kind=InputError)
     assert standout.read(path, drop="part").names == ("x",)
     assert standout.read(path, label="part").labels[0] == values[0]
 
@@ -158,31 +158,31 @@ def test_dates_codes_and_phone_numbers_are_labels(values, holding):
 
 def test_a_column_with_text_can_be_named_or_dropped(holding):
     path = holding("chromosome,x\n1,2\n2,3\nX,4\n")
-    with pytest.raises(NotNumbersError, match="'X' is not one"):
+    with pytest.raises(NotNumbersError, match="'X' is not a number"):
         standout.read(path)
     assert standout.read(path, drop="chromosome").names == ("x",)
     assert standout.read(path, label="chromosome").labels.tolist() == ["1", "2", "X"]
     assert standout.read(path, columns="x").names == ("x",)
 
 
-def test_columns_that_are_not_there_are_told_with_the_nearest(holding, told):
+def test_unknown_columns_are_errors_with_the_nearest_name(holding, rejected):
     path = holding("id,Height,width\nx,1,2\ny,3,4\n")
-    told(path, "label column 'ID'", "Did you mean 'id'?", "Use one of its columns", kind=ColumnError, label="ID")
-    told(path, "'heigth'", "Did you mean 'Height'?", kind=FeatureError, columns=["heigth"])
-    told(path, "drop='widht'", "Did you mean 'width'?", kind=ColumnError, drop="widht")
-    told(path, "column 'id' does not hold numbers", "Leave it out", kind=FeatureError, columns=["id", "width"])
+    rejected(path, "label column 'ID'", "Did you mean 'id'?", "Use one of its columns", kind=ColumnError, label="ID")
+    rejected(path, "'heigth'", "Did you mean 'Height'?", kind=FeatureError, columns=["heigth"])
+    rejected(path, "drop='widht'", "Did you mean 'width'?", kind=ColumnError, drop="widht")
+    rejected(path, "column 'id' is not numeric", "Leave it out", kind=FeatureError, columns=["id", "width"])
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
-def test_files_with_other_columns_are_told_apart(ending, tmp_path, told):
+def test_files_with_different_columns_are_an_error(ending, tmp_path, rejected):
     first = pd.DataFrame(ROWS, columns=list(NAMES))
     write = {"csv": lambda f, p: f.to_csv(p, index=False)}.get(ending, lambda f, p: getattr(f, f"to_{ending}")(p))
     write(first, tmp_path / f"1.{ending}")
     write(first.rename(columns={"c": "C"}), tmp_path / f"2.{ending}")
-    told(tmp_path, f"2.{ending}: its columns are not those of 1.{ending}: 'c' missing, 'C' not there", "Give files",
+    rejected(tmp_path, f"2.{ending}: its columns differ from those of 1.{ending}: 'c' missing, 'C' added", "Give files",
          kind=FeatureError)  # fmt: skip
     write(first.astype({"c": str}).assign(c="text"), tmp_path / f"2.{ending}")
-    told(tmp_path, "column 'c'", kind=NotNumbersError)
+    rejected(tmp_path, "column 'c'", kind=NotNumbersError)
     assert standout.read(tmp_path, drop="c").n_rows == 24
     write(first[:0], tmp_path / f"1.{ending}")  # a part without rows
     write(first, tmp_path / f"2.{ending}")
@@ -190,7 +190,7 @@ def test_files_with_other_columns_are_told_apart(ending, tmp_path, told):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather", "arrow", "csv.gz", "tsv.gz"])
-def test_files_that_are_damaged_empty_or_foreign_are_refused(ending, tmp_path, holding, told):
+def test_damaged_empty_and_foreign_files_are_errors(ending, tmp_path, holding, rejected):
     path = tmp_path / f"rows.{ending}"
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(500, 5)), columns=list(NAMES))
     if ending.endswith("gz"):
@@ -198,38 +198,38 @@ def test_files_that_are_damaged_empty_or_foreign_are_refused(ending, tmp_path, h
     else:
         getattr(frame, "to_parquet" if ending == "parquet" else "to_feather")(path)
     whole = path.read_bytes()
-    told(holding(whole[: len(whole) // 2], path.name), "cut short", "give a whole copy")
-    told(holding(b"a,b\n1,2\n" * 99, path.name), "cannot be read", "give a whole copy")
-    told(holding(b"", path.name), "")
+    rejected(holding(whole[: len(whole) // 2], path.name), "truncated", "give an intact copy")
+    rejected(holding(b"a,b\n1,2\n" * 99, path.name), "cannot be read", "give an intact copy")
+    rejected(holding(b"", path.name), "")
 
 
-def test_tables_without_rows_and_of_old_versions_are_refused(tmp_path, holding, told):
+def test_tables_without_rows_or_of_old_versions_are_errors(tmp_path, holding, rejected):
     empty = pa.table({"a": pa.array([], pa.float64())})
     pa.parquet.write_table(empty, tmp_path / "rows.parquet")
-    told(tmp_path / "rows.parquet", "no rows", "Give a table with rows")
-    told(holding(b"FEA1" + bytes(99), "rows.feather"), "version 1", "Convert it")
-    told(holding(gzip.compress(b"PAR1"), "rows.parquet.gz"), "not read packed", "Give it unpacked")
+    rejected(tmp_path / "rows.parquet", "no rows", "Give a table with rows")
+    rejected(holding(b"FEA1" + bytes(99), "rows.feather"), "version 1", "Convert it")
+    rejected(holding(gzip.compress(b"PAR1"), "rows.parquet.gz"), "gzip is not supported", "Give the uncompressed file")
 
 
-def test_a_feather_without_rows_is_refused(tmp_path, refused):
+def test_a_feather_file_without_rows_is_an_error(tmp_path, refused):
     pa.feather.write_feather(pa.table({"a": pa.array([], pa.float64())}), tmp_path / "rows.feather")
     refused(lambda: standout.read(tmp_path / "rows.feather"), "no rows")
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
-def test_a_file_that_is_gone_when_it_is_read_again_is_told(ending, tmp_path, refused):
+def test_a_file_deleted_between_passes_is_an_error(ending, tmp_path, refused):
     path = tmp_path / f"rows.{ending}"
     frame = pd.DataFrame(ROWS, columns=list(NAMES))
     frame.to_csv(path, index=False) if ending == "csv" else getattr(frame, f"to_{ending}")(path)
     source = standout.read(path, memory=0)
     assert sum(len(block) for block in source.blocks(5)) == 12
     path.unlink()
-    refused(lambda: list(source.blocks(5)), str(path), "gone", "Check the path")
+    refused(lambda: list(source.blocks(5)), str(path), "no longer exists", "Check the path")
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="only root can give up its rights")
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "feather"])
-def test_a_file_that_may_not_be_read_is_told(ending, refused):
+def test_a_table_without_read_permission_is_an_error(ending, refused):
     folder = Path(tempfile.mkdtemp())
     path = folder / f"rows.{ending}"
     path.write_bytes(b"a,b\n1,2\n")
@@ -237,7 +237,7 @@ def test_a_file_that_may_not_be_read_is_told(ending, refused):
     path.chmod(0)
     os.seteuid(65534)
     try:
-        refused(lambda: standout.read(path), str(path), "no permission", "Ask for it")
+        refused(lambda: standout.read(path), str(path), "no permission", "Ask for access")
     finally:
         os.seteuid(0)
         shutil.rmtree(folder)
@@ -247,13 +247,13 @@ def test_long_lines_and_large_values_are_read(holding):
     path = holding("x,note\n1," + "n" * 3_000_000 + "\n2,short\n", "long.csv")
     source = standout.read(path, label="note")
     assert [len(label) for label in source.labels] == [3_000_000, 5]
-    names = ",".join(f"feature_{i}" for i in range(30_000))  # a first line longer than what is looked at first
+    names = ",".join(f"feature_{i}" for i in range(30_000))  # a header longer than the first read
     source = standout.read(holding(f"{names}\n{','.join(['1.5'] * 30_000)}\n", "wide.csv"))
     assert source.array.shape == (1, 30_000)
 
 
 @pytest.mark.parametrize("memory", ["1GB", 0])
-def test_odd_but_lawful_text_is_read(memory, holding):
+def test_unusual_but_valid_text_is_read(memory, holding):
     def rows(content, name="rows.csv", **how):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StandoutWarning)
@@ -271,7 +271,7 @@ def test_odd_but_lawful_text_is_read(memory, holding):
 
 
 def pairs(text):
-    """Return the rows of two values that pyarrow finds in some text, which need not be lawful."""
+    """Return the rows of two values that pyarrow finds in some text, valid or not."""
     if not text.strip():
         return []
     found = pa.csv.read_csv(
@@ -284,12 +284,12 @@ def pairs(text):
 
 
 @given(st.text(alphabet='a1,"\n', max_size=60), st.integers(1, 20))
-def test_no_row_is_cut_in_two_wherever_the_file_is(tmp_path_factory, text, size):
+def test_chunks_never_split_a_row(tmp_path_factory, text, size):
     path = tmp_path_factory.getbasetemp() / "cut.csv"
     path.write_text(text)
-    ends = pairs(f"{text}\nend,end\n".encode())[-1:] == [("end", "end")]  # if not, a quote swallows the end
+    ends = pairs(f"{text}\nend,end\n".encode())[-1:] == [("end", "end")]  # if not, a quote is unclosed
     try:
-        parts = [chunk.data for chunk in chunks(path, "cut.csv", size, 0, 1, ",")]
+        parts = [chunk.data for chunk in TextFile(path, "cut.csv", ("a", "b"), (), ",", 0, 0, len(text)).chunks(size)]
     except InputError:
         assert not ends
         return
@@ -298,7 +298,7 @@ def test_no_row_is_cut_in_two_wherever_the_file_is(tmp_path_factory, text, size)
     assert [row for part in parts for row in pairs(part)] == pairs(text.encode())
 
 
-def test_what_is_no_path_of_a_file_is_told(tmp_path, monkeypatch, refused):
+def test_invalid_paths_are_errors_with_a_hint(tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     refused(lambda: standout.read("-", role="target"), "target: -", "standard input is not read", "Give a file")
     hint = "If it is a label, say in which column with --by (or where=)."
@@ -311,7 +311,7 @@ def test_what_is_no_path_of_a_file_is_told(tmp_path, monkeypatch, refused):
     refused(lambda: standout.read("ROWZ.csv"), "no such file", "Did you mean 'Rows.CSV'?", "Check the path")
 
 
-def test_a_directory_below_the_home_is_known_to_hold_tables(tmp_path, monkeypatch):
+def test_a_directory_in_the_home_directory_has_names(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "runs").mkdir()
     assert has_names("~/runs") and not has_names("~/runz")

@@ -1,4 +1,4 @@
-"""Files that change after they were opened, disks that fill up, threads that share a source: no wrong numbers."""
+"""Files that change while in use, full disks, and threads that share a source."""
 
 import threading
 
@@ -46,7 +46,7 @@ WRITERS = {".npy": lambda rows, path: np.save(path, rows), ".csv": as_csv, ".par
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_file_that_changes_after_it_was_opened_is_refused_and_never_kept(rows, tmp_path, change, kept, refused):
+def test_a_file_that_changes_after_opening_is_an_error_and_is_not_saved(rows, tmp_path, change, kept, refused):
     suffix, spoil = CHANGES[change]
     path = tmp_path / f"rows{suffix}"
     WRITERS[suffix](rows, path)
@@ -60,7 +60,7 @@ def test_a_file_that_changes_after_it_was_opened_is_refused_and_never_kept(rows,
     np.testing.assert_array_equal(again.mean, Moments.of(standout.read(path, memory=0)).mean)
 
 
-def test_a_file_that_changes_in_the_middle_of_a_pass_is_refused(rows, tmp_path, refused):
+def test_a_file_that_changes_during_a_pass_is_an_error(rows, tmp_path, refused):
     path = tmp_path / "rows.npy"
     np.save(path, rows)
     source = standout.read(path, memory=0)
@@ -70,8 +70,8 @@ def test_a_file_that_changes_in_the_middle_of_a_pass_is_refused(rows, tmp_path, 
     refused(lambda: list(blocks), str(path), "has changed since it was opened")
 
 
-def test_a_wide_file_that_changes_between_its_columns_is_refused(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(matrix, "_AHEAD", 2**16)
+def test_a_wide_file_that_changes_between_reads_of_columns_is_an_error(tmp_path, refused, monkeypatch):
+    monkeypatch.setattr(matrix, "_READ_BYTES", 2**16)
     path, rows = tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 2000))
     np.save(path, rows)
     source = standout.read(path, memory=0)
@@ -80,15 +80,15 @@ def test_a_wide_file_that_changes_between_its_columns_is_refused(tmp_path, refus
     refused(lambda: source.columns(1000, 1010), str(path), "has changed since it was opened")
 
 
-def test_a_thread_that_reads_other_columns_takes_none_away(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix, "_AHEAD", 2**16)
+def test_threads_that_read_different_columns_do_not_interfere(tmp_path, monkeypatch):
+    monkeypatch.setattr(matrix, "_READ_BYTES", 2**16)
     path, rows = tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 2000))
     np.save(path, rows)
     source = standout.read(path, memory=0)
-    told = matrix.report
+    report = matrix.report
 
-    def other_thread(*_):  # another thread asks for other columns between two lines of this one
-        monkeypatch.setattr(matrix, "report", told)
+    def other_thread(*_):  # another thread reads other columns in between
+        monkeypatch.setattr(matrix, "report", report)
         thread = threading.Thread(target=source.columns, args=(1500, 1600))
         thread.start()
         thread.join()
@@ -98,31 +98,31 @@ def test_a_thread_that_reads_other_columns_takes_none_away(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["every block", "at the end"])
-def test_a_checkpoint_that_can_no_longer_be_written_costs_no_fit(rows, tmp_path, every, monkeypatch, remedy):
+def test_a_fit_continues_when_its_checkpoint_cannot_be_written(rows, tmp_path, every, monkeypatch, remedy):
     np.save(tmp_path / "rows.npy", rows)
     monkeypatch.setattr(_checkpoint, "_EVERY", every)
     monkeypatch.setattr(_checkpoint, "_SHARE", 1e9)
     source = standout.read(tmp_path / "rows.npy", memory=0, checkpoint=tmp_path / "kept")
 
     def full(*_):
-        raise OutputError("checkpoint: it could not be written: the disk is full. Make room, or choose another place.")
+        raise OutputError("checkpoint: it could not be written: the disk is full. Make room, or choose another path.")
 
     monkeypatch.setattr(checkpoint.CheckpointFile, "save", full)
-    with pytest.warns(StandoutWarning, match="goes on without saving .* disk is full") as told:
+    with pytest.warns(StandoutWarning, match="goes on without saving .* disk is full") as reported:
         found = Moments.of(source)
-    assert len(told) == 1
-    remedy(told[0].message)
+    assert len(reported) == 1
+    remedy(reported[0].message)
     np.testing.assert_allclose(found.covariance(), np.cov(rows.T, ddof=0), rtol=1e-12, atol=1e-14)
 
 
-def test_a_checkpoint_knows_which_columns_of_a_file_without_names_it_is_of(rows, tmp_path, refused):
+def test_a_checkpoint_is_valid_only_for_its_columns_of_a_file_without_names(rows, tmp_path, refused):
     np.save(tmp_path / "rows.npy", rows)
     source = standout.read(tmp_path / "rows.npy", memory=0, checkpoint=tmp_path / "kept")
     Moments.of(select_columns(source, np.array([0, 1])))
     refused(lambda: Moments.of(select_columns(source, np.array([2, 3]))), "checkpoint", "features")
 
 
-def test_dense_rows_are_measured_in_the_thread_of_the_caller_and_sparse_ones_beside_it(rows, tmp_path):
+def test_matrix_free_reads_dense_rows_in_the_calling_thread_and_agrees_with_sparse_rows(rows, tmp_path):
     seen = []
 
     class Watched(type(standout.read(rows))):

@@ -1,4 +1,4 @@
-"""Rows and columns of a table are chosen by what stands there, however numbers are written."""
+"""Rows and columns of a table are selected by value and name, whatever the spelling of numbers."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from standout.errors import ColumnError, FeatureError, StandoutWarning
 
 @pytest.mark.parametrize("memory", ["1GB", 0])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_label_is_found_though_pandas_writes_it_with_a_point(kind, memory, data, tmp_path):
+def test_a_whole_number_matches_its_float_spelling(kind, memory, data, tmp_path):
     frame = pd.DataFrame(data.target, columns=list(NAMES)).assign(
         c2=np.where(np.arange(200) % 9, np.arange(200) % 3, np.nan)
     )
@@ -23,7 +23,7 @@ def test_a_label_is_found_though_pandas_writes_it_with_a_point(kind, memory, dat
 
 
 @pytest.mark.parametrize("memory", ["1GB", 0])
-def test_text_that_stands_there_as_written_is_meant_and_no_other_number(memory, tmp_path, refused):
+def test_an_exact_match_takes_precedence_over_equal_numbers(memory, tmp_path, refused):
     def kept(*labels, where):
         rows = "".join(f"{i},{label}\n" for i, label in enumerate(labels))
         (tmp_path / "a.csv").write_text("x,c\n" + rows)
@@ -38,7 +38,7 @@ def test_text_that_stands_there_as_written_is_meant_and_no_other_number(memory, 
         refused(lambda labels=labels, where=where: kept(*labels, where=where), "no row has", repr(where))
 
 
-def test_a_number_that_is_written_in_two_ways_in_the_parts_of_a_file_is_refused(tmp_path, refused):
+def test_a_number_with_two_spellings_in_one_file_is_an_error(tmp_path, refused):
     lines = ["x,c"] + ["1.250000000000000000,1.0"] * 110_000 + ["1,1"]  # two chunks
     (tmp_path / "a.csv").write_text("\n".join(lines))
     refused(lambda: list(standout.read(tmp_path / "a.csv", where={"c": 1}).blocks(9)), "'1.0'", "'1'", "Name")
@@ -46,7 +46,7 @@ def test_a_number_that_is_written_in_two_ways_in_the_parts_of_a_file_is_refused(
     assert both.n_rows == 110_001
 
 
-def test_only_stars_and_question_marks_make_a_pattern(tmp_path, refused):
+def test_only_stars_and_question_marks_are_wildcards(tmp_path, refused):
     (tmp_path / "a.csv").write_text("x1,x2,x[12],y,z\n1,2,3,4,5\n6,7,8,9,10\n")
 
     def names(**how):

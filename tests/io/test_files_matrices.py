@@ -1,4 +1,4 @@
-"""Array files give the model of the arrays they hold, on disk and in memory, whatever lies beside the numbers."""
+"""Array files give the models of their arrays, on disk and in memory, with names and metadata."""
 
 import gzip
 import io
@@ -20,7 +20,7 @@ import standout
 from conftest import NAMES
 from standout._dpca import DPCA
 from standout.errors import InputError, NonFiniteError
-from standout.io.matrix import OneWay
+from standout.io.matrix import SequentialMatrix
 from standout.io.missing import handle_missing
 from standout.io.source import RowSource, select_columns, watching
 from standout.io.stream import SparseInMemory, TableInMemory
@@ -59,7 +59,7 @@ def h5ad(rows, path, **how):
 
 def h5ad_zarr(rows, path, version):
     with anndata.settings.override(zarr_write_format=version), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # zarr warns of what anndata writes
+        warnings.simplefilter("ignore")  # zarr warns about the strings of anndata
         annotated(rows).write_zarr(path)
 
 
@@ -69,7 +69,7 @@ def mtx_gz(rows, path):
     path.write_bytes(gzip.compress(plain.getvalue()))
 
 
-# kind → (ending, writer). Those of the second table must be held in memory.
+# format → (suffix, writer). Files of the second table must fit in memory.
 FORMATS = {
     "npy 1": (".npy", lambda rows, path: npy_version(rows, path, (1, 0))),
     "npy 2": (".npy", lambda rows, path: npy_version(rows, path, (2, 0))),
@@ -137,7 +137,7 @@ def on_disk(tmp_path):
     return write
 
 
-def test_a_file_of_every_kind_gives_the_model_of_its_array(data, kind, saved):
+def test_a_file_of_any_format_gives_the_model_of_its_array(data, kind, saved):
     paths = [saved(rows, kind, name) for rows, name in zip(data, ("target", "background"), strict=True)]
     model = DPCA().fit(paths[0], background=str(paths[1]))
     plain = DPCA().fit(data.target, background=data.background)
@@ -150,7 +150,7 @@ def test_a_file_of_every_kind_gives_the_model_of_its_array(data, kind, saved):
 def test_on_disk_and_in_memory_agree(data, kind, saved):
     paths = [saved(rows, kind, name) for rows, name in zip(data, ("target", "background"), strict=True)]
     sources = [standout.read(path, memory=0) for path in paths]
-    assert all(isinstance(source, OneWay) for source in sources)
+    assert all(isinstance(source, SequentialMatrix) for source in sources)
     model = DPCA().fit(sources[0], background=sources[1])
     held = DPCA().fit(paths[0], background=paths[1])
     np.testing.assert_allclose(model.ratios_, held.ratios_, rtol=1e-12)
@@ -185,10 +185,10 @@ def test_any_rows_and_columns_can_be_read_from_disk(data, kind, on_disk):
     assert np.array_equal(source.select(np.array([1, 3, 2])).columns(0, 3), data.target[:, [1, 3, 2]])
 
 
-def test_what_is_read_is_the_same_when_little_is_read_ahead(data, on_disk, monkeypatch):
-    monkeypatch.setattr("standout.io.matrix._AHEAD", 1000)
-    monkeypatch.setattr("standout.io.npy._NEAR", 16)
-    monkeypatch.setattr("standout.io.h5ad._READ", 100)
+def test_small_reads_give_the_same_values(data, on_disk, monkeypatch):
+    monkeypatch.setattr("standout.io.matrix._READ_BYTES", 1000)
+    monkeypatch.setattr("standout.io.arrays._GAP_BYTES", 16)
+    monkeypatch.setattr("standout.io.h5ad._READ_BYTES", 100)
     index = np.array([150, 3, 199, 0, 4])
     for kind in ("npy 1", "npy, F order", "h5, chunks", "zarr 3", "h5ad, CSR"):
         source = on_disk(data.target, kind)
@@ -200,7 +200,7 @@ def test_what_is_read_is_the_same_when_little_is_read_ahead(data, on_disk, monke
 
 @noise
 @pytest.mark.parametrize("kind", ["npy 1", "npy, F order", "npz", "h5, chunks", "zarr 2", "zarr, zip"])
-def test_solvers_that_read_the_rows_again_can_do_so_on_disk(wide, kind, saved):
+def test_solvers_that_need_rows_read_them_from_disk(wide, kind, saved):
     sources = [standout.read(saved(rows, kind, str(i)), memory=0) for i, rows in enumerate(wide)]
     model = DPCA().fit(sources[0], background=sources[1])
     plain = DPCA().fit(wide.target, background=wide.background)
@@ -209,7 +209,7 @@ def test_solvers_that_read_the_rows_again_can_do_so_on_disk(wide, kind, saved):
 
 
 @noise
-def test_a_file_that_can_only_be_read_from_its_start_is_solved_from_its_moments(wide, saved):
+def test_a_sequential_file_is_solved_from_its_moments(wide, saved):
     sources = [standout.read(saved(rows, "npz, packed", str(i)), memory=0) for i, rows in enumerate(wide)]
     assert not isinstance(sources[0], RowSource)
     assert DPCA().fit(sources[0], background=sources[1]).solver_ != "span"
@@ -223,22 +223,22 @@ def test_sparse_files_stay_sparse(data, kind, saved):
     assert np.array_equal(np.concatenate(list(source.blocks(50))), rows)
 
 
-def test_progress_is_told_with_a_share(data, on_disk):
+def test_progress_is_reported_as_a_share(data, on_disk):
     for kind in ("npy 1", "npz, packed", "h5, chunks", "zarr 3", "h5ad, CSR"):
-        told = []
-        with watching(told.append):
+        reported = []
+        with watching(reported.append):
             source = on_disk(data.target, kind)
             list(source.blocks(50))
-        shares = [progress.share for progress in told]
+        shares = [progress.share for progress in reported]
         assert len(shares) >= 4 and shares == sorted(shares) and shares[-1] == 1.0, kind
-        assert told[-1].rows == 200 and told[-1].what == source.path.name
-    with watching(told.append):
+        assert reported[-1].rows == 200 and reported[-1].what == source.path.name
+    with watching(reported.append):
         standout.read(source.path)
-    assert told[-1].share == 1.0
+    assert reported[-1].share == 1.0
 
 
 class Described:
-    """The same rows with names, labels and subjects, in every format that has room for them."""
+    """The same rows with names, labels and subjects, in every format that can store them."""
 
     labels = np.array(["stim", "ctrl"] * 100, dtype=object)
     subjects = np.arange(200) // 10
@@ -288,7 +288,7 @@ def described(request, tmp_path, data):
 
 
 @pytest.mark.parametrize("memory", [0, "1MB"])
-def test_columns_describe_rows_and_choose_among_them(data, described, memory):
+def test_metadata_columns_are_read_and_select_rows(data, described, memory):
     source = standout.read(
         described, label="label", groups="subject", where={"label": "ctrl"}, columns=["c", "a*"], memory=memory
     )
@@ -318,12 +318,12 @@ def test_an_anndata_in_memory_is_read_with_the_same_options(data, form):
     assert isinstance(standout.read(adata), TableInMemory if form is np.asarray else SparseInMemory)
 
 
-def test_rows_are_kept_by_numbers_and_by_several_conditions(data, described):
+def test_rows_are_selected_by_numbers_and_by_several_conditions(data, described):
     source = standout.read(described, where={"subject": [3, "4", 5.0], "label": "stim"}, drop="e", memory=0)
     assert np.array_equal(np.concatenate(list(source.blocks(7))), data.target[30:60:2, :4])
 
 
-def test_a_feature_can_describe_rows_and_is_then_no_feature(data, described):
+def test_a_feature_used_as_metadata_is_not_a_feature(data, described):
     for memory in (0, "1MB"):
         source = standout.read(described, label="b", memory=memory)
         assert source.labels.tolist() == data.target[:, 1].tolist()
@@ -332,7 +332,7 @@ def test_a_feature_can_describe_rows_and_is_then_no_feature(data, described):
 
 
 @noise
-def test_one_file_serves_as_target_and_background(data, described):
+def test_one_file_can_hold_target_and_background(data, described):
     both = {side: standout.read(described, where={"label": side}, memory=0) for side in ("stim", "ctrl")}
     model = DPCA().fit(both["stim"], background=both["ctrl"])
     plain = DPCA().fit(data.target[::2], background=data.target[1::2])
@@ -380,13 +380,13 @@ def test_layers_and_raw_are_read_by_key(tmp_path, data):
             assert np.array_equal(found["X"], 3 * data.target[:, :4]) and np.array_equal(found["X"], found[None])
 
 
-def test_row_ids_are_the_names_of_the_cells(tmp_path, data):
+def test_row_ids_are_obs_names(tmp_path, data):
     h5ad(data.target, tmp_path / "a.h5ad")
     for memory in (0, "1MB"):
         assert standout.read(tmp_path / "a.h5ad", memory=memory).row_ids[:2].tolist() == ["cell0", "cell1"]
 
 
-def test_only_what_is_wanted_of_obs_is_read(tmp_path, data):
+def test_only_requested_obs_columns_are_read(tmp_path, data):
     annotated(data.target, a=Described.labels, b=Described.labels).write_h5ad(tmp_path / "a.h5ad")
     with h5py.File(tmp_path / "a.h5ad", "a") as file:  # a column that cannot be read
         del file["obs/b"]
@@ -398,7 +398,7 @@ def test_only_what_is_wanted_of_obs_is_read(tmp_path, data):
 
 @pytest.mark.parametrize("memory", [0, "1MB"])
 @pytest.mark.parametrize("form", ["h5ad", "zarr", "memory"])
-def test_what_obs_says_is_carried_along_and_read_when_it_is_asked_for(tmp_path, data, form, memory, recwarn):
+def test_obs_columns_are_available_and_read_on_demand(tmp_path, data, form, memory, recwarn):
     obs = {
         "kind": pd.Categorical(Described.labels), "day": Described.subjects, "dose": Described.subjects / 4,
         "late": Described.subjects > 9, "who": [f"m{i}" for i in range(200)],
@@ -408,7 +408,7 @@ def test_what_obs_says_is_carried_along_and_read_when_it_is_asked_for(tmp_path, 
     path = tmp_path / f"cells.{form}"
     if form != "memory":
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # zarr warns of what anndata writes
+            warnings.simplefilter("ignore")  # zarr warns about the strings of anndata
             getattr(given, f"write_{form}")(path)
     recwarn.clear()
     source = standout.read(given if form == "memory" else path, where={"kind": "stim"}, memory=memory)
@@ -419,7 +419,7 @@ def test_what_obs_says_is_carried_along_and_read_when_it_is_asked_for(tmp_path, 
     assert set(about["times"]) == {1} and not recwarn.list
 
 
-def test_an_h5ad_that_is_kept_reads_what_nobody_asked_for_only_when_it_is_wanted(tmp_path, data):
+def test_an_h5ad_in_memory_reads_other_obs_columns_on_demand(tmp_path, data):
     annotated(data.target, a=Described.labels, b=Described.subjects).write_h5ad(tmp_path / "a.h5ad")
     source = standout.read(tmp_path / "a.h5ad", label="a")
     with h5py.File(tmp_path / "a.h5ad", "a") as file:
@@ -431,7 +431,7 @@ def test_an_h5ad_that_is_kept_reads_what_nobody_asked_for_only_when_it_is_wanted
     assert set(source.about("b")) == {7}  # read once
 
 
-def test_a_packed_zarr_and_a_pyarrow_table_are_read_too(data, tmp_path):
+def test_a_zipped_zarr_and_a_pyarrow_table_are_read(data, tmp_path):
     with zarr.storage.ZipStore(tmp_path / "rows.zarr.zip", mode="w") as store:
         zarr.create_array(store, data=data.target)
     np.testing.assert_array_equal(standout.read(tmp_path / "rows.zarr.zip").rows(0, 200), data.target)
@@ -440,7 +440,7 @@ def test_a_packed_zarr_and_a_pyarrow_table_are_read_too(data, tmp_path):
     np.testing.assert_array_equal(standout.read(table).rows(0, 200), data.target)
 
 
-def test_views_of_a_stream_do_not_read_it_before_they_are_asked(data, tmp_path):
+def test_views_of_a_stream_do_not_read_it_in_advance(data, tmp_path):
     frame = pd.DataFrame(data.target, columns=NAMES).assign(who="x")
     frame.to_csv(tmp_path / "rows.csv", index=False)
     passes = []

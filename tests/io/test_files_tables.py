@@ -1,4 +1,4 @@
-"""Tables in files give the model of the arrays they hold, in memory and streamed, whatever else stands in them."""
+"""Tables in files give the models of their arrays, in memory and streamed, with metadata."""
 
 import gzip
 import subprocess
@@ -36,7 +36,7 @@ def packed(frame, path):
 
 
 def members(frame, path):
-    """Write a file of several packed members, as bgzip does."""
+    """Write a file of several gzip members, as bgzip does."""
     half = len(frame) // 2
     parts = (frame[:half].to_csv(index=False), frame[half:].to_csv(index=False, header=False))
     path.write_bytes(b"".join(gzip.compress(part.encode()) for part in parts))
@@ -48,7 +48,7 @@ def ipc_stream(frame, path):
         writer.write_table(whole, max_chunksize=40)
 
 
-# kind → (ending, how to write it)
+# format → (suffix, writer)
 KINDS = {
     "csv": ("csv", lambda f, p: f.to_csv(p, index=False)),
     "csv with an index": ("csv", lambda f, p: f.to_csv(p)),
@@ -100,7 +100,7 @@ def test_a_file_gives_the_model_of_the_array_it_holds(data, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "feather"])
 @pytest.mark.parametrize("memory", ["1GB", 0])
-def test_a_directory_and_a_pattern_are_one_dataset_in_the_order_of_the_names(data, kind, memory, tmp_path):
+def test_a_directory_or_pattern_is_one_dataset_in_the_order_of_file_names(data, kind, memory, tmp_path):
     for place, part in enumerate(np.array_split(data.target, 3)):
         written(kind, part, tmp_path, f"part-{place}")
     for given in (tmp_path, tmp_path / "part-*"):
@@ -108,7 +108,7 @@ def test_a_directory_and_a_pattern_are_one_dataset_in_the_order_of_the_names(dat
         np.testing.assert_array_equal(np.concatenate(list(source.blocks(64))), data.target)
 
 
-def test_files_of_one_dataset_may_have_their_columns_in_another_order(data, tmp_path):
+def test_files_of_one_dataset_may_differ_in_column_order(data, tmp_path):
     frame = table(data.target)
     frame[:50].to_csv(tmp_path / "1.csv", index=False)
     frame[50:][list("edcba")].to_csv(tmp_path / "2.csv", index=False, sep=";")
@@ -116,7 +116,7 @@ def test_files_of_one_dataset_may_have_their_columns_in_another_order(data, tmp_
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet, row groups", "feather", "arrow stream"])
-def test_blocks_have_the_rows_asked_for_whatever_the_file_is_divided_into(data, kind, tmp_path):
+def test_block_sizes_do_not_depend_on_the_batches_of_the_file(data, kind, tmp_path):
     path = written(kind, data.target, tmp_path)
     for rows in (1, 7, 50, 64, 10**6):
         for memory in ("1GB", 0):
@@ -126,7 +126,7 @@ def test_blocks_have_the_rows_asked_for_whatever_the_file_is_divided_into(data, 
 
 
 @quiet
-def test_every_type_of_column_is_a_number_or_text_as_pandas_has_it(tmp_path):
+def test_every_column_type_is_numeric_or_text_as_in_pandas(tmp_path):
     frame = pd.DataFrame({
         "whole": [1, 2, 3], "real": [0.5, np.nan, -1e-3], "truth": [True, False, True], "big": [2**60, 1, 2],
         "text": ["x", "", "z"], "kind": pd.Categorical(["u", "v", "u"]), "empty": [np.nan] * 3,
@@ -155,7 +155,7 @@ def test_every_type_of_column_is_a_number_or_text_as_pandas_has_it(tmp_path):
     assert as_csv.about("text").tolist() == ["x", None, "z"]
 
 
-def test_the_usual_spellings_of_a_missing_value_are_missing_and_no_others(tmp_path, refused):
+def test_only_the_usual_spellings_of_missing_values_are_missing(tmp_path, refused):
     spellings = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "#N/A", "-nan", " NA"]
     path = tmp_path / "a.csv"
     path.write_text("a,b\n" + "".join(f"{spelling},1\n" for spelling in spellings) + "7,1\n")
@@ -165,14 +165,14 @@ def test_the_usual_spellings_of_a_missing_value_are_missing_and_no_others(tmp_pa
     refused(lambda: standout.read(path), "a.csv, line 4: ", "column 'a'", "'.'", "Leave the cell empty")
 
 
-def test_an_empty_column_is_a_feature_without_values(tmp_path, refused):
+def test_an_empty_column_is_a_feature_of_missing_values(tmp_path, refused):
     path = tmp_path / "a.csv"
     path.write_text("a,b,c\n" + "1,,3\n2,,5\n" * 5)
     refused(lambda: Moments.of(path), "10 NaN", "b (10)", kind=NonFiniteError)
     assert standout.read(path, drop="b").names == ("a", "c")
 
 
-def test_columns_that_describe_rows_are_text_as_written(tmp_path):
+def test_metadata_columns_keep_the_text_of_the_file(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('id,x,class,g\n007,1,1.50,NA\n"a,b",2, spaced,\n1e3,3,"two\nlines",7\n')
     for memory in ("1GB", 0):
@@ -183,15 +183,15 @@ def test_columns_that_describe_rows_are_text_as_written(tmp_path):
         assert source.groups.tolist() == ["NA", None, "7"]
 
 
-def test_columns_that_are_set_aside_are_told_once_at_the_users_line(data, tmp_path, remedy):
+def test_non_numeric_columns_give_one_warning_at_the_users_line(data, tmp_path, remedy):
     path = tmp_path / "mice.csv"
     table(data.target).assign(sex="f", cage="c7").to_csv(path, index=False)
     calls = [lambda: standout.read(path), lambda: DPCA(n_components=1).fit(path, background=data.background)]
     for call in calls:
-        with pytest.warns(FeatureWarning, match="2 columns of mice.csv .*'sex', 'cage'") as told:
+        with pytest.warns(FeatureWarning, match="2 non-numeric columns of mice.csv .*'sex', 'cage'") as reported:
             call()
-        assert len(told) == 1 and told[0].filename == __file__
-        remedy(told[0].message)
+        assert len(reported) == 1 and reported[0].filename == __file__
+        remedy(reported[0].message)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         source = standout.read(path, label="sex", drop="cage")
@@ -201,7 +201,7 @@ def test_columns_that_are_set_aside_are_told_once_at_the_users_line(data, tmp_pa
 
 @pytest.mark.parametrize("memory", ["1GB", 0])
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "pandas", "polars"])
-def test_rows_are_chosen_by_what_describes_them(data, kind, memory, tmp_path, refused):
+def test_rows_are_selected_by_metadata(data, kind, memory, tmp_path, refused):
     rng = np.random.default_rng(0)
     frame = table(data.target).assign(
         kind=rng.choice(["ill", "well", "odd"], 200), day=rng.integers(0, 4, 200), dose=rng.choice([1.0, 2.5], 200),
@@ -225,16 +225,16 @@ def test_rows_are_chosen_by_what_describes_them(data, kind, memory, tmp_path, re
         assert labels.tolist() == frame.kind[kept].tolist()
     np.testing.assert_array_equal(chosen(dose=1)[0], data.target[frame.dose == 1])
     refused(lambda: chosen(kind=["ill", "wel"]), "no row has 'wel' in column 'kind'", "Did you mean 'well'?", "'odd'")
-    refused(lambda: chosen(colour="red"), "where column 'colour' is not among its columns")
+    refused(lambda: chosen(colour="red"), "where column 'colour' is not one of its columns")
     frame.loc[frame.kind == "ill", "day"] = 0
-    refused(lambda: chosen(kind="ill", day="2"), "no row has them all", "Leave one of the conditions out")
+    refused(lambda: chosen(kind="ill", day="2"), "no row meets all conditions", "Leave one of the conditions out")
 
 
 @pytest.mark.filterwarnings("ignore:.*missing='mean' filled:standout.errors.StandoutWarning")
 @pytest.mark.parametrize("memory", ["1GB", 0])
 @pytest.mark.parametrize("how", ["drop_rows", "drop_features", "mean"])
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "feather", "pandas"])
-def test_missing_values_are_handled_as_pandas_does(data, kind, how, memory, tmp_path):
+def test_missing_values_are_handled_as_in_pandas(data, kind, how, memory, tmp_path):
     frame = table(data.target)
     frame[["a", "c"]] = frame[["a", "c"]].mask(np.random.default_rng(1).random((200, 2)) < 0.2)
     labelled = frame.assign(state=np.where(np.arange(200) % 3, "on", "off"), who=[f"m{i}" for i in range(200)])
@@ -258,7 +258,7 @@ def test_missing_values_are_handled_as_pandas_does(data, kind, how, memory, tmp_
 @pytest.mark.data
 @pytest.mark.filterwarnings("ignore:.*missing='mean' filled:standout.errors.StandoutWarning")
 @pytest.mark.parametrize("memory", ["1GB", 0])
-def test_the_mice_are_read_as_pandas_reads_them(real_data, memory):
+def test_the_mice_are_read_as_by_pandas(real_data, memory):
     path = real_data("Data_Cortex_Nuclear.csv")
     frame = pd.read_csv(path, encoding="utf-8-sig")
     here = frame[frame["class"].isin(["t-SC-m", "t-SC-s"])]
@@ -274,7 +274,7 @@ def test_the_mice_are_read_as_pandas_reads_them(real_data, memory):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
-def test_groups_that_are_numbers_count_units_as_text_does(data, kind, tmp_path):
+def test_numeric_groups_count_units_like_text_groups(data, kind, tmp_path):
     subjects = np.arange(200) // 4
     KINDS[kind][1](table(data.target).assign(subject=subjects), path := tmp_path / f"a.{kind}")
     for memory in ("1GB", 0):
@@ -295,11 +295,11 @@ def test_labels_take_eight_bytes_a_row(kind, tmp_path):
         assert len({id(label) for label in found}) == 2
 
 
-def test_what_does_not_fit_the_memory_is_streamed(tmp_path):
+def test_a_table_that_does_not_fit_in_memory_is_streamed(tmp_path):
     rows = np.random.default_rng(0).normal(size=(60_000, 4)).round(3)
     table(rows, "abcd").to_csv(path := tmp_path / "a.csv", index=False)
     assert isinstance(standout.read(path, memory=rows.nbytes), TableInMemory)
-    # Less than it takes, but so little less that it must be tried, and given up.
+    # Slightly too little memory: loading is tried and abandoned.
     for memory in (rows.nbytes - 1, 0.8 * rows.nbytes, 0.1 * rows.nbytes):
         source = standout.read(path, memory=memory)
         assert isinstance(source, Stream)
@@ -308,35 +308,35 @@ def test_what_does_not_fit_the_memory_is_streamed(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet, row groups", "feather", "arrow stream"])
-def test_progress_goes_from_nothing_to_all(data, kind, tmp_path):
+def test_progress_goes_from_0_to_1(data, kind, tmp_path):
     for place, part in enumerate(np.array_split(np.tile(data.target, (40, 1)), 2)):
         written(kind, part, tmp_path, f"part{place}")
     for memory in ("1GB", 0):
-        told = []
-        with watching(told.append):
+        reported = []
+        with watching(reported.append):
             sum(len(block) for block in standout.read(tmp_path / "part*", memory=memory).blocks(500))
-        shares = [progress.share for progress in told]
+        shares = [progress.share for progress in reported]
         assert shares == sorted(shares) and 0 < shares[0] < 1 and shares[-1] == pytest.approx(1, abs=1e-3)
-        assert told[-1].rows == 8000
+        assert reported[-1].rows == 8000
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_one_pass_tells_the_numbers_and_what_describes_them(data, kind, tmp_path):
+def test_numbers_and_metadata_are_read_in_one_pass(data, kind, tmp_path):
     frame = table(data.target).assign(kind="x", who=range(200), cage=np.arange(200) // 4)
     KINDS[kind][1](frame, path := tmp_path / f"a.{kind}")
     source = standout.read(path, label="kind", ids="who", groups="cage", memory=0)
-    told = []
-    with watching(told.append):
+    reported = []
+    with watching(reported.append):
         assert sum(len(block) for block in source.blocks(1000)) == 200
         assert len(source.labels) == len(source.row_ids) == len(source.groups) == source.n_rows == 200
-    assert len(told) == 1
+    assert len(reported) == 1
     again = standout.read(path, label="kind", ids="who", groups="cage", memory=0)
-    with watching(told.append):
+    with watching(reported.append):
         assert again.row_ids[-1] == "199" and again.labels[0] == "x" and again.groups[4] == "1"
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
-def test_numbered_and_unnamed_columns_have_the_names_they_are_called_by(tmp_path):
+def test_numbered_and_unnamed_columns_have_predictable_names(tmp_path):
     path = tmp_path / "a.csv"
     frame = pd.DataFrame(np.arange(12.0).reshape(3, 4))
     for how in ({}, {"index": False}):  # ,0,1,2,3 and 0,1,2,3
@@ -357,7 +357,7 @@ def test_numbered_and_unnamed_columns_have_the_names_they_are_called_by(tmp_path
 
 
 @quiet
-def test_a_frame_takes_the_options_of_a_file(data):
+def test_a_data_frame_has_the_options_of_a_file(data):
     frame = table(data.target).assign(kind=["x", "y"] * 100, who=range(200))
     for given in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
         source = standout.read(given, label="kind", ids="who", columns=["c", "a*", "b"])
@@ -392,7 +392,7 @@ def test_a_file_larger_than_memory_is_read_in_a_few_hundred_megabytes(kind, tmp_
     assert float(peak) < 300
 
 
-def test_wide_tables_come_in_blocks_of_rows(tmp_path):
+def test_wide_tables_are_read_in_blocks(tmp_path):
     rows = np.random.default_rng(0).normal(size=(70, 3000)).round(2)
     names = [f"gene{i}" for i in range(3000)]
     table(rows, names).to_csv(path := tmp_path / "a.csv", index=False)

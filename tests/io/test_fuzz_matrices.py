@@ -1,4 +1,4 @@
-"""Array files with damaged bytes: whatever is hit, there is a source or a clear error, at once and in no memory."""
+"""Array files with damaged bytes give a source or a clear error, in little memory."""
 
 import tracemalloc
 
@@ -19,7 +19,7 @@ ROWS = np.arange(60.0).reshape(12, 5)
 
 
 def mutated(rng, whole):
-    """Return bytes with a few places overwritten, cut, doubled or filled with large numbers."""
+    """Return bytes with some parts overwritten, deleted, inserted or set to extreme values."""
     found = bytearray(whole)
     for _ in range(rng.integers(1, 4)):
         place, length = int(rng.integers(len(found) + 1)), int(rng.integers(1, 9))
@@ -72,7 +72,7 @@ SEEDS = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SEEDS)
-def test_damaged_bytes_give_a_source_or_a_clear_error_and_take_no_memory(tmp_path, name):
+def test_damaged_bytes_give_a_source_or_a_clear_error_within_64_MB(tmp_path, name):
     path, results = tmp_path / name, []
     SEEDS[name](path)
     parts = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
@@ -81,22 +81,22 @@ def test_damaged_bytes_give_a_source_or_a_clear_error_and_take_no_memory(tmp_pat
     try:
         for seed in range(30):
             rng = np.random.default_rng([seed, *name.encode()])
-            # Of a directory every second time the file that says what the others are.
+            # In a directory, every second mutation is in the array metadata.
             meta = [part for part in parts if part.name in (".zarray", "zarr.json")]
             part = meta[0] if meta and seed % 2 else parts[rng.integers(len(parts))]
             part.write_bytes(mutated(rng, whole[part]))
-            results.append(what_comes_of(path))
+            results.append(rows_or_error(path))
             part.write_bytes(whole[part])
         assert tracemalloc.get_traced_memory()[1] < 64e6
     finally:
         tracemalloc.stop()
     refused = [result for result in results if isinstance(result, str)]
     assert len(refused) > 10 and all(name in text and "\n" not in text for text in refused)
-    assert what_comes_of(path) == 12
+    assert rows_or_error(path) == 12
 
 
-def what_comes_of(path):
-    """Return the number of rows that can be read, or what the error says."""
+def rows_or_error(path):
+    """Return the number of rows, or the error message."""
     held = path.suffix == ".mtx" or path.name == "sparse.npz"
     try:
         for memory in ("1MB",) if held else ("1MB", 0):

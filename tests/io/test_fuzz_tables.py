@@ -1,4 +1,4 @@
-"""Tables with damaged bytes: whatever is hit, there is a source or a clear error in one line."""
+"""Tables with damaged bytes give a source or an error of one line."""
 
 import gzip
 import warnings
@@ -43,7 +43,7 @@ BITS = [b"\xff" * 4, b"\0", b'"', b"\n", b"\r\n", b",", b";", b"\xef\xbb\xbf", b
 
 
 def mutated(rng, whole):
-    """Return bytes with a few places overwritten, cut out, moved or filled with what means something to a reader."""
+    """Return bytes with some parts overwritten, deleted, copied or replaced by special values."""
     found = bytearray(whole)
     for _ in range(rng.integers(1, 5)):
         place, length = int(rng.integers(len(found) + 1)), int(rng.integers(1, 30))
@@ -66,8 +66,8 @@ def mutated(rng, whole):
     return bytes(found)
 
 
-def what_comes_of(path, how):
-    """Return the number of rows that can be read, or what the error says."""
+def rows_or_error(path, how):
+    """Return the number of rows, or the error message."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FeatureWarning)
@@ -82,13 +82,13 @@ def what_comes_of(path, how):
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_a_damaged_table_is_read_or_refused_in_one_line(name, tmp_path):
+def test_a_damaged_table_gives_a_source_or_an_error_of_one_line(name, tmp_path):
     SEEDS[name](path := tmp_path / name)
     whole, results = path.read_bytes(), []
     options = [{}, {"memory": 0}, {"memory": 0, "label": "kind", "ids": "id"}, {"missing": "auto"}]
     for seed in range(100):
         path.write_bytes(mutated(np.random.default_rng([seed, *name.encode()]), whole))
-        results.append(what_comes_of(path, options[seed % 4]))
+        results.append(rows_or_error(path, options[seed % 4]))
     refused = [result for result in results if isinstance(result, str)]
     assert 0 < len(refused) < len(results)
     assert all((name in text or text.startswith("data: ")) and "\n" not in text for text in refused)

@@ -1,4 +1,4 @@
-"""Matrix Market files: rows are rows, lists beside them tell cells from genes, and damage does not end the process."""
+"""Matrix Market files: 10x lists identify cells and genes, and damaged files do not crash the parser."""
 
 import gzip
 
@@ -10,7 +10,7 @@ from scipy import sparse
 import standout
 
 
-def test_the_lists_of_10x_genomics_turn_the_matrix_and_name_it(tmp_path, data, refused):
+def test_10x_lists_transpose_the_matrix_and_name_its_features(tmp_path, data, refused):
     rows = data.target[:6]
     symbols = ("CD4", "TBCE", "TBCE", "IL2", "MT-CO1")
     folder = tmp_path / "filtered"
@@ -30,19 +30,19 @@ def test_the_lists_of_10x_genomics_turn_the_matrix_and_name_it(tmp_path, data, r
     refused(lambda: standout.read(folder / "matrix.mtx"), "matrix.mtx", "(5, 6)", "5 features and 1 barcodes", "Check")
 
 
-def test_without_lists_rows_are_rows(tmp_path, data):
+def test_without_lists_the_matrix_is_not_transposed(tmp_path, data):
     scipy_io.mmwrite(tmp_path / "matrix.mtx", sparse.coo_array(data.target))
     assert standout.read(tmp_path / "matrix.mtx").n_features == 5
 
 
 @pytest.mark.parametrize("body", ["1 1 1\n2 2 1.8E", "1 1 1\n2 2 0x", "1 1 1\n2 2 2\0\n", "1 1 1"])
-def test_a_matrix_market_file_that_would_end_the_process_is_refused(tmp_path, refused, body):
+def test_a_file_that_would_crash_the_parser_is_an_error(tmp_path, refused, body):
     path = tmp_path / "a.mtx"
     path.write_text(f"%%MatrixMarket matrix coordinate real general\n3 3 {2 if chr(0) in body else 4}\n{body}")
-    refused(lambda: standout.read(path), "a.mtx", "Matrix Market", "give a whole copy")
+    refused(lambda: standout.read(path), "a.mtx", "Matrix Market", "give an intact copy")
 
 
-def test_a_last_line_without_an_end_is_read(tmp_path):
+def test_a_last_line_without_a_newline_is_read(tmp_path):
     text = "%%MatrixMarket matrix coordinate real general\n2 3 2\n1 1 1\n2 3 5"
     (tmp_path / "a.mtx").write_text(text)
     assert standout.read(tmp_path / "a.mtx").rows(0, 2).tolist() == [[1, 0, 0], [0, 0, 5]]

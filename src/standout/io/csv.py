@@ -1,11 +1,8 @@
-"""The first line of a csv file: what separates values, and what the columns are called.
+"""Tables as text (csv, tsv, txt), one file or many, gzip-compressed or not.
 
-The rows of a csv file, some megabytes of whole rows at a time, and what is wrong with those that cannot be read.
-
-Tables as text: csv, tsv and txt, one file or many, packed or not.
-
-The first few megabytes say which columns are numbers; the whole is then read so. A column of numbers in which text
-turns up, there or later, is an error that says where.
+pyarrow parses chunks of whole rows; finding where rows end makes memory bounded, passes resumable and errors precise:
+they name the line and the value. The first chunk determines which columns are numeric, and whether decimals have a
+comma. Text in a numeric column, in that chunk or later, is an error.
 """
 
 from __future__ import annotations
@@ -29,87 +26,183 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from standout.errors import InputError, NotNumbersError, StandoutError
-from standout.io.arrow import is_number, piece_of
-from standout.io.containers import readable
+from standout.io.arrow import coded, is_number, numbers_of
+from standout.io.containers import first_line, readable
 from standout.io.options import Options, check_distinct, check_same, choose
 from standout.io.stream import Stream, TableInMemory
-from standout.io.tables import Piece, Table, open_table
+from standout.io.tables import RowBatch, Table, open_table
 
-# What an empty first name becomes: pandas and R leave it empty above the names of the rows.
+# The name of a first column without a name: pandas and R leave the name of the index empty.
 INDEX = "index"
-_HEAD = 2**18
-_LONGEST_HEADER = 64 * 2**20
-# What may separate values, by preference where several occur equally often.
+# Bytes read first to find the header, and the longest header.
+_HEADER_BYTES = 2**18
+_MAX_HEADER_BYTES = 64 * 2**20
+# Possible separators, in order of preference if several occur equally often.
 _SEPARATORS = {".csv": ",;\t", ".tsv": "\t,;", ".txt": "\t;, "}
-# So many numbers in increasing or decreasing order are a scale and not a row of data; fewer must be evenly spaced.
-_SCALE = 8
-# A row, or a quoted value, that is longer than this is taken for a quote that was never closed.
-_LONGEST = 128 * 2**20
-# So much is unpacked at once where the beginning of a packed file is left out.
-_UNPACKED = 2**24
-# The usual spellings of a missing value; the commonest also after the space that some write behind the separator.
-MISSING = [*arrow_csv.ConvertOptions().null_values, " ", " NA", " NaN", " nan"]
-_TRUTH = frozenset(arrow_csv.ConvertOptions().true_values + arrow_csv.ConvertOptions().false_values)
-# Numbers with one comma, which may be a decimal one, and numbers whose commas may separate thousands.
-_COMMA = r"^\s*[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?\s*$"
+# This many increasing or decreasing numbers in a header are a scale such as wavelengths; fewer must be evenly spaced.
+_MIN_SCALE = 8
+# A row or a quoted value longer than this (bytes) is taken as an unclosed quote.
+_MAX_ROW_BYTES = 128 * 2**20
+# Bytes to decompress at once where the beginning of a compressed file is skipped.
+_SKIP_BYTES = 2**24
+# The smallest chunk, however little memory is allowed, and the largest one from which types are inferred.
+_MIN_CHUNK_BYTES = 2 * 2**20
+_MAX_CHUNK_BYTES = 32 * 2**20
+# The usual spellings of a missing value; the commonest also after a space.
+_MISSING = [*arrow_csv.ConvertOptions().null_values, " ", " NA", " NaN", " nan"]
+_BOOLEANS = frozenset(arrow_csv.ConvertOptions().true_values + arrow_csv.ConvertOptions().false_values)
+# Numbers with one comma, which may be a decimal comma, and numbers whose commas may separate thousands.
+_ONE_COMMA = r"^\s*[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?\s*$"
 _THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+\s*$"
-# Numbers that are not written plainly: with separated thousands (one sign for these, another for decimals) or percent.
-# Groups other than of three digits make a date, a version or a phone number.
+# Numbers in other notations: thousands (one sign for these, another for decimals) or percent. Groups of other than
+# three digits are dates, versions or phone numbers.
 _GROUPED = r"(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3})+(?:,[0-9]+)?|(?:'[0-9]{3})+(?:[.,][0-9]+)?"
 _LIKE_NUMBER = rf"^\s*[+-]?(?:[0-9]*[.,]?[0-9]+|[1-9][0-9]{{0,2}}(?:{_GROUPED}))\s*%?\s*$"
-# Bytes of text that are read at once: at least, however little memory there is, and at most to see what is inside.
-_CHUNK = 2 * 2**20
-_PROBED = 32 * 2**20
+_QUOTE = ord('"')
 
 
 @dataclass(frozen=True)
-class Head:
-    """What the first line of a file says."""
+class TextFile:
+    """A text file, with what its header contains."""
 
     path: Path
-    where: str
+    location: str
     names: tuple[str, ...]
-    index: tuple[str, ...]  # the column whose name was left empty, if it is the first
+    index: tuple[str, ...]  # the first column, if its name is empty
     separator: str
-    nbytes: int  # of the first line, and of what stands before it
-    lines: int
-    file_size: int
+    header_bytes: int
+    header_lines: int
+    size: int
 
     @property
-    def size(self) -> int:
-        """How many bytes of rows to read at a time: some hundred rows, and some megabytes."""
-        return min(max(2 * 2**20, 256 * self.nbytes), 32 * 2**20)
+    def chunk_bytes(self) -> int:
+        """Bytes to read at a time: a few hundred rows, and a few megabytes."""
+        return min(max(_MIN_CHUNK_BYTES, 256 * self.header_bytes), _MAX_CHUNK_BYTES)
+
+    def chunks(self, max_bytes: int, start: int | None = None, line: int | None = None) -> Iterator[Chunk]:
+        """Yield whole rows after the header, or from byte ``start``, in ``line``, on: a few megabytes at a time."""
+        start, line = (self.header_bytes, self.header_lines + 1) if start is None or line is None else (start, line)
+        size = min(self.chunk_bytes, max_bytes)
+        with _opened(self.path, self.location) as (stream, file):
+            _skip(stream, start, stream is not file)
+            rest, at_end = b"", False
+            while not at_end:
+                piece = stream.read(max(size, len(rest)))  # more and more, until a long row ends
+                at_end = not piece
+                rest += piece
+                end = end_of_rows(rest, self.separator)
+                unclosed = at_end and end_of_rows(rest + b"\n", self.separator) <= len(rest)
+                if unclosed or (end == 0 and len(rest) > _MAX_ROW_BYTES):
+                    begin = line + rest.count(b"\n", 0, end)
+                    raise InputError(
+                        f"{self.location}: the row that begins in line {begin} does not end. Check for a quote that is "
+                        "never closed."
+                    )
+                end = len(rest) if at_end else end
+                if end:
+                    yield Chunk(rest[:end], line, start, file.tell())
+                    line += rest.count(b"\n", 0, end)
+                    rest, start = rest[end:], start + end
 
 
-def read_head(path: Path, where: str) -> Head:
-    """Read the first line of a file."""
-    start, file_size = _beginning(path, where)
-    check_text(start, path, where)
-    mark = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0
-    text = codecs.getincrementaldecoder("utf-8")().decode(start[mark:])
-    separator = _separator(text, path)
+@dataclass(frozen=True)
+class Chunk:
+    """Some whole rows of a file."""
+
+    data: bytes
+    line: int  # of the first row
+    start: int  # bytes of text before the first row
+    position: int  # bytes of the (compressed) file read so far
+
+
+def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
+    """Return the source of one or more text files with the same columns."""
+    files = [_read_header(path, f"{role}: {path}") for path in paths]
+    for file in files[1:]:
+        check_same(file.names, files[0].names, options, file.location, files[0].path.name)
+    inferred = next((found for file in files if (found := _infer_types(file, options)) is not None), None)
+    if inferred is None:
+        raise InputError(f"{role}: {shown}: it has column names, but no rows. Give a table with rows.")
+    types, decimal, rows_per_byte = inferred
+    table = Table(
+        path=shown,
+        location=f"{role}: {shown}",
+        columns=files[0].names,
+        numeric=frozenset(types),
+        batches=partial(_batches, files, types, decimal, max(options.memory // 16, _MIN_CHUNK_BYTES)),
+        index=files[0].index,
+        estimated_rows=rows_per_byte * sum(file.size for file in files),
+    )
+    return open_table(table, options)
+
+
+def _batches(
+    files: Sequence[TextFile],
+    types: Mapping[str, Any],
+    decimal: str,
+    max_bytes: int,
+    features: tuple[str, ...],
+    metadata: tuple[str, ...],
+    position: tuple[int, ...],
+) -> Iterator[RowBatch]:
+    """Make one pass over all files, starting at a file, a byte and a line of it."""
+    first = position[0] if position else 0
+    total, done = sum(file.size for file in files), sum(file.size for file in files[:first])
+    columns = {name: types[name] for name in features} | dict.fromkeys(metadata, pa.string())
+    for number, file in enumerate(files[first:], first):
+        for chunk in file.chunks(max_bytes, *position[1:]):
+            batch = _parse_or_explain(chunk, file, decimal, columns, [*features, *metadata])
+            if batch is not None:
+                yield RowBatch(
+                    numbers_of(batch.select(list(features))),
+                    {name: _written(batch.column(name)) for name in metadata},
+                    (done + chunk.position) / total,
+                    (number, chunk.start, chunk.line),
+                )
+        done, position = done + file.size, ()
+
+
+def _written(column: Any) -> Any:
+    """Return a metadata column; blank text is missing, and any text may be a number."""
+    text = coded(column)
+    return replace(text, values=[value or None for value in text.values], written=True)
+
+
+# The header
+
+
+def _read_header(path: Path, location: str) -> TextFile:
+    start, size = _read_start(path, location)
+    _check_text(start, path, location)
+    bom = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0
+    text = codecs.getincrementaldecoder("utf-8")().decode(start[bom:])
+    separator = _find_separator(text, path)
     lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(lines, delimiter=separator)
     try:
-        first = next(row for row in reader if row)
+        found = [name.strip() for name in next(row for row in reader if row)]
     except csv.Error as error:
-        raise InputError(f"{where}: its first line cannot be read ({error}). Check the quotes in it.") from error
-    nbytes = mark + len("".join(lines[: reader.line_num]).encode())
-    names, index = _names([name.strip() for name in first])
-    check_distinct(names, where)
-    _check_names(names, index, where)
-    return Head(path, where, names, index, separator, nbytes, reader.line_num, file_size)
+        raise InputError(f"{location}: its first line cannot be read ({error}). Check its quotes.") from error
+    names = [name or f"column {position}" for position, name in enumerate(found, 1)]
+    index: tuple[str, ...] = ()
+    if not found[0] and len(found) > 1:
+        names[0] = names[0] if INDEX in names else INDEX
+        index = (names[0],)
+    check_distinct(names, location)
+    _check_header(names, index, location)
+    header_bytes = bom + len("".join(lines[: reader.line_num]).encode())
+    return TextFile(path, location, tuple(names), index, separator, header_bytes, reader.line_num, size)
 
 
-def _beginning(path: Path, where: str) -> tuple[bytes, int]:
+def _read_start(path: Path, location: str) -> tuple[bytes, int]:
     """Return the start of a file, long enough for its first line, and the size of the file."""
-    with opened(path, where) as (stream, file):
-        start: bytes = stream.read(_HEAD)
+    with _opened(path, location) as (stream, file):
+        start: bytes = stream.read(_HEADER_BYTES)
         while b"\0" not in start and not end_of_rows(start.lstrip(), ","):
-            if len(start) > _LONGEST_HEADER:
+            if len(start) > _MAX_HEADER_BYTES:
                 raise InputError(
-                    f"{where}: its first line does not end for {len(start) >> 20} MB. Give a table with names in its "
-                    "first line and rows in the others."
+                    f"{location}: its first line is longer than {len(start) >> 20} MB. Give a table with column names "
+                    "in its first line and rows below."
                 )
             more = stream.read(len(start))
             if not more:
@@ -118,124 +211,78 @@ def _beginning(path: Path, where: str) -> tuple[bytes, int]:
         return start, file.size()
 
 
-def _separator(text: str, path: Path) -> str:
-    """Return what separates the names: what the suffix says, unless something else stands there more often."""
+def _check_text(start: bytes, path: Path, location: str) -> None:
+    """Raise an error for a file that does not begin with UTF-8 text."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{location}: this is UTF-16 text. Convert it to UTF-8, for instance with iconv -f UTF-16.")
+    if start.startswith(b"\x1f\x8b"):
+        raise InputError(f"{location}: the file is gzip-compressed. Rename it to {path.name}.gz.")
+    if b"\0" in start:
+        raise InputError(f"{location}: this is a binary file, not text. Check the file, and give a table as text.")
+    if not start.strip(b"\xef\xbb\xbf \t\r\n"):
+        raise InputError(f"{location}: the file is empty. Give a table with column names in its first line.")
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(location, 1 + start.count(b"\n", 0, error.start)) from error
+
+
+def _find_separator(text: str, path: Path) -> str:
+    """Return the separator of the suffix, unless another one occurs more often in the first line."""
     line = next(iter(re.sub(r'"[^"]*"', "", text.lstrip()).splitlines()), "")
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in _SEPARATORS]
     usual = _SEPARATORS[suffixes[-1] if suffixes else ".txt"]
     counts = {separator: line.count(separator) for separator in usual}
     if " " in counts and any(counts[separator] for separator in usual if separator != " "):
-        counts[" "] = 0  # names may hold spaces; they separate only where nothing else does
+        counts[" "] = 0  # names may contain spaces; they are separators only without any other
     return max(usual, key=lambda separator: counts[separator])
 
 
-def _names(found: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Name the columns that have no name: the first one names rows, the others have a number."""
-    names = [name or f"column {place}" for place, name in enumerate(found, 1)]
-    if found[0] or len(found) == 1:
-        return tuple(names), ()
-    if INDEX not in names:
-        names[0] = INDEX
-    return tuple(names), (names[0],)
-
-
-def _check_names(names: tuple[str, ...], index: tuple[str, ...], where: str) -> None:
-    """Refuse a first line that looks like a row: half of it or more are numbers, and they are no count and no scale."""
+def _check_header(names: Sequence[str], index: Sequence[str], location: str) -> None:
+    """Raise an error for a first line that is a row: half of it or more are numbers, and no column count or scale."""
     own = [name for name in names if name not in index]
-    numbers = [name for name in own if re.match(Dialect().number, name)]
+    numbers = [name for name in own if re.match(_number_pattern(), name)]
     values = [float(name) for name in numbers]
-    if 2 * len(values) < len(own) or _is_scale(values, least=_SCALE if len(values) == len(own) else 3):
+    if 2 * len(values) < len(own) or _is_scale(values, _MIN_SCALE if len(values) == len(own) else 3):
         return
     if values == list(range(len(own))) and (len(values) > 2 or index):
-        return  # as pandas numbers columns
+        return  # columns numbered by pandas
     raise InputError(
-        f"{where}: its first line must hold the names of the columns, and {len(values)} of {len(own)} there are "
-        f"numbers, such as {numbers[0]!r}. Add a line of names, or name numbered columns 0, 1, 2 and so on."
+        f"{location}: the first line must contain column names, but {len(values)} of {len(own)} entries are numbers, "
+        f"such as {numbers[0]!r}. Add a line of names, or name numbered columns 0, 1, 2 and so on."
     )
 
 
 def _is_scale(values: Sequence[float], least: int) -> bool:
-    """Tell whether numbers are so many and so regular that they are a scale: wavelengths, years."""
+    """Return whether numbers are a scale such as wavelengths or years: monotonic, and many or evenly spaced."""
     steps = [b - a for a, b in pairwise(values)]
     if len(values) < least or not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
         return False
-    return len(values) >= _SCALE or max(steps) - min(steps) <= 1e-3 * abs(steps[0])
+    return len(values) >= _MIN_SCALE or max(steps) - min(steps) <= 1e-3 * abs(steps[0])
 
 
-_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How a file writes its rows."""
-
-    separator: str = ","
-    decimal: str = "."
-
-    @property
-    def number(self) -> str:
-        """What a number looks like, as a pattern."""
-        point = re.escape(self.decimal)
-        digits = rf"(?:[0-9]+{point}?[0-9]*|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
-        return rf"^\s*[+-]?(?:{digits}|(?i:inf|infinity))\s*$"
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some whole rows of a file."""
-
-    data: bytes
-    line: int  # of the file, of the first row
-    position: int  # bytes of the file that were read for it; packed, where it is packed
-    start: int = 0  # bytes of text before its first row; unpacked, where it is packed
+# Chunks of whole rows
 
 
 @contextmanager
-def opened(path: Path, where: str) -> Iterator[tuple[Any, Any]]:
-    """Open a file that may be packed: the stream of its text, and the file whose position tells the progress."""
-    with readable(where, "text packed with gzip" if packed(path) else "text"), pa.OSFile(str(path)) as file:
-        yield (pa.CompressedInputStream(file, "gzip") if packed(path) else file), file
+def _opened(path: Path, location: str) -> Iterator[tuple[Any, Any]]:
+    """Open a file: the stream of its text, and the file itself, whose position is the progress."""
+    gzip = path.suffix.lower() == ".gz"
+    with readable(location, "gzip-compressed text" if gzip else "text"), pa.OSFile(str(path)) as file:
+        yield (pa.CompressedInputStream(file, "gzip") if gzip else file), file
 
 
-def packed(path: Path) -> bool:
-    """Tell whether a file is packed, by its name."""
-    return path.suffix.lower() == ".gz"
-
-
-def chunks(path: Path, where: str, size: int, skip: int, line: int, separator: str) -> Iterator[Chunk]:
-    """Yield the rows of a file after its first ``skip`` bytes; the first one stands in ``line``."""
-    with opened(path, where) as (stream, file):
-        _pass_over(stream, skip, path)
-        rest, ended = b"", False
-        while not ended:
-            piece = stream.read(max(size, len(rest)))  # more and more, while a long row does not end
-            ended = not piece
-            rest += piece
-            end = end_of_rows(rest, separator)
-            if (end == 0 and len(rest) > _LONGEST) or (ended and end_of_rows(rest + b"\n", separator) <= len(rest)):
-                begins = line + rest.count(b"\n", 0, end)
-                raise InputError(
-                    f"{where}: the row that begins in line {begins} does not end. Check whether a quote in it is never "
-                    "closed."
-                )
-            end = len(rest) if ended else end
-            if end:
-                yield Chunk(rest[:end], line, file.tell(), skip)
-                line += rest.count(b"\n", 0, end)
-                rest, skip = rest[end:], skip + end
-
-
-def _pass_over(stream: Any, count: int, path: Path) -> None:
-    """Leave out the first bytes of a text: at once, or by unpacking them."""
-    if not packed(path):
+def _skip(stream: Any, count: int, compressed: bool) -> None:
+    """Skip the first bytes of a text: by seeking, or by decompressing them."""
+    if not compressed:
         stream.seek(count)
         return
-    while count > 0 and (piece := stream.read(min(count, _UNPACKED))):
+    while count > 0 and (piece := stream.read(min(count, _SKIP_BYTES))):
         count -= len(piece)
 
 
 def end_of_rows(data: bytes, separator: str) -> int:
-    r"""Return where the last whole row ends, knowing that newlines between quotes end no row; 0 where none does.
+    r"""Return where the last complete row ends (0 if there is none); newlines in quoted values do not end a row.
 
     Examples
     --------
@@ -245,21 +292,21 @@ def end_of_rows(data: bytes, separator: str) -> int:
     end = data.rfind(b"\n") + 1
     if b'"' not in data:
         return end
-    codes = np.frombuffer(data, dtype=np.uint8)
-    quotes = np.flatnonzero(codes == _QUOTE)
-    # A quote counts only at the start of a value. Where every second one opens a value (or is the other half of a
-    # doubled one), all of them count, and the number of quotes before a newline says whether it ends a row.
+    text = np.frombuffer(data, dtype=np.uint8)
+    quotes = np.flatnonzero(text == _QUOTE)
+    # A quote counts only at the start of a value. If every second one opens a value (or doubles the one before), all
+    # of them count, and a newline ends a row if the number of quotes before it is even.
     opening = quotes[::2]
-    before = codes[opening[opening > 0] - 1]
-    if not np.isin(before, (ord(separator), _NEWLINE, _RETURN, _QUOTE)).all():
+    before = text[opening[opening > 0] - 1]
+    if not np.isin(before, (ord(separator), *b'\n\r"')).all():
         return _end_by_value(data, separator)
-    while end and (inside := int(np.searchsorted(quotes, end))) % 2:
-        end = data.rfind(b"\n", 0, int(quotes[inside - 1])) + 1
+    while end and (count := int(np.searchsorted(quotes, end))) % 2:
+        end = data.rfind(b"\n", 0, int(quotes[count - 1])) + 1
     return end
 
 
 def _end_by_value(data: bytes, separator: str) -> int:
-    """Do the same value by value, for text in which some quotes are just text."""
+    """Do the same value by value, for text in which some quotes are ordinary characters."""
     quoted = re.compile(rb'(?:\A|(?<=[%s\r\n]))"(?:[^"]|"")*(?:"|\Z)' % re.escape(separator.encode()))
     end = start = 0
     for value in quoted.finditer(data):
@@ -268,226 +315,138 @@ def _end_by_value(data: bytes, separator: str) -> int:
     return max(end, data.rfind(b"\n", start) + 1)
 
 
-def parsed(chunk: Chunk, names: tuple[str, ...], dialect: Dialect, convert: Any) -> Any:
-    """Return the rows of a chunk as a record batch, or None where it holds only empty lines."""
+# Parsing, and errors that name the line
+
+
+def _parse(chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
+    """Return the rows of a chunk as a record batch, or None if it has only empty lines."""
     if not chunk.data or chunk.data.isspace():
         return None
-    # The whole chunk is one block for pyarrow, so that no row can lie across two.
-    reading = arrow_csv.ReadOptions(column_names=names, block_size=len(chunk.data) + 1)
-    parsing = arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=b'"' in chunk.data)
-    table = arrow_csv.read_csv(pa.BufferReader(chunk.data), reading, parsing, convert)
+    # The whole chunk is one block for pyarrow, so that no row spans two.
+    reading = arrow_csv.ReadOptions(column_names=file.names, block_size=len(chunk.data) + 1)
+    parsing = arrow_csv.ParseOptions(delimiter=file.separator, newlines_in_values=b'"' in chunk.data)
+    conversion = arrow_csv.ConvertOptions(
+        column_types=types, include_columns=columns, null_values=_MISSING, decimal_point=decimal
+    )
+    table = arrow_csv.read_csv(pa.BufferReader(chunk.data), reading, parsing, conversion)
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else None
 
 
-def explain(
-    error: Exception, chunk: Chunk, names: tuple[str, ...], dialect: Dialect, kinds: Mapping[str, Any], where: str
-) -> StandoutError:
-    """Find out which value of a chunk cannot be read; ``kinds`` are the columns that should be numbers or truth."""
+def _parse_or_explain(
+    chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any], columns: Sequence[str]
+) -> Any:
+    try:
+        return _parse(chunk, file, decimal, types, columns)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise _explain(error, chunk, file, decimal, types) from error
+
+
+def _explain(error: Exception, chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any]) -> StandoutError:
+    """Return an error for the first value of a chunk that does not have the type of its column."""
     try:
         text = chunk.data.decode()
     except UnicodeDecodeError as wrong:
-        return not_utf8(where, chunk.line + chunk.data.count(b"\n", 0, wrong.start))
-    number = re.compile(dialect.number)
-    wanted = [(place, name, kinds[name]) for place, name in enumerate(names) if name in kinds]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=dialect.separator)
+        return _not_utf8(file.location, chunk.line + chunk.data.count(b"\n", 0, wrong.start))
+    number, n_columns = re.compile(_number_pattern(decimal)), len(file.names)
+    kinds = [(position, name, types.get(name, pa.string())) for position, name in enumerate(file.names)]
+    numeric = [column for column in kinds if column[2] != pa.string()]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=file.separator)
     line = chunk.line
     try:
         for row in reader:
-            if row and len(row) != len(names):
-                return ragged(f"{where}, line {line}", len(row), len(names))
-            for place, name, kind in wanted if row else ():
-                value = row[place]
-                fits = value in _TRUTH if kind == pa.bool_() else number.match(value) is not None
-                if not fits and value not in MISSING:
-                    return mixed(f"{where}, line {line}", name, value)
+            if row and len(row) != n_columns:
+                return InputError(
+                    f"{file.location}, line {line}: {len(row)} value{'s' * (len(row) != 1)}, but the first line names "
+                    f"{n_columns} column{'s' * (n_columns != 1)}. Give every row one value for each column, and quote "
+                    "values that contain the separator."
+                )
+            for position, name, kind in numeric if row else ():
+                value = row[position]
+                valid = value in _BOOLEANS if kind == pa.bool_() else number.match(value) is not None
+                if not valid and value not in _MISSING:
+                    shown = value if len(value) <= 40 else f"{value[:40]}..."
+                    return NotNumbersError(
+                        f"{file.location}, line {line}: column {name!r} is numeric, but {shown!r} is not a number. "
+                        "Leave the cell empty if it is missing, or name the column in label=, groups=, ids= or drop= "
+                        "of standout.read."
+                    )
             line = chunk.line + reader.line_num
     except csv.Error:
-        pass  # a value too long for this reader: what pyarrow says must do
-    told = str(error).splitlines()[0][:150].rstrip(".")
-    return InputError(f"{where}: from line {chunk.line} on, some row cannot be read ({told}). Check these rows.")
-
-
-def mixed(place: str, column: str, value: str) -> NotNumbersError:
-    """Return the error for text in a column of numbers."""
-    shown = value if len(value) <= 40 else f"{value[:40]}..."
-    return NotNumbersError(
-        f"{place}: column {column!r} holds numbers, and {shown!r} is not one. Leave the cell empty if it is missing, "
-        "or name the column in label=, groups=, ids= or drop= of standout.read."
+        pass  # a value too long for this reader: report pyarrow's message
+    return InputError(
+        f"{file.location}: a row in or after line {chunk.line} cannot be read ({first_line(error)}). Check these rows."
     )
 
 
-def ragged(place: str, found: int, expected: int) -> InputError:
-    """Return the error for a row with too few or too many values."""
+def _not_utf8(location: str, line: int) -> InputError:
     return InputError(
-        f"{place}: {found} value{'s' * (found != 1)}, and the first line names {expected} column"
-        f"{'s' * (expected != 1)}. Give every row one value for each name, and quote values that hold the separator."
-    )
-
-
-def not_utf8(where: str, line: int) -> InputError:
-    """Return the error for text in another encoding."""
-    return InputError(
-        f"{where}: line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252. Convert the file, for instance "
+        f"{location}: line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252. Convert the file, for instance "
         "with iconv -f WINDOWS-1252 -t UTF-8."
     )
 
 
-def check_text(head: bytes, path: Path, where: str) -> None:
-    """Refuse a file whose beginning is not UTF-8 text."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{where}: this is UTF-16 text. Convert it to UTF-8, for instance with iconv -f UTF-16.")
-    if head.startswith(b"\x1f\x8b"):
-        raise InputError(f"{where}: this is packed with gzip. Rename it to {path.name}.gz.")
-    if b"\0" in head:
-        raise InputError(f"{where}: this is not text but a binary file. Check what it is, and give a table as text.")
-    if not head.strip(b"\xef\xbb\xbf \t\r\n"):
-        raise InputError(f"{where}: the file is empty. Give a table with names in its first line.")
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError as wrong:
-        raise not_utf8(where, 1 + head.count(b"\n", 0, wrong.start)) from wrong
+# Types and decimal commas, from the first chunk
 
 
-@dataclass(frozen=True)
-class Probe:
-    """What the first rows say."""
-
-    decimal: str
-    kinds: dict[str, Any]  # columns that hold numbers → the type they are read as
-    rows_per_byte: float
+def _number_pattern(decimal: str = ".") -> str:
+    point = re.escape(decimal)
+    digits = rf"(?:[0-9]+{point}?[0-9]*|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    return rf"^\s*[+-]?(?:{digits}|(?i:inf|infinity))\s*$"
 
 
-def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
-    """Return the source of one or more files of text with the same columns."""
-    heads = [read_head(path, f"{role}: {path}") for path in paths]
-    for head in heads[1:]:
-        check_same(head.names, heads[0].names, options, head.where, heads[0].path.name)
-    probe = next((probe for head in heads if (probe := _probe(head, options)) is not None), None)
-    if probe is None:
-        raise InputError(f"{role}: {shown}: it has names, but no rows. Give a table with rows.")
-    table = Table(
-        path=shown,
-        where=f"{role}: {shown}",
-        columns=heads[0].names,
-        numeric=frozenset(probe.kinds),
-        pieces=partial(_pieces, heads, probe, max(options.memory // 16, _CHUNK)),
-        index=heads[0].index,
-        likely_rows=probe.rows_per_byte * sum(head.file_size for head in heads),
-    )
-    return open_table(table, options)
-
-
-def _pieces(
-    heads: Sequence[Head],
-    probe: Probe,
-    most: int,
-    features: tuple[str, ...],
-    about: tuple[str, ...],
-    place: tuple[int, ...],
-) -> Iterator[Piece]:
-    """Make one pass over all files, or over what is left of them from a file, a byte and a line of it on."""
-    first = place[0] if place else 0
-    total, done = sum(head.file_size for head in heads), sum(head.file_size for head in heads[:first])
-    kinds = {name: probe.kinds[name] for name in features}
-    for number, head in enumerate(heads[first:], first):
-        dialect = Dialect(head.separator, probe.decimal)
-        convert = _conversion(kinds | dict.fromkeys(about, pa.string()), dialect, [*features, *about])
-        for chunk in _chunks(head, most, *place[1:]):
-            batch = _read(chunk, head, dialect, convert, kinds)
-            if batch is not None:
-                piece = piece_of(batch, features, about, (done + chunk.position) / total)
-                yield _as_written(replace(piece, place=(number, chunk.start, chunk.line)))
-        done, place = done + head.file_size, ()
-
-
-def _as_written(piece: Piece) -> Piece:
-    """Take blank text as missing, and any text for what may write a number."""
-    about = {
-        name: replace(text, values=[value or None for value in text.values], written=True)
-        for name, text in piece.about.items()
-    }
-    return replace(piece, about=about)
-
-
-def _chunks(head: Head, most: int, start: int | None = None, line: int | None = None) -> Iterator[Chunk]:
-    """Yield the rows of a file, ``most`` bytes at a time: after its header, or from a byte on, in ``line``."""
-    start, line = (head.nbytes, head.lines + 1) if start is None or line is None else (start, line)
-    return chunks(head.path, head.where, min(head.size, most), start, line, head.separator)
-
-
-def _conversion(kinds: dict[str, Any], dialect: Dialect, columns: Sequence[str]) -> Any:
-    return arrow_csv.ConvertOptions(
-        column_types=kinds, include_columns=columns, null_values=MISSING, decimal_point=dialect.decimal
-    )
-
-
-def _read(chunk: Chunk, head: Head, dialect: Dialect, convert: Any, kinds: dict[str, Any]) -> Any:
-    """Return the rows of a chunk, or say which of its values cannot be read."""
-    try:
-        return parsed(chunk, head.names, dialect, convert)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise explain(error, chunk, head.names, dialect, kinds, head.where) from error
-
-
-def _probe(head: Head, options: Options) -> Probe | None:
-    """Look at the first rows of a file; None where it has none."""
-    dialect = Dialect(head.separator)
-    wanted = choose(head.names, frozenset(head.names), options, head.where, head.index).features
-    described = [name for name in (*options.roles, *head.index) if name not in wanted]
-    for chunk in _chunks(head, _PROBED):
-        batch = _inferred(chunk, head, dialect, described)
+def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str, float] | None:
+    """Return the types of the numeric columns, the decimal sign and the rows per byte; None for a file without rows."""
+    wanted = choose(file.names, frozenset(file.names), options, file.location, file.index).features
+    metadata = [name for name in (*options.roles, *file.index) if name not in wanted]
+    for chunk in file.chunks(_MAX_CHUNK_BYTES):
+        batch, decimal = _parse_inferred(chunk, file, ".", metadata), "."
         if batch is None:
             continue
-        kinds = _kinds(batch)
+        types = _numeric_types(batch)
         text = [name for name in wanted if batch.schema.field(name).type == pa.string()]
-        commas = [name for name in text if _has_commas(batch.column(name), name, head)]
+        commas = [name for name in text if _has_decimal_commas(batch.column(name), name, file)]
         if commas:
-            dialect = replace(dialect, decimal=",")
-            kinds, points = _kinds(_inferred(chunk, head, dialect, described)), kinds
-            _check_one_decimal(commas[0], [name for name in points if name not in kinds], head.where)
+            decimal = ","
+            with_points, types = types, _numeric_types(_parse_inferred(chunk, file, decimal, metadata))
+            points = [name for name in with_points if name not in types]
+            if points:
+                raise InputError(
+                    f"{file.location}: column {commas[0]!r} has decimal commas, but column {points[0]!r} has decimal "
+                    "points. Convert one of them, or name it in drop= of standout.read."
+                )
         for name in text:
-            if name not in kinds and _mostly(_matches(batch.column(name), dialect.number)):
-                error = ValueError(f"column {name!r} holds numbers and text")
-                raise explain(error, chunk, head.names, dialect, {name: pa.float64()}, head.where)
-            if name not in kinds:
-                _check_not_like_numbers(batch.column(name), name, dialect, head)
-        return Probe(dialect.decimal, kinds, batch.num_rows / chunk.position)
+            if name not in types:
+                _check_not_numbers(batch.column(name), name, chunk, file, decimal)
+        return types, decimal, batch.num_rows / chunk.position
     return None
 
 
-def _inferred(chunk: Chunk, head: Head, dialect: Dialect, described: Sequence[str]) -> Any:
-    """Return the rows of a chunk with the types they seem to have; columns that describe rows are text."""
+def _parse_inferred(chunk: Chunk, file: TextFile, decimal: str, metadata: Sequence[str]) -> Any:
+    """Return the rows of a chunk with inferred types; metadata columns are text."""
     try:
         text = chunk.data.decode()
-    except UnicodeDecodeError as wrong:
-        raise not_utf8(head.where, chunk.line + chunk.data.count(b"\n", 0, wrong.start)) from wrong
-    known = dict.fromkeys(described, pa.string())
-    # pyarrow tries a dozen types for every column: where there are thousands, it should have to for a few only.
-    guess = _conversion(_guessed(text, head, dialect) | known, dialect, head.names)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(file.location, chunk.line + chunk.data.count(b"\n", 0, error.start)) from error
+    texts = dict.fromkeys(metadata, pa.string())
+    # pyarrow tries a dozen types for every column. A guess from five rows saves that for all but a few columns.
+    number = re.compile(_number_pattern(decimal))
     try:
-        return parsed(chunk, head.names, dialect, guess)
-    except pa.ArrowException:
-        return _read(chunk, head, dialect, _conversion(known, dialect, head.names), {})
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=file.separator)
+        rows = [row for row in islice(reader, 5) if len(row) == len(file.names)]
+        columns = zip(file.names, zip(*rows, strict=True), strict=bool(rows))
+        guess = {
+            name: pa.float64()
+            for name, values in columns
+            if all(number.match(value) or value in _MISSING for value in values)
+        }
+        return _parse(chunk, file, decimal, guess | texts, file.names)
+    except (csv.Error, pa.ArrowException):
+        return _parse_or_explain(chunk, file, decimal, texts, file.names)
 
 
-def _guessed(text: str, head: Head, dialect: Dialect) -> dict[str, Any]:
-    """Return the columns that hold numbers in the first few rows."""
-    number, names = re.compile(dialect.number), head.names
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=dialect.separator)
-    try:
-        rows = [row for row in islice(reader, 5) if len(row) == len(names)]
-    except csv.Error:
-        return {}
-    return {
-        name: pa.float64()
-        for name, values in zip(names, zip(*rows, strict=True), strict=bool(rows))
-        if all(number.match(value) or value in MISSING for value in values)
-    }
-
-
-def _kinds(batch: Any) -> dict[str, Any]:
-    """Return the columns that hold numbers: all as float64 but for truth values, which are written out."""
+def _numeric_types(batch: Any) -> dict[str, Any]:
+    """Return the numeric columns: float64, but for booleans, which are words."""
     return {
         field.name: field.type if pa.types.is_boolean(field.type) else pa.float64()
         for field in batch.schema
@@ -495,10 +454,13 @@ def _kinds(batch: Any) -> dict[str, Any]:
     }
 
 
-def _matches(column: Any, pattern: str) -> NDArray[np.bool_]:
-    """Return which of the values that are not missing look like a pattern."""
-    there = column.filter(pc.invert(pc.is_in(column, pa.array(MISSING))))
-    found: NDArray[np.bool_] = pc.match_substring_regex(there, pattern).to_numpy(zero_copy_only=False).astype(bool)
+def _present(column: Any) -> Any:
+    """Return the values of a text column that are not missing."""
+    return column.filter(pc.invert(pc.is_in(column, pa.array(_MISSING))))
+
+
+def _matches(values: Any, pattern: str) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = pc.match_substring_regex(values, pattern).to_numpy(zero_copy_only=False).astype(bool)
     return found
 
 
@@ -506,42 +468,33 @@ def _mostly(found: NDArray[np.bool_]) -> bool:
     return 2 * int(found.sum()) > len(found)
 
 
-def _has_commas(column: Any, name: str, head: Head) -> bool:
-    """Tell whether a column of text holds numbers with a decimal comma; refuse commas that may separate thousands."""
-    one, several = _matches(column, _COMMA), _matches(column, _THOUSANDS)
-    plain = _matches(column, Dialect().number)
-    if not (one | several).any() or not _mostly(one | several | plain):
+def _has_decimal_commas(column: Any, name: str, file: TextFile) -> bool:
+    """Return whether a text column has numbers with decimal commas; ambiguous commas are an error."""
+    values = _present(column)
+    one, thousands = _matches(values, _ONE_COMMA), _matches(values, _THOUSANDS)
+    either = one | thousands
+    if not either.any() or not _mostly(either | _matches(values, _number_pattern())):
         return False
-    # Where semicolons separate, it is because commas do not; else a comma before three digits may be either.
-    decimal = head.separator == ";" or (head.separator != "," and (one & ~several).any())
-    if not decimal or (several & ~one).any():
+    # With semicolons as separators, commas are decimal. Otherwise a comma before three digits is ambiguous.
+    decimal = file.separator == ";" or (file.separator != "," and (one & ~thousands).any())
+    if not decimal or (thousands & ~one).any():
         raise InputError(
-            f"{head.where}: column {name!r} holds numbers with commas, such as "
-            f"{_first(column, one | several)!r}, and it is not clear whether they separate decimals or thousands. "
+            f"{file.location}: column {name!r} has numbers with commas, such as "
+            f"{values[int(np.argmax(either))].as_py()!r}; it is not clear whether they separate decimals or thousands. "
             "Convert them to a decimal point and no other separator, or name the column in drop= of standout.read."
         )
     return True
 
 
-def _check_not_like_numbers(column: Any, name: str, dialect: Dialect, head: Head) -> None:
-    """Refuse a column that mostly holds numbers with thousands apart or percent: they are no labels."""
-    like = _matches(column, _LIKE_NUMBER)
+def _check_not_numbers(column: Any, name: str, chunk: Chunk, file: TextFile, decimal: str) -> None:
+    """Raise an error for a text column that consists mostly of numbers: it is not a label."""
+    values = _present(column)
+    plain, like = _matches(values, _number_pattern(decimal)), _matches(values, _LIKE_NUMBER)
+    if _mostly(plain):
+        raise _explain(ValueError(f"column {name!r} has numbers and text"), chunk, file, decimal, {name: pa.float64()})
     if _mostly(like):
         raise NotNumbersError(
-            f"{head.where}: column {name!r} holds numbers that cannot be read, such as "
-            f"{_first(column, like & ~_matches(column, dialect.number))!r}. Convert them to plain numbers such as "
-            "1234.5, or name the column in label=, groups=, ids= or drop= of standout.read."
-        )
-
-
-def _first(column: Any, found: NDArray[np.bool_]) -> str:
-    there = column.filter(pc.invert(pc.is_in(column, pa.array(MISSING))))
-    return str(there[int(np.argmax(found))].as_py())
-
-
-def _check_one_decimal(comma: str, points: Sequence[str], where: str) -> None:
-    if points:
-        raise InputError(
-            f"{where}: column {comma!r} has decimal commas, and column {points[0]!r} decimal points. Convert one of "
-            "them, or name it in drop= of standout.read."
+            f"{file.location}: column {name!r} has numbers in an unsupported notation, such as "
+            f"{values[int(np.argmax(like & ~plain))].as_py()!r}. Convert them to plain numbers such as 1234.5, or name "
+            "the column in label=, groups=, ids= or drop= of standout.read."
         )

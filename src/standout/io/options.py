@@ -1,7 +1,4 @@
-"""How a dataset is to be read: which columns are what, what to do about missing values, how much memory.
-
-Which columns of a file are features, which describe rows, and which take no part.
-"""
+"""Options of :func:`standout.read`: validation, and the choice of feature and metadata columns."""
 
 from __future__ import annotations
 
@@ -23,18 +20,18 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "m
 
 @dataclass(frozen=True)
 class Options:
-    """What :func:`standout.read` was asked for, checked."""
+    """The validated options of :func:`standout.read`."""
 
     missing: str | None = None
-    columns: tuple[str, ...] | None = None  # features, by name or pattern with * or ?; None: every column of numbers
-    drop: tuple[str, ...] = ()  # columns that take no part, by name or pattern with * or ?
+    columns: tuple[str, ...] | None = None  # features, by name or pattern with * or ?; None: every numeric column
+    drop: tuple[str, ...] = ()  # columns to leave out, by name or pattern with * or ?
     label: str | None = None
     groups: str | None = None
     ids: str | None = None
-    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # rows to keep: column → values, as text
-    key: str | None = None  # the array inside a file that holds several
-    memory: int = 256 * 10**6  # numbers that take no more than this are kept in memory; blocks take no more either
-    checkpoint: Path | None = None  # where a pass is kept that may be killed
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # rows to select: column → values, as text
+    key: str | None = None  # the array in a file that holds several
+    memory: int = 256 * 10**6  # bytes: data up to this size are loaded; blocks of larger data take no more
+    checkpoint: Path | None = None
 
     @classmethod
     def of(
@@ -43,42 +40,36 @@ class Options:
         missing: str | None = None,
         columns: str | Iterable[str] | None = None,
         drop: str | Iterable[str] | None = None,
-        label: str | None = None,
-        groups: str | None = None,
-        ids: str | None = None,
         where: Mapping[str, Any] | None = None,
-        key: str | None = None,
         memory: str | float = "256MB",
         checkpoint: str | os.PathLike[str] | None = None,
+        **names: str | None,
     ) -> Options:
-        """Check what was given."""
+        """Validate the arguments of :func:`standout.read`; ``names`` are label, groups, ids and key."""
         if missing is not None and missing not in MISSING:
-            raise InputError(
-                f"missing={missing!r} is not possible. Use None or one of {', '.join(map(repr, MISSING))}."
-            )
+            raise InputError(f"missing={missing!r} is not valid. Use None or one of {', '.join(map(repr, MISSING))}.")
+        if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
+            raise InputError(f"checkpoint={checkpoint!r} is not a path. Give the name of a file, or None.")
         return cls(
             missing=missing,
             columns=None if columns is None else _names("columns", columns),
             drop=() if drop is None else _names("drop", drop),
-            label=label,
-            groups=groups,
-            ids=ids,
             where={column: _values(column, values) for column, values in (where or {}).items()},
-            key=key,
             memory=as_bytes(memory),
-            checkpoint=None if checkpoint is None else _checkpoint(checkpoint),
+            checkpoint=None if checkpoint is None else check_writable(checkpoint, "checkpoint"),
+            **names,
         )
 
     @property
     def roles(self) -> dict[str, str]:
-        """The columns that describe rows, with the argument that names them."""
+        """The requested metadata columns, with the argument that names each."""
         named = {"label": self.label, "groups": self.groups, "ids": self.ids}
         chosen = {column: argument for argument, column in named.items() if column is not None}
         return chosen | {column: "where" for column in self.where if column not in chosen}
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing but memory was asked for."""
+        """Whether all options but ``memory`` have their defaults."""
         return self == Options(memory=self.memory)
 
 
@@ -98,43 +89,47 @@ def as_bytes(memory: str | float) -> int:
     return int(float(found[1]) * _UNITS[found[2].lower()])
 
 
-def _checkpoint(given: str | os.PathLike[str]) -> Path:
-    if not isinstance(given, str | os.PathLike):
-        raise InputError(f"checkpoint={given!r} is not a path. Give the name of a file, or None for no checkpoint.")
-    return check_writable(given, "checkpoint")
-
-
 def _names(argument: str, given: str | Iterable[str]) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given)
     if not names or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{argument}={given!r} is not possible. Give one name or a list of names.")
+        raise InputError(f"{argument}={given!r} is not valid. Give one name or a list of names.")
     return names
 
 
 def _values(column: str, given: Any) -> tuple[str, ...]:
     values = list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
     if not values:
-        raise InputError(f"where: no value for column {column!r}. Give at least one value of it.")
+        raise InputError(f"where: no value for column {column!r}. Give at least one of its values.")
     return tuple(str(value) for value in values)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The columns of a file, sorted by what they are for."""
+    """The columns of a table, by use."""
 
     features: tuple[str, ...]
-    aside: tuple[str, ...]  # columns that describe rows
-    unasked: tuple[str, ...]  # those of them that were set aside because they are not numbers
-    ids: str | None = None  # the column that names rows: as asked for, or by the file's own account
+    aside: tuple[str, ...]  # metadata columns
+    unasked: tuple[str, ...]  # those of them that no argument names: they are not numeric
+    ids: str | None = None  # the column of row ids: as requested, or according to the file
 
 
 def choose(
-    columns: Sequence[str], numeric: Collection[str], options: Options, where: str, index: Collection[str] = ()
+    columns: Sequence[str], numeric: Collection[str], options: Options, location: str, index: Collection[str] = ()
 ) -> Chosen:
-    """Sort the columns of the file ``where``, of which ``numeric`` hold numbers.
+    """Divide columns into features, metadata and columns to leave out.
 
-    ``index`` are columns that name rows by the file's own account: they are features only where ``columns=`` says
-    so by name.
+    Parameters
+    ----------
+    columns : sequence of str
+        All columns of the table.
+    numeric : collection of str
+        Those that hold numbers.
+    options : Options
+        The options of :func:`standout.read`.
+    location : str
+        The start of error messages.
+    index : collection of str
+        Columns that hold row ids according to the file. They are features only if ``columns=`` names them.
 
     Examples
     --------
@@ -143,92 +138,85 @@ def choose(
     >>> choose(["index", "a", "b"], {"index", "a", "b"}, Options(), "rows.csv", index=["index"])
     Chosen(features=('a', 'b'), aside=('index',), unasked=(), ids='index')
     """
-    check_distinct(columns, where)
-    roles = options.roles
+    check_distinct(columns, location)
+    known, roles = frozenset(columns), options.roles  # there may be thousands of names
     for column, argument in roles.items():
-        if column not in columns:
-            raise ColumnError(
-                f"{where}: {argument} column {column!r} is not among its columns.{_hint(column, columns)}",
-                argument, column,
-            )  # fmt: skip
-    dropped = _dropped(options.drop, columns, where) - set(roles)
+        if column not in known:
+            raise _no_column(f"{location}: {argument} column {column!r}", argument, column, columns)
+    dropped: set[str] = set()
+    for pattern in options.drop:
+        matched = [pattern] if pattern in known else _matching(pattern, columns)
+        if not matched:
+            raise _no_column(f"{location}: drop={pattern!r}", "drop", pattern, columns)
+        dropped.update(matched)
+    dropped -= set(roles)
     rows = [c for c in index if c not in dropped and c not in (options.columns or ())]
     numeric = set(numeric).difference(rows)
     if options.columns is None:
         features = [c for c in columns if c in numeric and c not in roles and c not in dropped]
     else:
-        features = _asked(options.columns, columns, numeric, where, set(roles) | dropped)
+        features = _requested_features(options.columns, columns, numeric, location, set(roles) | dropped)
     aside = [c for c in columns if c in roles or (c not in numeric and c not in dropped)]
     if not features:
         raise FeatureError(
-            f"{where}: no column is left to be a feature: of {len(columns)} columns {len(numeric)} hold numbers. "
-            "Check what the file holds, and what columns= and drop= leave of it."
+            f"{location}: no features are left: {len(numeric)} of {len(columns)} columns are numeric. Check the "
+            "contents of the file, and which columns columns= and drop= leave."
         )
     ids = rows[0] if options.ids is None and len(rows) == 1 else options.ids
     return Chosen(tuple(features), tuple(aside), tuple(c for c in aside if c not in roles and c not in rows), ids)
 
 
-def check_distinct(columns: Sequence[str], where: str) -> None:
-    """Refuse names that stand more than once."""
-    twice = [name for name, count in Counter(columns).items() if count > 1]
-    if twice:
+def check_distinct(columns: Sequence[str], location: str) -> None:
+    """Raise an error for duplicate column names."""
+    duplicates = [name for name, count in Counter(columns).items() if count > 1]
+    if duplicates:
+        plural = "s" * (len(duplicates) > 1)
         raise InputError(
-            f"{where}: {len(twice)} column names stand more than once: {listed(twice)}. Rename or drop the repeated "
-            "columns."
+            f"{location}: {len(duplicates)} duplicate column name{plural}: {listed(duplicates)}. Rename or drop the "
+            "duplicates."
         )
 
 
-def check_same(columns: Sequence[str], first: Sequence[str], options: Options, where: str, like: str) -> None:
-    """Refuse a file of several that has other columns than the first, ``like``; columns that are dropped may differ."""
-    ignored = {c for pattern in options.drop for c in (pattern, *_like(pattern, first))}
-    known, there = frozenset(first), frozenset(columns)
-    missing = [c for c in first if c not in there and c not in ignored]
+def check_same(columns: Sequence[str], first: Sequence[str], options: Options, location: str, like: str) -> None:
+    """Raise an error if one of several files has other columns than the first, ``like``; dropped columns may differ."""
+    ignored = {c for pattern in options.drop for c in (pattern, *_matching(pattern, first))}
+    known, found = frozenset(first), frozenset(columns)
+    missing = [c for c in first if c not in found and c not in ignored]
     extra = [c for c in columns if c not in known] if options.columns is None else []
     if missing or extra:
-        parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} not there"] * bool(extra)
+        parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} added"] * bool(extra)
         raise FeatureError(
-            f"{where}: its columns are not those of {like}: {', '.join(parts)}. Give files with the same columns, or "
-            "name those to use in columns=."
+            f"{location}: its columns differ from those of {like}: {', '.join(parts)}. Give files with the same "
+            "columns, or name those to use in columns=."
         )
 
 
-def _asked(
-    patterns: Iterable[str], columns: Sequence[str], numeric: Collection[str], where: str, taken: set[str]
+def _requested_features(
+    patterns: Iterable[str], columns: Sequence[str], numeric: Collection[str], location: str, taken: set[str]
 ) -> list[str]:
-    """Return the features asked for, in the order asked for; patterns in the order of the file."""
+    """Return the features that ``columns=`` names, in that order; those of a pattern in the order of the file."""
     found: dict[str, None] = {}
-    known = frozenset(columns)  # there may be thousands, all of them asked for by name
+    known = frozenset(columns)
     for pattern in patterns:
-        exact = [pattern] if pattern in known else []
-        matched = exact or [c for c in _like(pattern, columns) if c in numeric]
+        if pattern in known and pattern not in numeric:
+            raise FeatureError(f"{location}: column {pattern!r} is not numeric. Leave it out of columns=.")
+        matched = [pattern] if pattern in known else [c for c in _matching(pattern, columns) if c in numeric]
         if not matched:
-            raise FeatureError(f"{where}: no column of numbers is called {pattern!r}.{_hint(pattern, columns)}")
-        text = [c for c in exact if c not in numeric]
-        if text:
-            raise FeatureError(f"{where}: column {pattern!r} does not hold numbers. Leave it out of columns=.")
+            raise FeatureError(f"{location}: no numeric column is called {pattern!r}.{_hint(pattern, columns)}")
         found |= dict.fromkeys(c for c in matched if c not in taken)
     return list(found)
 
 
-def _dropped(patterns: Iterable[str], columns: Sequence[str], where: str) -> set[str]:
-    found: set[str] = set()
-    known = frozenset(columns)
-    for pattern in patterns:
-        matched = [pattern] if pattern in known else _like(pattern, columns)
-        if not matched:
-            raise ColumnError(
-                f"{where}: drop={pattern!r} is not among its columns.{_hint(pattern, columns)}", "drop", pattern
-            )
-        found |= set(matched)
-    return found
-
-
-def _like(pattern: str, columns: Iterable[str]) -> list[str]:
-    """Return the columns that a pattern means; only ``*`` and ``?`` make one, as names may hold brackets."""
+def _matching(pattern: str, columns: Sequence[str]) -> list[str]:
+    """Return the columns that match a pattern; only ``*`` and ``?`` are wildcards, as names may contain brackets."""
     if "*" not in pattern and "?" not in pattern:
         return []
     shell = pattern.replace("[", "[[]")
     return [column for column in columns if fnmatchcase(column, shell)]
+
+
+def _no_column(what: str, argument: str, column: str, columns: Sequence[str]) -> ColumnError:
+    return ColumnError(f"{what} is not one of its columns.{_hint(column, columns)}", argument, column)
 
 
 def _hint(name: str, columns: Sequence[str]) -> str:

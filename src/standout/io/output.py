@@ -1,6 +1,6 @@
-"""Writing files so that nothing half-written is ever seen: to a temporary name first, then renamed.
+"""Write files atomically: to a temporary name first, then renamed.
 
-Writing results row by row: csv, parquet or npy, whichever the name says, never more than a block in memory.
+Tables of results are written block by block (csv, tsv, parquet or npy, by the suffix), with one block in memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -21,113 +21,111 @@ from standout._blas import Array
 from standout.errors import MissingExtraError, OutputError, StandoutError
 from standout.io.memory import is_missing
 
-_WHY = {
-    errno.ENOSPC: "the disk is full. Make room, or choose another place.",
-    errno.EDQUOT: "the quota is used up. Make room, or choose another place.",
-    errno.EROFS: "the file system is read-only. Choose another place.",
-    errno.EACCES: "there is no permission to write there. Choose another place.",
-    errno.EPERM: "there is no permission to write there. Choose another place.",
+_REASONS = {
+    errno.ENOSPC: "the disk is full. Make room, or choose another path.",
+    errno.EDQUOT: "the disk quota is used up. Make room, or choose another path.",
+    errno.EROFS: "the file system is read-only. Choose another path.",
+    errno.EACCES: "no permission to write there. Choose another path.",
+    errno.EPERM: "no permission to write there. Choose another path.",
 }
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npy")
 
 
 def check_writable(path: str | os.PathLike[str], what: str = "output") -> Path:
-    """Return a path that can be written, or say before any work is done why it cannot."""
-    wanted = Path(os.path.realpath(Path(path).expanduser()))  # a link stays, and what it leads to is written
-    if os.path.isdir(wanted):  # Path.is_dir raises where the name is too long or the parent may not be read
-        raise OutputError(f"{what}: {wanted} is a directory. Give the name of a file.")
-    if os.path.exists(wanted) and not os.path.isfile(wanted):
-        raise OutputError(f"{what}: {wanted} is a device or a pipe. Give the name of a file.")
-    if not os.path.isdir(wanted.parent):
-        raise OutputError(f"{what}: there is no directory {wanted.parent}. Make it first, or choose another place.")
-    if not os.access(wanted.parent, os.W_OK):
-        raise OutputError(f"{what}: there is no permission to write into {wanted.parent}. Choose another place.")
-    return wanted
+    """Return the resolved path, or raise an error if no file can be written there."""
+    target = Path(os.path.realpath(Path(path).expanduser()))  # a symbolic link is kept, and its target written
+    if os.path.isdir(target):  # Path.is_dir raises if the name is too long or the parent cannot be read
+        raise OutputError(f"{what}: {target} is a directory. Give the name of a file.")
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise OutputError(f"{what}: {target} is a device or a pipe. Give the name of a file.")
+    if not os.path.isdir(target.parent):
+        raise OutputError(f"{what}: there is no directory {target.parent}. Make it first, or choose another path.")
+    if not os.access(target.parent, os.W_OK):
+        raise OutputError(f"{what}: no permission to write to {target.parent}. Choose another path.")
+    return target
 
 
 def make_directory(path: Path, what: str = "output") -> None:
-    """Make a directory for files, with those above it, or say why it cannot be made."""
+    """Create a directory and its parents, or raise an error that gives the reason."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{what}: {path} cannot be made ({error.strerror}). Choose another place.") from error
+        raise OutputError(f"{what}: {path} cannot be created ({error.strerror}). Choose another path.") from error
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Path]:
-    """Give a temporary file to write; it takes the place of ``path`` when all went well.
+    """Yield a temporary path to write to; it is renamed to ``path`` if no error occurs.
 
-    Whatever goes wrong (an error, a full disk, Ctrl-C), what was at ``path`` before stays as it was and the
-    temporary file is removed.
+    After an error, a full disk or Ctrl-C, an existing file at ``path`` is unchanged and the temporary file is removed.
 
     Examples
     --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder) / "a.txt") as draft:
-    ...         _ = draft.write_text("whole")
+    ...     with replacing(Path(folder) / "a.txt") as temporary:
+    ...         _ = temporary.write_text("whole")
     ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
     [('a.txt', 'whole')]
     """
-    wanted = check_writable(path, what)
-    # The name is chosen before the file is there, so that an interruption at any moment finds it to remove. Whole, it
-    # might be too long a name.
-    draft = wanted.with_name(f".{wanted.name[:40]}.{secrets.token_hex(4)}.part{wanted.suffix}")
+    target = check_writable(path, what)
+    # The name is chosen before the file exists, so that an interruption at any time can remove it. It is shortened,
+    # because the full name might exceed the limit of the file system.
+    temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(4)}.part{target.suffix}")
     try:
-        draft.touch(mode=0o600, exist_ok=False)
-        yield draft
-        _settle(draft, wanted)
+        temporary.touch(mode=0o600, exist_ok=False)
+        yield temporary
+        _publish(temporary, target)
     except OSError as error:
         if isinstance(error, StandoutError) or error.errno is None:
             raise
-        why = _WHY.get(error.errno, f"{error.strerror}. Choose another place.")
-        raise OutputError(f"{what}: {wanted} could not be written: {why}") from error
+        reason = _REASONS.get(error.errno, f"{error.strerror}. Choose another path.")
+        raise OutputError(f"{what}: {target} could not be written: {reason}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _settle(draft: Path, wanted: Path) -> None:
-    """Put the draft in its place: on disk before the rename, with the permissions a new file would have."""
-    with draft.open("rb+") as file:
+def _publish(temporary: Path, target: Path) -> None:
+    """Rename a file after it has reached the disk, with the permissions a new file would have."""
+    with temporary.open("rb+") as file:
         os.fsync(file.fileno())
     mask = os.umask(0)
     os.umask(mask)
     try:
-        mode = wanted.stat().st_mode & 0o777
+        mode = target.stat().st_mode & 0o777
     except FileNotFoundError:
         mode = 0o666 & ~mask
-    draft.chmod(mode)
-    draft.replace(wanted)
-
-
-class TableWriter(Protocol):
-    """Takes blocks of rows in order."""
-
-    def add(self, numbers: Array, about: Mapping[str, NDArray[Any]]) -> None:
-        """Write some rows: their numbers, and the columns that describe them."""
-        ...
+    temporary.chmod(mode)
+    temporary.replace(target)
 
 
 def check_table_path(path: str | os.PathLike[str], what: str = "output") -> Path:
-    """Return a path that a table can be written to, or say why not, before any work is done."""
-    wanted = check_writable(path, what)
-    if wanted.suffix.lower() not in SUFFIXES:
+    """Return the resolved path, or raise an error if no table can be written there."""
+    target = check_writable(path, what)
+    if target.suffix.lower() not in SUFFIXES:
         raise OutputError(
-            f"{what}: files of the kind {wanted.suffix!r} are not written. Use a name that ends in one of "
-            f"{', '.join(SUFFIXES)}."
+            f"{what}: unsupported file type {target.suffix!r}. Use a name that ends in one of {', '.join(SUFFIXES)}."
         )
-    return wanted
+    return target
 
 
 @contextmanager
 def writing(
     path: str | os.PathLike[str], names: Sequence[str], about: Sequence[str] = (), what: str = "output"
-) -> Iterator[TableWriter]:
-    """Give a writer of tables with columns of numbers; the file appears when all rows are in it.
+) -> Iterator[NpyWriter | TableWriter]:
+    """Yield a writer of a table; the file appears when the context ends without an error.
 
-    The columns ``about`` describe rows: they are text, come first, and are empty where a block has none. An npy
-    file holds the numbers alone.
+    Parameters
+    ----------
+    path : path
+        The file. Its suffix determines the format.
+    names : sequence of str
+        Columns of numbers.
+    about : sequence of str
+        Metadata columns. They are text and come first; an npy file has none.
+    what : str
+        The start of error messages.
 
     Examples
     --------
@@ -138,81 +136,81 @@ def writing(
     ...     (Path(folder) / "scores.csv").read_text().split()
     ['"id","dpca0"', '"a",1.5', '"b",2']
     """
-    wanted = check_table_path(path, what)
-    with replacing(wanted, what) as draft:
-        writer = _Npy(draft, len(names)) if wanted.suffix.lower() == ".npy" else _Arrow(draft, names, about)
+    target = check_table_path(path, what)
+    with replacing(target, what) as temporary:
+        is_npy = target.suffix.lower() == ".npy"
+        writer = NpyWriter(temporary, len(names)) if is_npy else TableWriter(temporary, names, about)
         try:
             yield writer
         finally:
             writer.close()
 
 
-class _Npy:
-    """An npy file whose header is written again when the number of rows is known."""
+class NpyWriter:
+    """Write an npy file whose number of rows is not known in advance."""
 
-    def __init__(self, draft: Path, width: int):
-        self.width, self.rows = width, 0
-        self.file = draft.open("wb")
-        self._header()
+    def __init__(self, path: Path, n_columns: int):
+        self.n_columns, self.n_rows = n_columns, 0
+        self.file = path.open("wb")
+        self._write_header()
 
-    def _header(self) -> None:
+    def _write_header(self) -> None:
         self.file.seek(0)
-        # numpy pads its header so that the number of rows can grow in place.
-        head = {"descr": "<f8", "fortran_order": False, "shape": (self.rows, self.width)}
-        npy.write_array_header_1_0(self.file, head)
+        # numpy pads the header so that the number of rows can grow in place.
+        header = {"descr": "<f8", "fortran_order": False, "shape": (self.n_rows, self.n_columns)}
+        npy.write_array_header_1_0(self.file, header)
 
     def add(self, numbers: Array, about: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
-        """Write the numbers."""
+        """Write some rows, without their metadata."""
         self.file.write(np.ascontiguousarray(numbers, dtype="<f8").tobytes())
-        self.rows += len(numbers)
+        self.n_rows += len(numbers)
 
     def close(self) -> None:
-        """Put the number of rows into the header."""
-        self._header()
+        """Write the number of rows into the header."""
+        self._write_header()
         self.file.close()
 
 
-class _Arrow:
-    """A csv, tsv or parquet file."""
+class TableWriter:
+    """Write a csv, tsv or parquet file."""
 
-    def __init__(self, draft: Path, names: Sequence[str], about: Sequence[str]):
+    def __init__(self, path: Path, names: Sequence[str], about: Sequence[str]):
         try:
             import pyarrow as pa
+            from pyarrow import csv, parquet
         except ImportError as error:
             raise MissingExtraError(
                 "writing tables needs pyarrow. Install it with: pip install 'standout[io]'"
             ) from error
-        self.pa, self.names, self.about = pa, list(names), list(about)
+        self.pa, self.about = pa, list(about)
         fields = [(free_name(name, names), pa.string()) for name in about] + [(name, pa.float64()) for name in names]
         self.schema = pa.schema(fields)
-        self.writer = self._open(draft)
-
-    def _open(self, draft: Path) -> Any:
-        from pyarrow import csv, parquet
-
-        if draft.suffix.lower() == ".parquet":
-            return parquet.ParquetWriter(draft, self.schema)
-        separator = "\t" if draft.suffix.lower() == ".tsv" else ","
-        return csv.CSVWriter(draft, self.schema, write_options=csv.WriteOptions(delimiter=separator))
+        self.writer: Any
+        if path.suffix.lower() == ".parquet":
+            self.writer = parquet.ParquetWriter(path, self.schema)
+        else:
+            options = csv.WriteOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+            self.writer = csv.CSVWriter(path, self.schema, write_options=options)
 
     def add(self, numbers: Array, about: Mapping[str, NDArray[Any]]) -> None:
-        """Write some rows."""
-        pa, nothing = self.pa, [None] * len(numbers)
-        texts = [pa.array(_texts(about[name]) if name in about else nothing, pa.string()) for name in self.about]
-        columns = [pa.array(np.ascontiguousarray(column)) for column in np.asarray(numbers, dtype=np.float64).T]
-        self.writer.write_batch(pa.RecordBatch.from_arrays([*texts, *columns], schema=self.schema))
+        """Write some rows with their metadata; columns that are not in ``about`` stay empty."""
+        texts = [
+            [None if is_missing(value) else str(value) for value in about[name].tolist()]
+            if name in about
+            else [None] * len(numbers)
+            for name in self.about
+        ]
+        columns = [self.pa.array(np.ascontiguousarray(column)) for column in np.asarray(numbers, dtype=np.float64).T]
+        arrays = [*(self.pa.array(text, self.pa.string()) for text in texts), *columns]
+        self.writer.write_batch(self.pa.RecordBatch.from_arrays(arrays, schema=self.schema))
 
     def close(self) -> None:
-        """Finish the file; one without rows still has its header."""
+        """Finish the file; a table without rows still has a header."""
         self.writer.close()
 
 
-def _texts(values: NDArray[Any]) -> list[str | None]:
-    return [None if is_missing(value) else str(value) for value in values.tolist()]
-
-
 def free_name(name: str, taken: Sequence[str]) -> str:
-    """Return a name for a column that no other one has."""
+    """Return ``name`` with underscores added until it differs from all names in ``taken``."""
     while name in taken:
         name = f"{name}_"
     return name

@@ -33,13 +33,13 @@ _TABLES = {
     ".arrow": ("arrow", "open_feather"),
 }
 _MATRICES = {
-    ".npy": ("npy", "open_npy"),
-    ".npz": ("npy", "open_npz"),
-    ".h5": ("hdf5", "open_hdf5"),
-    ".hdf5": ("hdf5", "open_hdf5"),
+    ".npy": ("arrays", "open_npy"),
+    ".npz": ("arrays", "open_npz"),
+    ".h5": ("arrays", "open_hdf5"),
+    ".hdf5": ("arrays", "open_hdf5"),
     ".h5ad": ("h5ad", "open_h5ad"),
-    ".zarr": ("zarr", "open_zarr"),
-    ".mtx": ("mtx", "open_mtx"),
+    ".zarr": ("arrays", "open_zarr"),
+    ".mtx": ("arrays", "open_mtx"),
 }
 SUFFIXES = (*_TABLES, *_MATRICES)
 _PACKED = (".gz",)

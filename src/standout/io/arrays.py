@@ -1,0 +1,472 @@
+"""Array files: npy and npz, Matrix Market, HDF5 and Zarr.
+
+npy files are read, not memory-mapped: mapped pages count as memory of the process, and reading a map of a truncated
+file kills it. Python objects are stored as pickles, which can run code, and are never read. h5py and zarr are imported
+when a file needs them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from io import RawIOBase
+from pathlib import Path
+from typing import IO, Any
+from zipfile import ZIP_STORED, ZipFile, ZipInfo, is_zipfile
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from scipy import io as scipy_io
+from scipy import sparse
+
+from standout.errors import InputError
+from standout.io.containers import (
+    FEATURE_NAMES,
+    Member,
+    as_names,
+    check_file,
+    check_fits,
+    check_matrix,
+    check_no_key,
+    check_size,
+    check_sparse_shape,
+    choose_array,
+    import_extra,
+    open_item,
+    readable,
+    sibling_columns,
+    size_on_disk,
+)
+from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, as_source
+from standout.io.options import Options
+from standout.io.source import Source
+
+# Skipping fewer bytes than this costs more than reading them.
+_GAP_BYTES = 256 * 2**10
+_BARCODES = "barcodes"
+
+
+@dataclass(frozen=True)
+class NpyHeader(Member):
+    """The header of an npy array."""
+
+    fortran: bool = False
+    offset: int = 0  # of the first number
+
+
+def open_npy(path: Path, options: Options, role: str) -> Source:
+    """Return the source of an ``.npy`` file of any version, order, byte order and numeric type."""
+    location = f"{role}: {path}"
+    check_no_key(options.key, location, "an npy file")
+    with readable(location, "npy"):
+        check_file(path, location)
+        with path.open("rb") as file:
+            header = _read_header(file, location)
+        check_matrix(header, location)
+        _check_complete(header, path.stat().st_size, location)
+    return as_source(MatrixFile(path, "npy", NpyReader(path, header)), options, role)
+
+
+def open_npz(path: Path, options: Options, role: str) -> Source:
+    """Return the source of an ``.npz`` file, also one of :func:`scipy.sparse.save_npz`.
+
+    ``key`` names the array; the default is the only 2-D array of numbers. Text under the name ``names``,
+    ``feature_names``, ``columns`` or ``features`` holds feature names, and 1-D arrays with one value for each row are
+    metadata.
+    """
+    location = f"{role}: {path}"
+    with readable(location, "npz"):
+        check_file(path, location)
+        with ZipFile(path) as archive:
+            infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            if {"format", "shape", "data"} <= set(infos):
+                check_no_key(options.key, location, "a sparse matrix")
+                return as_source(_read_sparse_npz(path, infos, options, location), options, role)
+            headers: dict[str, NpyHeader] = {}
+            for name, info in infos.items():
+                if info.filename.endswith(".npy"):
+                    headers[name] = _read_member_header(archive, info, f"{location}: {info.filename}")
+        chosen = choose_array(headers, options.key, location)
+        check_matrix(headers[chosen], f"{location}: {chosen}")
+        reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
+        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]))
+        matrix = MatrixFile(path, "npz", reader, names, metadata, tuple(metadata))
+    return as_source(matrix, options, role)
+
+
+def _read_header(file: IO[bytes], location: str) -> NpyHeader:
+    start = file.read(npy.MAGIC_LEN)
+    if start[:-2] != npy.MAGIC_PREFIX:
+        raise InputError(f"{location}: this is not an npy file (it begins with {start[:6]!r}). Rename it.")
+    version = tuple(start[-2:])
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise InputError(f"{location}: unknown npy version {version[0]}.{version[1]}. Give an intact copy.")
+    # Version 3 differs from 2 only in the encoding of field names, and structured arrays are not read.
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if any(length < 0 for length in shape):
+        raise InputError(f"{location}: its header has the shape {shape}. It is damaged: give an intact copy.")
+    return NpyHeader(shape, dtype, dtype.kind in "US", fortran, file.tell())
+
+
+def _check_complete(header: NpyHeader, size: int, location: str) -> None:
+    """Raise an error for an array that is shorter than its header claims."""
+    if header.offset + header.nbytes > size:
+        raise InputError(
+            f"{location}: it is truncated: its header claims {header.nbytes:,} bytes ({header.shape} of "
+            f"{header.dtype}), but only {max(size - header.offset, 0):,} follow. Give an intact copy."
+        )
+
+
+class NpyReader(MatrixReader):
+    """An uncompressed array in C or Fortran order.
+
+    A Fortran-ordered array is a C-ordered one with rows and columns exchanged. A *line* is what is contiguous.
+    """
+
+    def __init__(self, path: Path, header: NpyHeader):
+        self.path, self.header = path, header
+        self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
+        self._lines, self._length = self.shape[::-1] if header.fortran else self.shape
+        self.chunk_rows = max(1, _GAP_BYTES // (self.dtype.itemsize * (1 if header.fortran else self.shape[1])))
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop``."""
+        return self._read_across(start, stop).T if self.header.fortran else self._read_lines(start, stop)
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        """Return columns ``start`` to ``stop`` of every row."""
+        return self._read_lines(start, stop).T if self.header.fortran else self._read_across(start, stop)
+
+    def _read_lines(self, start: int, stop: int) -> NDArray[Any]:
+        count = (stop - start) * self._length
+        with self.path.open("rb") as file:
+            file.seek(self.header.offset + start * self._length * self.dtype.itemsize)
+            found = np.fromfile(file, self.dtype, count)
+        if len(found) < count:
+            raise EOFError("the file has become shorter")
+        return found.reshape(stop - start, self._length)
+
+    def _read_across(self, start: int, stop: int) -> NDArray[Any]:
+        """Read a slice of every line: short lines completely, long ones by seeking."""
+        if (self._length - (stop - start)) * self.dtype.itemsize <= _GAP_BYTES:
+            step = max(1, 16 * _GAP_BYTES // (self._length * self.dtype.itemsize))
+            edges = range(0, self._lines, step)
+            parts = [self._read_lines(i, min(i + step, self._lines))[:, start:stop] for i in edges]
+            return np.concatenate(parts)
+        found = np.empty((self._lines, stop - start), self.dtype)
+        with self.path.open("rb", buffering=0) as file:
+            for line in range(self._lines):
+                file.seek(self.header.offset + (line * self._length + start) * self.dtype.itemsize)
+                if file.readinto(found[line].data) < found[line].nbytes:
+                    raise EOFError("the file has become shorter")
+        return found
+
+
+class CompressedNpyReader(MatrixReader):
+    """A compressed array in an npz file, decompressed from its start in every pass."""
+
+    random_access = False
+
+    def __init__(self, path: Path, info: ZipInfo, header: NpyHeader):
+        self.path, self.name, self.header = path, info.filename, header
+        self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        """Yield all rows, ``step`` at a time."""
+        with ZipFile(self.path) as archive, archive.open(self.name) as file:
+            file.read(self.header.offset)
+            for start in range(0, self.shape[0], step):
+                count = min(step, self.shape[0] - start)
+                data = file.read(count * self.shape[1] * self.dtype.itemsize)
+                yield np.frombuffer(data, self.dtype).reshape(count, self.shape[1])
+
+
+def _read_member_header(archive: ZipFile, info: ZipInfo, location: str) -> NpyHeader:
+    with archive.open(info) as file:
+        header = _read_header(file, location)
+    check_size(info.file_size, info.compress_size, location)
+    if header.dtype.kind != "O":
+        _check_complete(header, info.file_size, location)
+    return header
+
+
+def _npz_reader(path: Path, info: ZipInfo, header: NpyHeader, options: Options, location: str) -> MatrixReader:
+    """Return a reader of an array in an archive: random access, sequential, or in memory."""
+    if info.compress_type == ZIP_STORED and header.nbytes > options.memory:
+        with path.open("rb") as file:  # the local header of the zip format has two fields of variable length
+            file.seek(info.header_offset + 26)
+            name, extra = struct.unpack("<HH", file.read(4))
+        stored = replace(header, offset=info.header_offset + 30 + name + extra + header.offset)
+        _check_complete(stored, path.stat().st_size, str(path))
+        return NpyReader(path, stored)
+    if not header.fortran:
+        return CompressedNpyReader(path, info, header)
+    check_fits(
+        header.nbytes, options.memory, location, "it is compressed and in Fortran order",
+        "save it with np.savez, which does not compress",
+    )  # fmt: skip
+    return InMemoryReader(_read_member(path, info))
+
+
+def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
+    with ZipFile(path) as archive, archive.open(info) as file:
+        return np.asarray(npy.read_array(file, allow_pickle=False))
+
+
+def _read_sparse_npz(path: Path, infos: dict[str, ZipInfo], options: Options, location: str) -> MatrixFile:
+    """Read a file of scipy.sparse.save_npz and check its indices, which scipy does not."""
+    check_fits(
+        sum(info.file_size for info in infos.values()), options.memory, location,
+        "a sparse npz file cannot be read in blocks", "convert it to h5ad in CSR, which can",
+    )  # fmt: skip
+    shape = _read_member(path, infos["shape"])
+    check_sparse_shape([int(length) for length in shape.ravel()], path.stat().st_size, location)
+    found = sparse.load_npz(path)
+    if hasattr(found, "check_format"):
+        found.check_format(full_check=True)
+    check_matrix(Member(found.shape, found.dtype), location)
+    return MatrixFile(path, "npz", InMemoryReader(found.tocsr()))
+
+
+def open_mtx(path: Path, options: Options, role: str) -> Source:
+    """Return the source of a Matrix Market file, plain or gzip-compressed, sparse if the file is.
+
+    Files of 10x Genomics have genes as rows, and lists of them (``features.tsv`` or ``genes.tsv``) and of cells
+    (``barcodes.tsv``) in the same directory. With these lists, the matrix is transposed if needed, so that cells are
+    rows, and the lists are names and row ids. A gene is called by its symbol, or by its id if several genes share it.
+    """
+    location = f"{role}: {path}"
+    check_no_key(options.key, location, "an mtx file")
+    with readable(location, "Matrix Market"):
+        check_file(path, location, gzip=True)
+        _check_mtx_header(path, options, location)
+        with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
+            text = _MtxText(file)
+            found: Any = scipy_io.mmread(text)
+        if text.damaged:
+            raise ValueError("its text contains zero bytes")
+        check_matrix(Member(found.shape, found.dtype), location)
+        genes, cells = _read_list(path, ("features", "genes")), _read_list(path, (_BARCODES,))
+        names, metadata, ids = None, {}, None
+        if genes is not None and cells is not None:
+            if found.shape == (len(genes), len(cells)):  # also if both orders fit: 10x Genomics writes genes × cells
+                found = found.T
+            elif found.shape != (len(cells), len(genes)):
+                raise InputError(
+                    f"{location}: its shape is {found.shape}, but the lists in its directory have {len(genes)} "
+                    f"features and {len(cells)} barcodes. Check that they belong together, or leave the lists out."
+                )
+            symbols = [gene[1] if len(gene) > 1 else gene[0] for gene in genes]
+            count = Counter(symbols)
+            names = tuple(s if count[s] == 1 else gene[0] for s, gene in zip(symbols, genes, strict=True))
+            barcodes = np.array([cell[0] for cell in cells], dtype=object)
+            metadata, ids = {_BARCODES: lambda: barcodes}, _BARCODES
+        reader = InMemoryReader(sparse.csr_array(found) if sparse.issparse(found) else np.asarray(found))
+    return as_source(MatrixFile(path, "Matrix Market", reader, names, metadata, ids=ids), options, role)
+
+
+class _MtxText(RawIOBase):
+    """The text of a file, without zero bytes and with a newline at its end: otherwise scipy's reader may crash."""
+
+    def __init__(self, file: Any):
+        self.file, self.damaged = file, False
+        self._last = b"\n"
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes; after the last ones, a newline if there is none."""
+        found: bytes = self.file.read(size)
+        if b"\0" in found:
+            self.damaged = True
+            found = found.replace(b"\0", b" ")
+        if not found and self._last != b"\n":
+            found = b"\n"
+        self._last = found[-1:] or self._last
+        return found
+
+
+def _check_mtx_header(path: Path, options: Options, location: str) -> None:
+    """Raise an error for a header that claims more than the file can hold, or more than ``memory``."""
+    n_rows, n_columns, entries, form, _, symmetry = scipy_io.mminfo(str(path))
+    size, repeats = path.stat().st_size, 1 if symmetry == "general" else 2
+    max_bytes = size * (1032 if path.suffix.lower() == ".gz" else 1)  # the largest ratio of gzip
+    if 2 * entries > max_bytes * repeats:
+        raise InputError(
+            f"{location}: it is truncated: its header claims {entries:,} entries, but the file has {size:,} bytes. "
+            "Give an intact copy."
+        )
+    if form == "coordinate":
+        check_sparse_shape((n_rows, n_columns), size, location)
+    else:
+        check_size(8 * n_rows * n_columns, size, location)
+    check_fits(
+        entries * repeats * (16 if form == "coordinate" else 8), options.memory, location,
+        "a Matrix Market file cannot be read in blocks", "convert it to h5ad in CSR, which can",
+    )  # fmt: skip
+
+
+def _read_list(path: Path, names: tuple[str, ...]) -> list[list[str]] | None:
+    """Return the rows of a list in the directory of a matrix; ``a_features.tsv`` belongs to ``a_matrix.mtx``."""
+    stem = path.name.removesuffix(".gz").removesuffix(".mtx")
+    prefix = stem.removesuffix("matrix") if stem.endswith("matrix") else ""
+    for name in names:
+        for suffix in (".tsv", ".tsv.gz"):
+            file_path = path.with_name(f"{prefix}{name}{suffix}")
+            if file_path.is_file():
+                with (gzip.open if suffix.endswith(".gz") else open)(file_path, "rt", encoding="utf-8") as file:
+                    return [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
+    return None
+
+
+def open_hdf5(path: Path, options: Options, role: str) -> Source:
+    """Return the source of an HDF5 file.
+
+    ``key`` is the path of the dataset; the default is the only 2-D dataset of numbers. Feature names are text in an
+    attribute of the dataset or in a 1-D dataset of the same group, called ``names``, ``feature_names``, ``columns`` or
+    ``features``. Other 1-D datasets of the group, with one value for each row, are metadata.
+    """
+    location = f"{role}: {path}"
+    h5py = import_extra("h5py", location)
+    with readable(location, "HDF5"):
+        check_file(path, location)
+        open_root = partial(h5py.File, path, "r")
+        with open_root() as file:
+            items: dict[str, Any] = {}
+            file.visititems(items.__setitem__)
+            arrays = {k: v for k, v in items.items() if isinstance(v, h5py.Dataset) and v.shape is not None}
+            members = {
+                key: Member(array.shape, array.dtype, h5py.check_string_dtype(array.dtype) is not None)
+                for key, array in arrays.items()
+            }
+            _check_foreign_hdf5(file, items, members, options.key, location)
+            matrix = _chunked_matrix(path, "HDF5", open_root, arrays, members, _check_dataset, options, location)
+    return as_source(matrix, options, role)
+
+
+def _check_dataset(dataset: Any, path: Path, location: str) -> None:
+    """Raise an error for a dataset that claims far more than the file can hold; external ones are not checked."""
+    if not (dataset.is_virtual or dataset.external):
+        chunk = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
+        check_size(max(int(dataset.nbytes), chunk), path.stat().st_size, location)
+
+
+def _check_foreign_hdf5(
+    file: Any, items: Mapping[str, Any], members: Mapping[str, Member], key: str | None, location: str
+) -> None:
+    """Raise an error for files of other programs that only look like arrays."""
+    if "encoding-type" in file.attrs and file.attrs["encoding-type"] == "anndata":
+        raise InputError(f"{location}: this is an h5ad file. Rename it to end in .h5ad.")
+    frames = [name for name, item in items.items() if "pandas_type" in item.attrs]
+    if frames and (key is None or any(key.strip("/").startswith(name) for name in frames)):
+        raise InputError(
+            f"{location}: it contains pandas data frames ({', '.join(frames[:3])}). Load one with "
+            f"pandas.read_hdf(path, {frames[0]!r}), and give that."
+        )
+    parts = {"data", "indices", "indptr"}
+    groups = [name for name, item in items.items() if hasattr(item, "keys") and parts <= set(item)]
+    if groups and key is None and not any(member.numeric for member in members.values()):
+        raise InputError(
+            f"{location}: it contains a sparse matrix ({groups[0]}), for which HDF5 has no standard. Load it with the "
+            "program that wrote it (for instance scanpy.read_10x_h5), and give that, or convert it to h5ad."
+        )
+
+
+def open_zarr(path: Path, options: Options, role: str) -> Source:
+    """Return the source of a Zarr array (version 2 or 3, a directory or a zip file), or of one in a group.
+
+    ``key`` is the path of the array in its group; names and metadata are found as in HDF5 files. An AnnData in Zarr is
+    read as one.
+    """
+    location = f"{role}: {path}"
+    zarr = import_extra("zarr", location)
+    with readable(location, "Zarr"):
+        check_file(path, location)
+        if path.is_file() and not is_zipfile(path):
+            raise InputError(f"{location}: this is neither a directory nor a zip file. Give a Zarr store.")
+        open_root = partial(_open_zarr_store, path)
+        with open_root() as root:
+            if isinstance(root, zarr.Array):
+                check_no_key(options.key, location, "this store")
+                arrays = {"": root}
+            else:
+                arrays = {name: item for name, item in root.members(max_depth=None) if isinstance(item, zarr.Array)}
+            if root.attrs.get("encoding-type") == "anndata":
+                h5ad = import_extra("standout.io.h5ad", location, "anndata")
+                for array in arrays.values():
+                    _check_codecs(array, location)
+                source: Source = h5ad.open_store(path, open_root, options, role)
+                return source
+            members = {name: Member(item.shape, item.dtype, item.dtype.kind in "UST") for name, item in arrays.items()}
+            matrix = _chunked_matrix(path, "Zarr", open_root, arrays, members, _check_zarr, options, location)
+    return as_source(matrix, options, role)
+
+
+@contextmanager
+def _open_zarr_store(path: Path) -> Iterator[Any]:
+    import zarr
+
+    store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else zarr.storage.LocalStore(path, read_only=True)
+    try:
+        yield zarr.open(store, mode="r")
+    finally:
+        store.close()
+
+
+def _check_zarr(array: Any, path: Path, location: str) -> None:
+    """Raise an error for an array that could run code, or that claims far more than its store can hold."""
+    _check_codecs(array, location)
+    claimed = max(math.prod(array.shape), math.prod(array.chunks)) * array.dtype.itemsize
+    check_size(claimed, size_on_disk(path), location)
+
+
+def _check_codecs(array: Any, location: str) -> None:
+    """Raise an error for pickles, which version 2 allows as a codec."""
+    metadata = array.metadata
+    codecs = [*(getattr(metadata, "filters", None) or ()), getattr(metadata, "compressor", None)]
+    if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):
+        raise InputError(
+            f"{location}: {array.path or 'its array'} is stored as pickles. Loading a pickle can run any code, so it "
+            "is not read. Convert it to numbers or text, and save it again."
+        )
+
+
+def _chunked_matrix(
+    path: Path,
+    kind: str,
+    open_root: Callable[[], AbstractContextManager[Any]],
+    arrays: Mapping[str, Any],
+    members: Mapping[str, Member],
+    check: Callable[[Any, Path, str], None],
+    options: Options,
+    location: str,
+) -> MatrixFile:
+    """Choose the array of an open HDF5 or Zarr store, and find its names and metadata."""
+    chosen = choose_array(members, options.key, location)
+    array = arrays[chosen]
+    check_matrix(members[chosen], f"{location}: {chosen}" if chosen else location)
+    check(array, path, f"{location}: {chosen}" if chosen else location)
+
+    def read(key: str) -> NDArray[Any]:
+        with open_item(open_root, key) as item:
+            if kind == "Zarr":
+                _check_codecs(item, str(path))
+            return np.asarray(item[...])
+
+    names, metadata = sibling_columns(members, chosen, read)
+    for attribute in FEATURE_NAMES:
+        if attribute in array.attrs:
+            given = array.attrs[attribute]
+            values = np.asarray(given)
+            # The attributes of Zarr are JSON: a list of any values. Those of HDF5 have a type.
+            if values.shape == array.shape[1:] and (isinstance(given, list) or values.dtype.kind in "OUS"):
+                names = as_names(values)
+                break
+    reader = ChunkedReader(partial(open_item, open_root, chosen), array)
+    return MatrixFile(path, kind, reader, names, metadata, tuple(metadata))
