@@ -130,7 +130,7 @@ def test_a_subject_in_target_and_background_is_refused_on_dask_as_in_memory(refu
 
 def test_groups_of_the_target_alone_are_refused_on_dask_as_in_memory(refused):
     without = spread(BACKGROUND[["a", "b", "c"]])
-    refused(lambda: standout.permutation_test(described(spread(TARGET)), without), "none for 'background'")
+    refused(lambda: standout.permutation_test(described(spread(TARGET)), without), "not for 'background'")
 
 
 @pytest.fixture
