@@ -56,7 +56,7 @@ def test_an_interrupted_command_leaves_the_old_output(slow_file, tmp_path, numbe
 
 def test_progress_is_shown_on_a_terminal_only(slow_file):
     # Without the patience of a second: how long reading takes is the machine's business.
-    code = "import sys, standout.cli.progress as p; p._PATIENCE = 0.0; from standout.cli import main; sys.exit(main())"
+    code = "import sys, standout.cli.session as s; s._DELAY = 0.0; from standout.cli import main; sys.exit(main())"
     arguments = [sys.executable, "-c", code, "fit", str(slow_file), "-b", str(slow_file), "--memory", "0"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"})
