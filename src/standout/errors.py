@@ -1,5 +1,7 @@
 """Exceptions and warnings of standout, and helpers that write their messages.
 
+A message names arguments in backticks, as in "Use `missing='auto'`.", and the command line shows them as options.
+
 ::
 
     StandoutError
@@ -28,11 +30,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import NamedTuple, SupportsIndex
 
 __all__ = [
     "ColumnError",
@@ -55,10 +57,10 @@ __all__ = [
     "StandoutError",
     "StandoutWarning",
     "StructuralWarning",
-    "argument",
     "did_you_mean",
     "listed",
     "named_features",
+    "spell_arguments",
     "warn_user",
 ]
 
@@ -159,70 +161,52 @@ class GraphWarning(StandoutWarning):
     """A cluster receives the data themselves instead of a way to read them."""
 
 
-class Argument(NamedTuple):
-    """An argument named in a message."""
+def spell_arguments(message: str, spell: Callable[[str, object], str | None]) -> str:
+    """Return a message with the arguments that it names in another spelling.
 
-    name: str
-    value: object
-    text: str  # in Python
-
-
-class Message(str):
-    """A message that keeps its arguments, so that the command line can show them as options.
-
-    A message is a ``str`` in Python's spelling. Adding text to it gives a message; an f-string gives plain text
-    that has lost the arguments.
-    """
-
-    parts: tuple[str | Argument, ...]
-
-    def __new__(cls, *parts: str | Argument) -> Message:
-        """Join texts, messages and arguments."""
-        self = super().__new__(cls, "".join(part.text if isinstance(part, Argument) else part for part in parts))
-        self.parts = tuple(p for part in parts for p in (part.parts if isinstance(part, Message) else (part,)))
-        return self
-
-    def __add__(self, other: str) -> Message:
-        return Message(self, other)
-
-    def __radd__(self, other: str) -> Message:
-        return Message(other, self)
-
-    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Message:
-        """Replace text outside the arguments; ``count`` is for each stretch of text."""
-        return Message(*(part if isinstance(part, Argument) else part.replace(old, new, count) for part in self.parts))
-
-    def spelled(self, spell: Callable[[Argument], str]) -> str:
-        """Return the message with its arguments spelled by a function."""
-        return "".join(spell(part) if isinstance(part, Argument) else part for part in self.parts)
-
-
-def argument(name: str, value: object = ..., python: str = "{}") -> Message:
-    """Name an argument in a message.
+    Messages name arguments in backticks: as a keyword, as a name, or as the keywords of a call.
 
     Parameters
     ----------
-    name : str
-        Name of the argument.
-    value : object, optional
-        Its value; without one, the message names the argument alone.
-    python : str
-        What Python shows around the argument, for instance the function that has it.
+    message : str
+        Message of an error, a warning or a note.
+    spell : callable
+        Takes the name and the value of an argument (``...`` if the message gives no value) and returns its
+        spelling, or None to keep that of the message.
 
     Returns
     -------
-    Message
-        A string to which text can be added with ``+``.
+    str
 
     Examples
     --------
-    >>> "Use " + argument("missing", "auto") + ", or name the column in " + argument("drop") + "."
-    "Use missing='auto', or name the column in drop=."
-    >>> argument("missing", "auto", python="standout.read(X, {})")
-    "standout.read(X, missing='auto')"
+    >>> def option(name, value):
+    ...     return f"--{name}" if value is ... else f"--{name} {value}"
+    >>> spell_arguments("Use `missing='auto'`, or name the column in `label` or `drop`.", option)
+    'Use --missing auto, or name the column in --label or --drop.'
+    >>> spell_arguments("Use `standout.read(X, missing='auto')`.", option)
+    'Use --missing auto.'
     """
-    text = f"{name}={'' if value is ... else repr(value)}"
-    return Message(Argument(name, value, python.format(text)))
+    *parts, last = message.split("`")
+    if len(parts) % 2:  # a backtick without a partner
+        return message
+    for i in range(1, len(parts), 2):
+        spellings = [spell(name, value) for name, value in _keywords(parts[i]).items()]
+        known = [spelling for spelling in spellings if spelling is not None]
+        parts[i] = " or ".join(known) if known and len(known) == len(spellings) else f"`{parts[i]}`"
+    return "".join([*parts, last])
+
+
+def _keywords(code: str) -> dict[str, object]:
+    """Return the arguments that a piece of code names, with their values."""
+    if code.isidentifier():
+        return {code: ...}
+    try:
+        call = ast.parse(code if code.endswith(")") else f"f({code})", mode="eval").body
+        keywords = call.keywords if isinstance(call, ast.Call) else []
+        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
+    except (SyntaxError, ValueError):
+        return {}
 
 
 def warn_user(text: str, category: type[Warning]) -> None:

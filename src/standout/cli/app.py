@@ -15,7 +15,7 @@ from click.shell_completion import get_completion_class
 from standout._model import to_dict
 from standout._version import __version__
 from standout.cli.embed import denoise, embed
-from standout.cli.fit import compare, fit, notes_of, report, text_of
+from standout.cli.fit import compare, fit, report, text_of
 from standout.cli.options import Page, option, telling_options
 from standout.cli.session import Session, in_options
 from standout.cli.test import test
@@ -78,7 +78,6 @@ def info(model: Path, top: int, **given: Any) -> None:
     command = (head.get("about") or {}).get("command")
     if command:
         lines.append(f"command: {command}")
-    session.summarize(notes_of(estimator))
     facts = {"command": "info", "file": head, "model": to_dict(estimator, top)}
     session.tell(facts, "\n".join([*lines, "", text_of(estimator, top)]), {})
 
@@ -156,7 +155,7 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.ClickException):
         return error.format_message(), BAD_INPUT
     if isinstance(error, StandoutError):
-        return in_options(error.args[0]) if len(error.args) == 1 else str(error), BAD_INPUT
+        return in_options(str(error)), BAD_INPUT
     if isinstance(error, MemoryError):
         return "not enough memory. Use fewer features, or a smaller --memory.", BAD_INPUT
     if isinstance(error, OSError):

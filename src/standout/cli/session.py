@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from standout._model import plain
-from standout.errors import Argument, Message, OutputError, StandoutWarning
+from standout.errors import OutputError, StandoutWarning, spell_arguments
 from standout.io.output import check_table_path, check_writable
 from standout.io.source import Progress, watching
 
@@ -38,24 +38,20 @@ def in_options(message: str) -> str:
 
     Examples
     --------
-    >>> from standout.errors import argument
-    >>> in_options("Use " + argument("missing", "auto") + ", or give " + argument("n_components", None) + ".")
-    'Use --missing auto, or give -k all.'
+    >>> in_options("Use `missing='auto'`, `n_components=None` or `features='common'`.")
+    'Use --missing auto, -k all or --common.'
     """
-    return message.spelled(_option) if isinstance(message, Message) else str(message)
+    return spell_arguments(message, _option)
 
 
-def _option(argument: Argument) -> str:
-    if (argument.name, argument.value) == ("features", "common"):
+def _option(name: str, value: object) -> str | None:
+    if (name, value) == ("features", "common"):
         return "--common"
-    if argument.name not in _OPTIONS:
-        return argument.text
-    option, value = _OPTIONS[argument.name], argument.value
-    if value is ...:
-        return option
+    if name not in _OPTIONS or value is ...:
+        return _OPTIONS.get(name)
     if value is None:
-        return f"{option} {'all' if option == '-k' else 'none'}"
-    return f"{option} {value if isinstance(value, str) and ' ' not in value else repr(value)}"
+        value = "all" if name == "n_components" else "none"
+    return f"{_OPTIONS[name]} {value if isinstance(value, str) and ' ' not in value else repr(value)}"
 
 
 class Session:
@@ -81,10 +77,10 @@ class Session:
             warnings.simplefilter("always", StandoutWarning)
             with progress(self.quiet or self.as_json):
                 yield
-        self.notes |= {warning.message.args[0]: None for warning in caught if isinstance(warning.message, Warning)}
+        self.notes |= {str(warning.message): None for warning in caught}
 
     def summarize(self, notes: Iterable[str]) -> None:
-        """Register notes that the summary contains, which need not be printed after it."""
+        """Register notes that the printed summary contains, so that they are not repeated after it."""
         self.summarized += notes
 
     def tell(self, facts: dict[str, Any], text: str, written: Mapping[str, Path | None]) -> None:
@@ -94,10 +90,8 @@ class Session:
             whole = {**facts, "files": files, "warnings": list(self.notes)}
             click.echo(json.dumps(plain(whole), indent=2, ensure_ascii=False))
             return
-        for note in self.summarized:
-            text = text.replace(note, in_options(note))
         if text:
-            click.echo(text)
+            click.echo(in_options(text))
         if files:
             width = max(map(len, files))
             click.echo("\n" + "\n".join(f"{name:<{width}}  {path}" for name, path in files.items()))

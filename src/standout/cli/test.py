@@ -67,8 +67,6 @@ def test(target: str, page: Path | None, **given: Any) -> None:
         if page is not None:
             write_page(estimator, data, page, trust=found)
     session.summarize([*notes_of(estimator), *(finding.text for finding in found.replicates)])
-    parts = (part for part in (found.test, found.held_out, found.stability) if part is not None)
-    session.summarize(note for part in parts for note in part.notes)
     text = "\n".join([str(found.summary()), *text_of_reading(data)])
     session.tell(_facts(estimator, found, data), text, {"report": page})
 
