@@ -193,7 +193,10 @@ def spell_arguments(message: str, spell: Callable[[str, object], str | None]) ->
     for i in range(1, len(parts), 2):
         spellings = [spell(name, value) for name, value in _keywords(parts[i]).items()]
         known = [spelling for spelling in spellings if spelling is not None]
-        parts[i] = " or ".join(known) if known and len(known) == len(spellings) else f"`{parts[i]}`"
+        if not known or len(known) < len(spellings):
+            parts[i] = f"`{parts[i]}`"
+        else:
+            parts[i] = " or ".join([*filter(None, [", ".join(known[:-1])]), known[-1]])
     return "".join([*parts, last])
 
 

@@ -63,7 +63,7 @@ def fit(target: str, output: Path | None, scores: Path | None, page: Path | None
     background variance along each component, the noise edge (the largest ratio expected from noise), and the features
     of each component.
     """
-    _fit(target, given, output, scores, page)
+    _fit(target, given, page, output, scores)
 
 
 @click.command(cls=Page, examples=_REPORT_EXAMPLES, short_help="Fit a model and write an HTML report.")
@@ -81,17 +81,13 @@ def report(target: str, page: Path, title: str | None, **given: Any) -> None:
     The report shows the scores next to those of a PCA, the ratios with the noise edge, the features of each
     component, how missing values were handled, and the command and code to reproduce it. It opens offline.
     """
-    _fit(target, given, None, None, page, title)
+    _fit(target, given, page, title=title)
 
 
 def _fit(
-    target: str,
-    given: dict[str, Any],
-    output: Path | None,
-    scores: Path | None,
-    page: Path | None,
+    target: str, given: dict[str, Any], page: Path | None, output: Path | None = None, scores: Path | None = None,
     title: str | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Check all options and outputs, then read, fit and write."""
     session = Session(given)
     check_outputs({"--output": output, "--scores": scores, "the report": page}, [target, *given["background"]])
@@ -201,16 +197,8 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
         if page is not None:  # the first model is the subject of the report
             write_page({"dPCA by ratio": models["dPCA by ratio"], **models}, data, page)
     session.summarize(notes_of(*models.values()))
-    views = [
-        {
-            "name": view.name,
-            "ratios": view.ratios,
-            "share": view.share,
-            "silhouette": view.silhouette,
-            "model": to_dict(view.estimator),
-        }
-        for view in found
-    ]
+    names = ("name", "ratios", "share", "silhouette")
+    views = [{**{n: getattr(view, n) for n in names}, "model": to_dict(view.estimator)} for view in found]
     facts = {"command": "compare", "views": views, "data": data.accounts()}
     session.tell(facts, _table(found), {"report": page})
 

@@ -91,7 +91,7 @@ class Session:
             click.echo(json.dumps(plain(whole), indent=2, ensure_ascii=False))
             return
         if text:
-            click.echo(in_options(text))
+            click.echo("\n".join(map(in_options, text.split("\n"))))
         if files:
             width = max(map(len, files))
             click.echo("\n" + "\n".join(f"{name:<{width}}  {path}" for name, path in files.items()))
