@@ -13,7 +13,8 @@ from experiments.record import Plan, as_text
 from experiments.run import Outcome, attempt, check_outputs, chosen, write_index
 from experiments.write import record_facts
 from standout.cli.app import run
-from standout.cli.options import Page, Session, option, telling_options
+from standout.cli.options import Page, option, telling_options
+from standout.cli.session import Session
 from standout.errors import DataMissingError, StandoutError
 from standout.io.output import make_directory
 

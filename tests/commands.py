@@ -1,4 +1,4 @@
-"""What the tests of the command line share: models to compare with, and files with something wrong."""
+"""Models to compare with and damaged files, for tests of the command line."""
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ def spoilt(files, data):
 
 
 def both(data, folder, **columns):
-    """Write target and background with these describing columns."""
+    """Write target and background with these additional columns."""
     for name, rows in (("target", data.target), ("background", data.background)):
         frame(rows).assign(**{c: values[: len(rows)] for c, values in columns.items()}).to_csv(
             folder / f"{name}.csv", index=False

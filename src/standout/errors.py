@@ -1,35 +1,39 @@
-"""Everything standout can raise or warn about; every message says what was found and ends with a remedy.
+"""Exceptions and warnings of standout, and helpers that write their messages.
+
+A message names arguments in backticks, as in "Use `missing='auto'`.", and the command line shows them as options.
 
 ::
 
     StandoutError
-    ├── InputError (ValueError)            the data or an argument cannot be used as it is
+    ├── InputError (ValueError)            the data or an argument cannot be used
     │   ├── NonFiniteError                 NaN or infinite values
-    │   ├── NotNumbersError (TypeError)    text, dates or objects where numbers are expected
-    │   ├── FeatureError                   the datasets do not have the same features
-    │   ├── ColumnError                    a file has no column of this name
-    │   ├── NotEnoughRowsError             too few rows for what was asked
-    │   └── ModelFileError                 a file is not a model that can be loaded
-    ├── RowsNeededError (TypeError)        moments were given where the rows are needed
+    │   ├── NotNumbersError (TypeError)    text, dates or objects instead of numbers
+    │   ├── FeatureError                   the datasets have different features
+    │   ├── ColumnError                    a named column is not in the file
+    │   ├── NotEnoughRowsError             too few rows
+    │   └── ModelFileError                 the file is not a model, is damaged, or is too new
+    ├── RowsNeededError (TypeError)        moments were given where rows are needed
     ├── MissingExtraError (ImportError)    an optional package is not installed
-    ├── DataMissingError (FileNotFoundError)  a public dataset is neither here nor to be downloaded
+    ├── DataMissingError (FileNotFoundError)  a public dataset was not found and cannot be downloaded
     └── OutputError (OSError)              a file cannot be written
 
     StandoutWarning (UserWarning)
-    ├── OverfitWarning                     ratios that cannot be told from noise, or rest on too few rows
+    ├── OverfitWarning                     ratios that noise could explain, or too few rows
     ├── ShrinkageWarning                   the background covariance was shrunk
-    ├── StructuralWarning                  the background does not vary in some direction: infinite ratios
-    ├── ConditionWarning                   the covariances alone cannot give the answer to full accuracy
+    ├── StructuralWarning                  the background is constant in some direction: infinite ratios
+    ├── ConditionWarning                   the covariances are ill-conditioned: reduced accuracy
+    │   └── RankWarning                    directions without variance in the moments were left out
     ├── FeatureWarning                     features were left out
     ├── ReplicateWarning                   rows look like replicates of fewer independent units
-    └── GraphWarning                       a cluster is sent the data themselves instead of the way to them
+    └── GraphWarning                       a cluster receives the data instead of a way to read them
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 __all__ = [
@@ -56,32 +60,41 @@ __all__ = [
     "did_you_mean",
     "listed",
     "named_features",
+    "spell_arguments",
     "warn_user",
 ]
 
 
 class StandoutError(Exception):
-    """The root of every error standout raises on purpose."""
+    """Base class of all errors that standout raises."""
 
 
 class InputError(StandoutError, ValueError):
-    """The data or an argument cannot be used as it is."""
+    """The data or an argument cannot be used."""
 
 
 class NonFiniteError(InputError):
-    """The data hold NaN or infinite values."""
+    """The data contain NaN or infinite values."""
 
 
 class NotNumbersError(InputError, TypeError):
-    """The data hold something other than numbers."""
+    """The data contain values that are not numbers."""
 
 
 class FeatureError(InputError):
-    """The datasets do not have the same features."""
+    """The datasets have different features."""
 
 
 class ColumnError(InputError):
-    """A file has no column of this name."""
+    """A named column is not in the file.
+
+    Attributes
+    ----------
+    argument : str
+        Name of the argument of :func:`standout.read` that names the column.
+    column : str
+        The column.
+    """
 
     def __init__(self, message: str, argument: str = "", column: str = ""):
         super().__init__(message)
@@ -89,15 +102,15 @@ class ColumnError(InputError):
 
 
 class NotEnoughRowsError(InputError):
-    """There are too few rows for what was asked."""
+    """There are too few rows."""
 
 
 class ModelFileError(InputError):
-    """A file is not a model that can be loaded: foreign, damaged, or of a newer version."""
+    """A file cannot be loaded as a model: not a model, damaged, or written by a newer version."""
 
 
 class RowsNeededError(StandoutError, TypeError):
-    """Moments were given where the rows themselves are needed."""
+    """Moments were given where rows are needed."""
 
 
 class MissingExtraError(StandoutError, ImportError):
@@ -113,19 +126,19 @@ class OutputError(StandoutError, OSError):
 
 
 class StandoutWarning(UserWarning):
-    """The root of every warning standout gives."""
+    """Base class of all warnings of standout."""
 
 
 class OverfitWarning(StandoutWarning):
-    """The ratios cannot be told from noise, or rest on too few background rows."""
+    """Noise could explain the ratios, or there are too few background rows."""
 
 
 class ShrinkageWarning(StandoutWarning):
-    """The background covariance was shrunk because it rests on few rows."""
+    """The background covariance was shrunk because there are few background rows."""
 
 
 class StructuralWarning(StandoutWarning):
-    """The background does not vary at all in some direction, so ratios are infinite."""
+    """The background is constant in some direction, so some ratios are infinite."""
 
 
 class ConditionWarning(StandoutWarning):
@@ -133,11 +146,11 @@ class ConditionWarning(StandoutWarning):
 
 
 class RankWarning(ConditionWarning):
-    """Directions were left out in which sums show no variance, where the rows might."""
+    """Directions without variance in the moments were left out; the rows could have variance there."""
 
 
 class FeatureWarning(StandoutWarning):
-    """Some features take no part."""
+    """Some features were left out."""
 
 
 class ReplicateWarning(StandoutWarning):
@@ -145,11 +158,62 @@ class ReplicateWarning(StandoutWarning):
 
 
 class GraphWarning(StandoutWarning):
-    """A cluster is sent the data themselves, where the way to them would do."""
+    """A cluster receives the data themselves instead of a way to read them."""
+
+
+def spell_arguments(message: str, spell: Callable[[str, object], str | None]) -> str:
+    """Return a message with the arguments that it names in another spelling.
+
+    Messages name arguments in backticks: as a keyword, as a name, or as the keywords of a call.
+
+    Parameters
+    ----------
+    message : str
+        Message of an error, a warning or a note.
+    spell : callable
+        Takes the name and the value of an argument (``...`` if the message gives no value) and returns its
+        spelling, or None to keep that of the message.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> def option(name, value):
+    ...     return f"--{name}" if value is ... else f"--{name} {value}"
+    >>> spell_arguments("Use `missing='auto'`, or name the column in `label` or `drop`.", option)
+    'Use --missing auto, or name the column in --label or --drop.'
+    >>> spell_arguments("Use `standout.read(X, missing='auto')`.", option)
+    'Use --missing auto.'
+    """
+    *parts, last = message.split("`")
+    if len(parts) % 2:  # a backtick without a partner
+        return message
+    for i in range(1, len(parts), 2):
+        spellings = [spell(name, value) for name, value in _keywords(parts[i]).items()]
+        known = [spelling for spelling in spellings if spelling is not None]
+        if not known or len(known) < len(spellings):
+            parts[i] = f"`{parts[i]}`"
+        else:
+            parts[i] = " or ".join([*filter(None, [", ".join(known[:-1])]), known[-1]])
+    return "".join([*parts, last])
+
+
+def _keywords(code: str) -> dict[str, object]:
+    """Return the arguments that a piece of code names, with their values."""
+    if code.isidentifier():
+        return {code: ...}
+    try:
+        call = ast.parse(code if code.endswith(")") else f"f({code})", mode="eval").body
+        keywords = call.keywords if isinstance(call, ast.Call) else []
+        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
+    except (SyntaxError, ValueError):
+        return {}
 
 
 def warn_user(text: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code, however many layers lie between."""
+    """Warn at the line of the user's code, regardless of how many layers are between."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
         level, frame = level + 1, frame.f_back
@@ -157,7 +221,7 @@ def warn_user(text: str, category: type[Warning]) -> None:
 
 
 def did_you_mean(name: object, choices: Iterable[object]) -> str:
-    """Return a question that helps with a misspelt name, after a space, or nothing where no choice is near.
+    """Return a question that suggests the closest choice, after a space, or an empty string if none is close.
 
     Examples
     --------
@@ -172,7 +236,7 @@ def did_you_mean(name: object, choices: Iterable[object]) -> str:
 
 
 def listed(names: Sequence[object], most: int = 5) -> str:
-    """Write names for a message: all of them, or the first few and how many more.
+    """Return names for a message: all of them, or the first few and how many more.
 
     Examples
     --------
@@ -187,7 +251,7 @@ def listed(names: Sequence[object], most: int = 5) -> str:
 
 
 def named_features(names: Sequence[str] | None, positions: Iterable[int]) -> list[str | int]:
-    """Return the names of the features at ``positions``, or the positions where there are no names.
+    """Return the names of the features at ``positions``, or the positions if there are no names.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The command line, used as people use it: files in, files out."""
+"""The commands on files: fit, embed, denoise, info and compare agree with the library."""
 
 import html
 import re
@@ -23,7 +23,7 @@ def test_fit_writes_the_model_that_the_library_fits(data, files, done):
     assert "m.standout" in result.out
 
 
-def test_fit_tells_which_columns_were_set_aside(files, done):
+def test_fit_notes_columns_that_are_not_features(files, done):
     result = done("fit", files / "target.csv", "-b", files / "background.csv")
     assert "note:" in result.err and "'id', 'kind'" in result.err
     named = done("fit", files / "target.csv", "-b", files / "background.csv", "--label", "kind", "--ids", "id")
@@ -103,7 +103,7 @@ def test_pca_needs_no_background(data, files, done):
     same(standout.load(files / "m.standout"), DPCA().fit(frame(data.target)))
 
 
-def test_groups_count_subjects_and_a_pattern_may_name_them(data, files, done):
+def test_groups_are_counted_and_a_pattern_extracts_the_subject(data, files, done):
     for name, rows in (("target", data.target), ("background", data.background)):
         table = frame(rows)
         table["id"] = [f"{i // 4}_{i % 4}" for i in range(len(rows))]
@@ -123,7 +123,7 @@ def test_groups_count_subjects_and_a_pattern_may_name_them(data, files, done):
 
 @quiet
 @pytest.mark.parametrize("memory", ["256MB", "0"])
-def test_missing_values_are_handled_as_asked(data, files, done, memory):
+def test_missing_values_are_handled_by_the_chosen_rule(data, files, done, memory):
     target, background = spoilt(files, data)
     kept = ["a", "c", "e"]
     expected = {
@@ -135,10 +135,10 @@ def test_missing_values_are_handled_as_asked(data, files, done, memory):
         result = done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", how, "--json",
                       "--memory", memory, "-o", files / "m.standout")  # fmt: skip
         same(standout.load(files / "m.standout"), DPCA().fit(x, background=y))
-        told = {part["role"]: part for part in result.json["data"]}
-        assert told["target"]["rows"] == len(x)
-        assert told["target"]["rows_left_out"] == len(target) - len(x)
-        assert told["target"]["values_filled"] == (1 if how == "mean" else 0)
+        printed = {part["role"]: part for part in result.json["data"]}
+        assert printed["target"]["rows"] == len(x)
+        assert printed["target"]["rows_left_out"] == len(target) - len(x)
+        assert printed["target"]["values_filled"] == (1 if how == "mean" else 0)
 
 
 def test_backgrounds_with_the_same_name_are_all_used(data, files, done):
@@ -148,8 +148,8 @@ def test_backgrounds_with_the_same_name_are_all_used(data, files, done):
     for name, rows in parts.items():
         frame(rows).to_csv(files / name, index=False)
     backgrounds = [part for name in parts for part in ("-b", files / name)]
-    told = done("fit", files / "target.csv", *backgrounds, "-o", files / "m.standout", "--json").json
-    assert sorted(part["rows"] for part in told["model"]["backgrounds"].values()) == [80, 100, 120]
+    printed = done("fit", files / "target.csv", *backgrounds, "-o", files / "m.standout", "--json").json
+    assert sorted(part["rows"] for part in printed["model"]["backgrounds"].values()) == [80, 100, 120]
     expected = DPCA().fit(frame(data.target), background=[frame(rows) for rows in parts.values()])
     same(standout.load(files / "m.standout"), expected)
 
@@ -157,15 +157,15 @@ def test_backgrounds_with_the_same_name_are_all_used(data, files, done):
 def test_the_code_of_the_report_gives_the_numbers_of_the_report(data, files, done):
     sides = both(data, files, who=np.array([f"{i // 4}_{i % 4}" for i in range(300)]))
     match = ["--groups", "who", "--groups-match", "^[^_]+"]
-    told = done("report", *sides, *match, "-o", files / "r.html", "--json").json["model"]
+    printed = done("report", *sides, *match, "-o", files / "r.html", "--json").json["model"]
     page = html.unescape((files / "r.html").read_text(encoding="utf-8"))
     names = {}
     exec(re.search(r"import standout\n.*?print\(model.summary\(\)\)", page, re.DOTALL)[0], names)
-    assert names["model"].noise_edge_ == told["noise_edge"]
-    assert told["target"]["units"] == 50
+    assert names["model"].noise_edge_ == printed["noise_edge"]
+    assert printed["target"]["units"] == 50
 
 
-def test_rows_without_a_subject_are_refused_with_a_pattern_too(data, files, stopped):
+def test_rows_without_a_group_are_refused_with_and_without_a_pattern(data, files, stopped):
     ids = np.array([f"{i // 4}_{i % 4}" for i in range(300)], dtype=object)
     ids[:10] = None
     sides = both(data, files, who=ids)
@@ -173,26 +173,26 @@ def test_rows_without_a_subject_are_refused_with_a_pattern_too(data, files, stop
         stopped("fit", *sides, "--groups", "who", *match, told="10 of 200 rows have no group id")
 
 
-def test_a_label_on_both_sides_is_refused(one_file, stopped):
+def test_a_label_in_target_and_background_is_refused(one_file, stopped):
     stopped("fit", one_file, "--by", "state", "--target", "ill,rest", "-b", "rest", told="'rest' is given twice")
     stopped("fit", one_file, "--by", "state", "--target", "ill", "-b", "sham,rest", "-b", "rest", told="'rest'")
 
 
 def test_pca_takes_no_background_by_label_either(one_file, stopped, done):
     stopped("fit", one_file, "--by", "state", "-b", "rest", "--method", "pca", told="--method pca")
-    told = done("fit", one_file, "--by", "state", "--target", "ill", "--method", "pca")
-    assert "variance" in told.out and "noise edge" not in told.out.split("No background")[0]
-    assert "background sd" not in told.out
+    printed = done("fit", one_file, "--by", "state", "--target", "ill", "--method", "pca")
+    assert "variance" in printed.out and "noise edge" not in printed.out.split("No background")[0]
+    assert "background sd" not in printed.out
 
 
-def test_rows_without_a_label_are_on_neither_side(data, one_file, done, tmp_path):
+def test_rows_without_a_label_are_in_neither_dataset(data, one_file, done, tmp_path):
     odd = pd.concat([pd.read_csv(one_file), frame(data.target[:7] * 50)])
     odd.to_csv(one_file, index=False)
     done("fit", one_file, "--by", "state", "-b", "sham,rest", "-o", tmp_path / "m.standout")
     same(standout.load(tmp_path / "m.standout"), fitted(data))
 
 
-def test_a_column_that_one_side_lacks_can_be_dropped(data, files, done, stopped):
+def test_a_column_of_one_dataset_can_be_dropped(data, files, done, stopped):
     frame(data.target).assign(extra=1.5).to_csv(files / "target.csv", index=False)
     sides = ["fit", files / "target.csv", "-b", files / "background.csv"]
     done(*sides, "--drop", "extra", "-o", files / "m.standout")
@@ -200,7 +200,7 @@ def test_a_column_that_one_side_lacks_can_be_dropped(data, files, done, stopped)
     stopped(*sides, "--drop", "extra,extar", told="drop extar.*Did you mean 'extra'")
 
 
-def test_features_left_out_for_missing_values_are_told(data, files, done):
+def test_features_left_out_for_missing_values_are_listed(data, files, done):
     spoilt(files, data)
     frame(data.target).assign(z=np.nan).to_csv(files / "target.csv", index=False)
     sides = ["fit", files / "target.csv", "-b", files / "background.csv", "--missing", "drop_features"]
@@ -208,10 +208,10 @@ def test_features_left_out_for_missing_values_are_told(data, files, done):
     assert "'b', 'z', 'd'" in done(*sides).out
 
 
-def test_filled_values_are_told(data, files, done):
+def test_filled_values_are_counted(data, files, done):
     spoilt(files, data)
-    told = done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", "mean").out
-    assert "target: " in told and "1 value was filled in with the mean" in told
+    printed = done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", "mean").out
+    assert "target: " in printed and "1 value was filled in with the mean" in printed
     drawn = done("fit", files / "target.csv", "-b", files / "background.csv", "--missing", "auto")
     assert "1 value was filled in with draws from a model of the observed values" in drawn.out
     assert "mean" not in drawn.err
@@ -231,8 +231,8 @@ def test_drawn_values_are_those_of_the_library(data, files, done, memory):
 
 def test_names_with_a_comma_can_be_given(data, files, done):
     frame(data.target).assign(**{"e,f": 1.0}).to_csv(files / "target.csv", index=False)
-    told = done("fit", files / "target.csv", "-b", files / "background.csv", "--drop", r"e\,f,e", "--json").json
-    assert told["model"]["n_features"] == 4
+    printed = done("fit", files / "target.csv", "-b", files / "background.csv", "--drop", r"e\,f,e", "--json").json
+    assert printed["model"]["n_features"] == 4
 
 
 @quiet
@@ -313,7 +313,7 @@ def test_denoise_writes_the_target_specific_part(data, files, done):
     assert list(found["id"][:2]) == ["r0", "r1"]
 
 
-def test_info_tells_a_person_and_a_script(data, files, done):
+def test_info_prints_the_summary_or_json(data, files, done):
     done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
     expected = fitted(data)
     shown = done("info", files / "m.standout").out

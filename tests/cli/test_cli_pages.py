@@ -1,4 +1,4 @@
-"""Commands that show: compare, report, demo, completion, help."""
+"""The commands compare, report, demo and completion, and the help pages."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from commands import fitted, quiet
 
 
 @quiet
-def test_compare_shows_the_methods_side_by_side(data, files, done):
+def test_compare_shows_all_methods(data, files, done):
     result = done("compare", files / "target.csv", "-b", files / "background.csv", "--label", "kind", "--ids", "id",
                   "-o", files / "compare.html", "--json")  # fmt: skip
     views = {view["name"]: view for view in result.json["views"]}
@@ -28,14 +28,14 @@ def test_compare_shows_the_methods_side_by_side(data, files, done):
     assert "dPCA by signal" in done("compare", files / "target.csv", "-b", files / "background.csv").out
 
 
-def test_report_writes_one_page(files, done):
+def test_report_writes_a_html_page(files, done):
     done("report", files / "target.csv", "-b", files / "background.csv", "--label", "kind", "-o", files / "r.html")
     page = (files / "r.html").read_text(encoding="utf-8")
     assert page.lstrip().lower().startswith("<!doctype html>")
     assert "standout report" in page and "standout.read(" in page and "noise" in page.lower()
 
 
-def test_demo_writes_files_that_the_commands_it_prints_take(tmp_path, done):
+def test_demo_writes_files_for_the_commands_that_it_prints(tmp_path, done):
     shown = done("demo", "-o", tmp_path / "demo").out
     assert {p.name for p in (tmp_path / "demo").iterdir()} == {
         "target.csv",
@@ -56,8 +56,10 @@ def test_completion_is_printed_for_every_shell(done, shell):
 
 def test_completion_completes():
     variables = {**os.environ, "_STANDOUT_COMPLETE": "bash_complete", "COMP_WORDS": "standout fi", "COMP_CWORD": "1"}
-    told = subprocess.run([sys.executable, "-m", "standout"], env=variables, capture_output=True, text=True, timeout=60)
-    assert "plain,fit" in told.stdout
+    printed = subprocess.run(
+        [sys.executable, "-m", "standout"], env=variables, capture_output=True, text=True, timeout=60
+    )
+    assert "plain,fit" in printed.stdout
 
 
 COMMANDS = ["fit", "test", "embed", "denoise", "info", "compare", "report", "demo", "completion"]
@@ -71,7 +73,7 @@ def test_every_command_has_help_with_examples(done, command):
     assert command in done("--help").out
 
 
-def test_help_of_every_option_says_something(done):
+def test_every_option_has_a_help_text(done):
     for command in COMMANDS:
         lines = done(command, "--help").out.split("Examples:")[0].splitlines()
         bare = [line for line in lines if re.fullmatch(r"\s+-{1,2}[\w-]+( [A-Z|]+)?\s*", line)]

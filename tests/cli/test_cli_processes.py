@@ -24,7 +24,7 @@ def command(*arguments, **more):
 
 @pytest.fixture
 def slow_file(tmp_path):
-    """A file that takes some seconds to read, whatever the machine: a pipe that nobody finishes writing."""
+    """A file that takes some seconds to read."""
     rng = np.random.default_rng(0)
     path = tmp_path / "big.csv"
     block = "\n".join(",".join(f"{value:.6f}" for value in row) for row in rng.normal(size=(2000, 50)))
@@ -48,15 +48,15 @@ def test_an_interrupted_command_leaves_the_old_output(slow_file, tmp_path, numbe
         time.sleep(0.02)
     assert drafts(), process.communicate()
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == code, told
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == code, printed
     assert old.read_text() == "old" and not drafts()
-    assert "Traceback" not in told
+    assert "Traceback" not in printed
 
 
 def test_progress_is_shown_on_a_terminal_only(slow_file):
-    # Without the patience of a second: how long reading takes is the machine's business.
-    code = "import sys, standout.cli.progress as p; p._PATIENCE = 0.0; from standout.cli import main; sys.exit(main())"
+    # Without the delay of a second, because the time to read depends on the machine.
+    code = "import sys, standout.cli.session as s; s._DELAY = 0.0; from standout.cli import main; sys.exit(main())"
     arguments = [sys.executable, "-c", code, "fit", str(slow_file), "-b", str(slow_file), "--memory", "0"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"})
@@ -79,36 +79,36 @@ def test_progress_is_shown_on_a_terminal_only(slow_file):
 
 
 @pytest.mark.parametrize("redirect", [">&-", "2>&-"])
-def test_closed_streams_are_no_error(files, done, redirect):
+def test_closed_streams_are_not_an_error(files, done, redirect):
     done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
     shown = f"{sys.executable} -m standout info {files / 'm.standout'} {redirect}"
     assert subprocess.run(shown, shell=True, timeout=60, stdout=subprocess.DEVNULL).returncode == 0
 
 
-def test_an_interruption_while_the_library_is_loaded_is_one_line(tmp_path):
+def test_an_interruption_during_imports_is_one_line(tmp_path):
     (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
-    told = subprocess.run([sys.executable, "-m", "standout", "--help"], capture_output=True, text=True, timeout=60,
+    printed = subprocess.run([sys.executable, "-m", "standout", "--help"], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": str(tmp_path)})  # fmt: skip
-    assert told.returncode == 130 and told.stderr.count("\n") == 1
+    assert printed.returncode == 130 and printed.stderr.count("\n") == 1
 
 
-def test_a_reader_that_leaves_is_no_error(files, done):
+def test_a_closed_pipe_is_not_an_error(files, done):
     done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
-    told = subprocess.run(f"{sys.executable} -m standout info {files / 'm.standout'} | head -c 1", shell=True,
+    printed = subprocess.run(f"{sys.executable} -m standout info {files / 'm.standout'} | head -c 1", shell=True,
                           capture_output=True, text=True, timeout=60)  # fmt: skip
-    assert told.stderr == ""
+    assert printed.stderr == ""
 
 
 def test_the_script_and_the_module_are_the_same_command():
     script = Path(sys.executable).with_name("standout")
     version = f"standout, version {standout.__version__}\n"
     for arguments in ([str(script)], [sys.executable, "-m", "standout"]):
-        told = subprocess.run([*arguments, "--version"], capture_output=True, text=True, timeout=60)
-        assert told.stdout == version and told.returncode == 0
+        printed = subprocess.run([*arguments, "--version"], capture_output=True, text=True, timeout=60)
+        assert printed.stdout == version and printed.returncode == 0
 
 
-def test_without_click_the_command_says_what_to_install(tmp_path):
+def test_without_click_the_command_names_the_extra_to_install(tmp_path):
     (tmp_path / "click.py").write_text("raise ImportError('none', name='click')\n")
-    told = subprocess.run([sys.executable, "-m", "standout", "--help"], capture_output=True, text=True, timeout=60,
+    printed = subprocess.run([sys.executable, "-m", "standout", "--help"], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": str(tmp_path)})  # fmt: skip
-    assert told.returncode == 2 and "pip install 'standout[cli]'" in told.stderr
+    assert printed.returncode == 2 and "pip install 'standout[cli]'" in printed.stderr

@@ -1,4 +1,4 @@
-"""What goes wrong at the command line ends in one line, exit code 2, and nothing half-written."""
+"""A command that fails prints one line, returns exit code 2 and leaves all files unchanged."""
 
 import os
 import pickle
@@ -13,7 +13,7 @@ from commands import bad_files
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "printed"),
     [
         ("nowhere.csv", r"target: .*nowhere\.csv.*no such file"),
         ("targt.csv", r"no such file.*Did you mean '.*target\.csv'"),
@@ -26,10 +26,10 @@ from commands import bad_files
         ("nan.csv", r"target: .*nan\.csv: 1 NaN.*b \(1\).*--missing"),
     ],
 )
-def test_a_bad_target_is_refused_in_one_line(files, stopped, name, told):
+def test_a_bad_target_is_refused_in_one_line(files, stopped, name, printed):
     bad_files(files)
     stopped("fit", files / name, "-b", files / "background.csv", "-o", files / "m.standout",
-            "--scores", files / "s.csv", "--report", files / "r.html", told=told)  # fmt: skip
+            "--scores", files / "s.csv", "--report", files / "r.html", told=printed)  # fmt: skip
 
 
 def test_a_wrong_column_is_refused_with_the_right_one(files, one_file, stopped):
@@ -41,17 +41,17 @@ def test_a_wrong_column_is_refused_with_the_right_one(files, one_file, stopped):
     stopped("fit", one_file, "--by", "State", "-b", "sham", told=r"'State'.*Did you mean 'state'")
 
 
-def test_a_pattern_that_names_no_subject_is_refused(one_file, stopped):
+def test_a_groups_pattern_without_a_match_is_refused(one_file, stopped):
     sides = ["fit", one_file, "--by", "state", "-b", "sham", "--groups", "state"]
     stopped(*sides, "--groups-match", "^rest", told=r"--groups-match \^rest does not match the group 'ill'")
 
 
-def test_a_label_without_rows_is_refused_with_those_there_are(one_file, stopped):
+def test_a_label_without_rows_is_refused_with_a_list_of_labels(one_file, stopped):
     stopped("fit", one_file, "--by", "state", "--target", "il", "-b", "sham", told=r"'il'.*Did you mean 'ill'")
     stopped("fit", one_file, "--by", "state", "--target", "ill", "-b", "none", told=r"background.*'none'.*'sham'")
 
 
-def test_arguments_that_do_not_fit_are_refused(files, stopped):
+def test_invalid_combinations_of_options_are_refused(files, stopped):
     target, background = files / "target.csv", files / "background.csv"
     stopped("fit", target, told="There is no background")
     stopped("fit", target, "-b", background, "--target", "x", told="--by")
@@ -70,14 +70,15 @@ def test_arguments_that_do_not_fit_are_refused(files, stopped):
     stopped("fit", target, "-b", background, "--lable", "kind", told="--lable")
 
 
-def test_an_output_that_would_take_the_place_of_an_input_is_refused(files, done, stopped):
+def test_an_output_that_would_overwrite_an_input_is_refused(files, done, stopped):
     target, background = files / "target.csv", files / "background.csv"
-    stopped("fit", target, "-b", background, "-o", target, told="is an input too")
-    stopped("fit", target, "-b", background, "--scores", files / "." / "background.csv", told="is an input too")
-    stopped("fit", target, "-b", background, "-o", files / "x.csv", "--scores", files / "x.csv", told="is --output too")
-    stopped("compare", target, "-b", background, "-o", background, told="is an input too")
+    stopped("fit", target, "-b", background, "-o", target, told="is also an input")
+    stopped("fit", target, "-b", background, "--scores", files / "." / "background.csv", told="is also an input")
+    twice = ["-o", files / "x.csv", "--scores", files / "x.csv"]
+    stopped("fit", target, "-b", background, *twice, told="is also --output")
+    stopped("compare", target, "-b", background, "-o", background, told="is also an input")
     done("fit", target, "-b", background, "-o", files / "m.standout")
-    stopped("embed", files / "m.standout", target, "-o", target, told="is an input too")
+    stopped("embed", files / "m.standout", target, "-o", target, told="is also an input")
 
 
 def test_devices_and_pipes_are_not_replaced_and_links_are_followed(files, cli, done):
@@ -92,7 +93,7 @@ def test_devices_and_pipes_are_not_replaced_and_links_are_followed(files, cli, d
     assert (files / "link.standout").is_symlink() and standout.load(files / "real.standout")
 
 
-def test_all_outputs_of_a_command_take_their_places_together(files, cli, monkeypatch):
+def test_all_outputs_of_a_command_are_renamed_together(files, cli, monkeypatch):
     for name in ("m.standout", "s.csv", "r.html"):
         (files / name).write_text("old")
     monkeypatch.setattr("standout.cli.fit.write_page", lambda *_: 1 / 0)
@@ -107,18 +108,18 @@ def test_long_names_are_written(files, done):
     done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / ("m" * 240 + ".standout"))
 
 
-def test_no_command_at_all_shows_the_help(cli):
+def test_without_a_command_the_help_is_shown(cli):
     result = cli()
     assert result.code == 2 and "Commands:\n" in result.err
 
 
-def test_messages_speak_of_options(files, stopped):
-    told = stopped("fit", files / "target.csv", "-b", files / "background.csv", "-k", "99", told="-k 99")
-    assert "n_components" not in told
+def test_messages_name_options_instead_of_arguments(files, stopped):
+    printed = stopped("fit", files / "target.csv", "-b", files / "background.csv", "-k", "99", told="-k 99")
+    assert "n_components" not in printed
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(files, stopped):
-    sides = ["fit", files / "nowhere.csv", "-b", files / "background.csv"]  # not even looked at
+    sides = ["fit", files / "nowhere.csv", "-b", files / "background.csv"]  # never opened
     stopped(*sides, "-o", files / "no" / "m.standout", told="there is no directory")
     stopped(*sides, "-o", files, told="is a directory")
     stopped(*sides, "--scores", files / "scores.xls", told=r"'\.xls'")
@@ -127,12 +128,12 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(files, stop
 
 @pytest.fixture
 def full_disk(tmp_path):
-    """A file system with room for almost nothing."""
+    """A file system of 64 kB."""
     place = tmp_path / "full"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
     if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("no small file system can be mounted here")
+        pytest.skip("a small file system cannot be mounted")
     yield place
     subprocess.run(["umount", str(place)], check=True)
 
@@ -149,7 +150,7 @@ def test_a_full_disk_leaves_the_old_file(files, full_disk, cli):
     assert old.read_text() == "old" and {p.name for p in full_disk.iterdir()} == {"scores.csv", "ballast"}
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root ignores permissions")
 def test_a_read_only_directory_is_refused(files, stopped):
     place = files / "locked"
     place.mkdir()
@@ -157,7 +158,7 @@ def test_a_read_only_directory_is_refused(files, stopped):
     stopped("fit", files / "target.csv", "-b", files / "background.csv", "-o", place / "m.standout", told="permission")
 
 
-def test_a_file_that_is_no_model_is_refused(files, done, stopped):
+def test_a_file_that_is_not_a_model_is_refused(files, done, stopped):
     done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
     whole = (files / "m.standout").read_bytes()
     (files / "cut.standout").write_bytes(whole[: len(whole) // 2])
@@ -177,7 +178,7 @@ def test_new_data_without_the_features_is_refused(files, done, stopped):
     stopped("embed", files / "m.standout", files / "nan.csv", "-o", files / "s.csv", told=r"nan\.csv.*1 NaN.*--missing")
 
 
-def test_an_error_of_ours_is_one_line_and_a_traceback_with_debug(files, cli, monkeypatch):
+def test_an_internal_error_is_one_line_and_a_traceback_with_debug(files, cli, monkeypatch):
     monkeypatch.setattr("standout.cli.fit.load", lambda *_: 1 / 0)
     arguments = ["fit", files / "target.csv", "-b", files / "background.csv"]
     result = cli(*arguments)

@@ -1,7 +1,6 @@
-"""The command line: a thin skin over the library. No maths here.
+"""Command line of standout: options in, library calls, files out.
 
-Exit codes: 0 done, 1 a fault of standout's own, 2 bad input or usage, 130 interrupted (143 when ended from
-outside).
+Exit codes: 0 success, 1 internal error, 2 bad input or usage, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"The command line needs {error.name}. Install it with: pip install 'standout[cli]'\n")
         return 2
-    except KeyboardInterrupt:  # while the library was still being loaded
-        sys.stderr.write("standout: interrupted before anything was done.\n")
+    except KeyboardInterrupt:  # during the imports
+        sys.stderr.write("standout: interrupted at startup.\n")
         return 130
     code = run(list(sys.argv[1:] if arguments is None else arguments))
     if arguments is None and code in (130, 143):
-        # Readers' threads may still be at work, and taking them down in order can end in an abort of its own.
+        # Reader threads may still be running, and joining them at a normal exit can abort the interpreter.
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()

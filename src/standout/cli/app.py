@@ -1,13 +1,4 @@
-"""``standout demo``: the embedded example, as files to try the other commands on.
-
-``standout info``: what a stored model holds.
-
-``standout completion``: what a shell needs to complete commands, options and files.
-
-The commands, in one group.
-
-From arguments to an exit code: every error in one line, nothing half-written, no traceback unless asked for.
-"""
+"""The command ``standout``: its group of commands, and how their errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -25,11 +16,13 @@ from standout._model import to_dict
 from standout._version import __version__
 from standout.cli.embed import denoise, embed
 from standout.cli.fit import compare, fit, report, text_of
-from standout.cli.options import Page, Session, in_options, option, telling_options
+from standout.cli.options import Page, option, telling_options
+from standout.cli.session import Session, in_options
 from standout.cli.test import test
 from standout.errors import StandoutError
 from standout.io.output import make_directory
 
+OK, INTERNAL_ERROR, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 _DEMO_EXAMPLES = """
 standout demo
 standout demo -o /tmp/demo --seed 3
@@ -45,17 +38,16 @@ standout completion fish > ~/.config/fish/completions/standout.fish
 """
 
 
-@click.command(cls=Page, examples=_DEMO_EXAMPLES, short_help="The embedded example, with files to try.")
+@click.command(cls=Page, examples=_DEMO_EXAMPLES, short_help="Run an example and write its data.")
 @option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), default=Path("standout-demo"),
-        show_default=True, heading="Output", help="Write the files into this directory.")  # fmt: skip
-@option(
-    "--seed", type=int, default=0, show_default=True, heading="Output", help="Which tiles are target and background."
-)
+        show_default=True, heading="Output", help="Write the files to this directory.")  # fmt: skip
+@option("--seed", type=int, default=0, show_default=True, heading="Output",
+        help="Random seed of the split into target and background.")  # fmt: skip
 @telling_options()
 def demo(output: Path, seed: int, **given: Any) -> None:
-    """Show PCA and dPCA on digits hidden in pieces of a photograph, and write the data to try on.
+    """Compare PCA and dPCA on handwritten digits hidden in tiles of a photograph.
 
-    Writes target.csv, background.csv, demo.png and report.html, and prints commands to go on with.
+    Writes target.csv, background.csv, demo.png and report.html, and prints commands to try next.
     """
     from standout._demo import run_demo
 
@@ -63,41 +55,37 @@ def demo(output: Path, seed: int, **given: Any) -> None:
     make_directory(output, "--output")
     with session.working():
         found = run_demo(output, seed)
-    session.notes = []
+    session.notes.clear()
     session.tell(found.facts, found.text, found.files)
     if not session.as_json:
         files = f"{output / 'target.csv'} -b {output / 'background.csv'} --label digit"
-        click.echo(f"\nGo on with:\n  standout fit {files} -o digits.standout\n  standout compare {files}")
+        click.echo(f"\nTry next:\n  standout fit {files} -o digits.standout\n  standout compare {files}")
 
 
-@click.command(cls=Page, examples=_INFO_EXAMPLES, short_help="What a stored model holds.")
+@click.command(cls=Page, examples=_INFO_EXAMPLES, short_help="Show a stored model.")
 @click.argument("model", type=click.Path(path_type=Path))
 @option("--top", type=click.IntRange(min=1), default=10, show_default=True, heading="Output",
-        help="How many features of each component.")  # fmt: skip
+        help="Number of features to show for each component.")  # fmt: skip
 @telling_options()
 def info(model: Path, top: int, **given: Any) -> None:
-    """Tell what MODEL holds: how it was made, its ratios and the noise edge, and the features of each component."""
+    """Show the origin of MODEL, its ratios with the noise edge, and the features of each component."""
     from standout._model_file import header, load
 
     session = Session(given)
     head = header(model)
     estimator = load(model)
-    facts = {"command": "info", "file": head, "model": to_dict(estimator, top)}
-    session.tell(facts, f"{_origin(head)}\n\n{text_of(estimator, top)}", {})
-
-
-def _origin(head: dict[str, Any]) -> str:
-    told = head.get("about") or {}
     lines = [f"written by standout {head.get('standout', '?')} on {head.get('created', '?')}"]
-    if told.get("command"):
-        lines.append(f"command: {told['command']}")
-    return "\n".join(lines)
+    command = (head.get("about") or {}).get("command")
+    if command:
+        lines.append(f"command: {command}")
+    facts = {"command": "info", "file": head, "model": to_dict(estimator, top)}
+    session.tell(facts, "\n".join([*lines, "", text_of(estimator, top)]), {})
 
 
-@click.command(cls=Page, examples=_COMPLETION_EXAMPLES, short_help="Completion for your shell.")
+@click.command(cls=Page, examples=_COMPLETION_EXAMPLES, short_help="Print a completion script for a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the lines that make SHELL complete commands, options and files."""
+    """Print the script that completes commands, options and files in SHELL."""
     kind = get_completion_class(shell)
     assert kind is not None
     root = click.get_current_context().find_root()
@@ -105,10 +93,9 @@ def completion(shell: str) -> None:
 
 
 class _InOrder(click.Group):
-    """Commands in the order in which they were added: that of use, not of the alphabet."""
+    """A group that lists its commands in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of the commands."""
         return list(self.commands)
 
 
@@ -118,14 +105,14 @@ def app() -> None:
     """Find what is specific to one dataset.
 
     Give a target (patients, task, failing parts) and one or more backgrounds measured on the same features
-    (controls, rest, good parts). standout finds the few directions in which the target varies and the backgrounds
-    do not, and says how sure one can be that they are real.
+    (controls, rest, good parts). standout finds the directions in which the target varies and the backgrounds
+    do not, and tests whether they are real.
 
-    Files: csv, tsv (also .gz), parquet, feather, arrow, npy, npz, h5, zarr, h5ad, mtx; directories and patterns of
-    tables. Columns that are not numbers are set aside as labels.
+    File types: csv, tsv (also .gz), parquet, feather, arrow, npy, npz, h5, zarr, h5ad, mtx. Directories and glob
+    patterns of tables are read as one table. Non-numeric columns are not used as features.
 
-    Exit codes: 0 done, 2 bad input or usage (one line says what and what to do), 130 interrupted, 1 a fault of
-    standout. Files are written whole or not at all.
+    Exit codes: 0 success, 1 internal error, 2 bad input or usage, 130 interrupted. If a command fails, existing
+    files are not changed.
     """
 
 
@@ -133,71 +120,56 @@ for command in (fit, test, embed, denoise, info, compare, report, demo, completi
     app.add_command(command)
 
 
-OK, FAULT, BAD_INPUT, INTERRUPTED, ENDED = 0, 1, 2, 130, 143
-
-
 def run(arguments: list[str], command: click.Command = app, name: str = "standout") -> int:
-    """Run a command and return its exit code."""
-    debug = "--debug" in arguments
-    before = signal.signal(signal.SIGTERM, _ended)
+    """Run a command and return its exit code; print an error as one line."""
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         command.main(arguments, prog_name=name, standalone_mode=False, obj=arguments)
-        if sys.stdout is not None:  # None where whoever started us has closed it
+        if sys.stdout is not None:  # None if the parent process closed it
             sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        return _say("interrupted: every file is whole, new or as it was before.", INTERRUPTED)
+        return _fail("interrupted. Output files are complete or unchanged.", INTERRUPTED)
     except click.exceptions.Exit as error:
         return int(error.exit_code)
     except SystemExit as error:
         return int(error.code or OK)
-    except BrokenPipeError:
-        return _quiet()
-    except (click.ClickException, StandoutError, MemoryError, OSError) as error:
-        if debug:
+    except BrokenPipeError:  # the reader of our output is gone, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        if "--debug" in arguments:
             traceback.print_exc()
-        return _refused(error)
-    except Exception as error:  # whatever else it is, it is our fault, and the user gets one line about it
-        if debug:
-            traceback.print_exc()
-        told = f"{type(error).__name__}: {_one_line(str(error))}"
-        return _say(f"this is a fault of standout, not of yours ({told}). Run it with --debug and report it.", FAULT)
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            click.echo(error.format_message(), err=True)
+            return BAD_INPUT
+        return _fail(*_explain(error))
     finally:
         signal.signal(signal.SIGTERM, before)
     return OK
 
 
-def _refused(error: Exception) -> int:
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        click.echo(error.format_message(), err=True)
-        return BAD_INPUT
+def _explain(error: Exception) -> tuple[str, int]:
+    """Return the message and the exit code of an error."""
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "standout"
-        return _say(f"{_one_line(error.format_message())} See '{command} --help'.", BAD_INPUT)
+        return f"{error.format_message()} See '{command} --help'.", BAD_INPUT
     if isinstance(error, click.ClickException):
-        return _say(_one_line(error.format_message()), BAD_INPUT)
+        return error.format_message(), BAD_INPUT
+    if isinstance(error, StandoutError):
+        return in_options(str(error)), BAD_INPUT
     if isinstance(error, MemoryError):
-        return _say("there is not enough memory for this. Use fewer features, or a smaller --memory.", BAD_INPUT)
-    if isinstance(error, OSError) and not isinstance(error, StandoutError):
+        return "not enough memory. Use fewer features, or a smaller --memory.", BAD_INPUT
+    if isinstance(error, OSError):
         where = error.filename or "standard output"
-        return _say(f"{where}: {error.strerror or error}. Check the path and the disk.", BAD_INPUT)
-    return _say(_one_line(in_options(str(error))), BAD_INPUT)
+        return f"{where}: {error.strerror or error}. Check the path and the disk.", BAD_INPUT
+    found = f"{type(error).__name__}: {error}"
+    return f"internal error in standout ({found}). Run again with --debug and report it.", INTERNAL_ERROR
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _say(text: str, code: int) -> int:
-    click.echo(f"standout: {text}", err=True)
+def _fail(text: str, code: int) -> int:
+    click.echo(f"standout: {' '.join(text.split())}", err=True)
     return code
 
 
-def _quiet() -> int:
-    """Whoever read our output has gone, as ``| head`` does: that is no error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return OK
-
-
-def _ended(_number: int, _frame: Any) -> NoReturn:
-    """Leave by way of an exception, so that drafts are removed."""
-    raise SystemExit(ENDED)
+def _terminate(_number: int, _frame: Any) -> NoReturn:
+    """Raise an exception at SIGTERM, so that drafts are removed."""
+    raise SystemExit(TERMINATED)

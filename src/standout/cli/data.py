@@ -1,10 +1,10 @@
-"""Which data: the options that say it, and the sources they mean."""
+"""Read the datasets of a command: its options, and the sources that they describe."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,271 +17,234 @@ from standout.io.output import make_directory
 from standout.io.read import read
 from standout.io.stream import ReadSummary
 
-_ROWS, _COLUMNS = "Which rows", "Which columns"
-
-
+_ROWS, _COLUMNS = "Rows", "Columns"
+_MEMORY = "256MB"
 _FILES = (
-    option("--ids", metavar="COLUMN", heading=_COLUMNS, help="The name of each row; it is not a feature."),
+    option("--ids", metavar="COLUMN", heading=_COLUMNS, help="Name of each row. Not used as a feature."),
     option("--key", metavar="NAME", heading=_ROWS,
-           help="The array inside a file that holds several (npz, h5, zarr), or the layer of an h5ad."),
-    option("--memory", default="256MB", show_default=True, metavar="SIZE", heading=_ROWS,
-           help="Files whose numbers take no more than this are kept in memory, which lets every solver read them "
-           "again; larger ones are read in blocks, which take no more either."),
+           help="Array to read from a file with several (npz, h5, zarr), or layer of an h5ad file."),
+    option("--memory", default=_MEMORY, show_default=True, metavar="SIZE", heading=_ROWS,
+           help="Read files up to this size into memory, where every solver can be used. Larger files are read in "
+           "blocks of at most this size."),
 )  # fmt: skip
 
 
 def new_rows_options() -> Callable[[Any], Any]:
-    """Return the options on how files are read whose rows a model is applied to."""
+    """Return the options for files that a stored model is applied to."""
     missing = option("--missing", type=click.Choice(["auto", "drop_rows", "mean"]), heading=_ROWS,
-                     help="What to do about missing values: fill in the mean that the model has of the feature (auto "
-                     "or mean), or leave out rows that have any. By default they are an error.")  # fmt: skip
+                     help="How to handle missing values: fill them with the model's mean of the feature (auto, mean) "
+                     "or leave out their rows. Default: an error.")  # fmt: skip
     return together(missing, *_FILES)
 
 
 def reading_options() -> Callable[[Any], Any]:
-    """Return the options on how files are read, and on what their columns mean."""
-    columns = [
-        option("--features", multiple=True, metavar="NAMES", heading=_COLUMNS,
-               help="Columns that are features, separated by commas (a comma inside a name: \\,); patterns such as "
-               "'*_N' are fine. By default every column of numbers."),
-        option("--drop", multiple=True, metavar="NAMES", heading=_COLUMNS,
-               help="Columns that take no part; names or patterns."),
-        option("--label", metavar="COLUMN", heading=_COLUMNS,
-               help="Colour rows by this column; it is not a feature."),
-        option("--groups", metavar="COLUMN", heading=_COLUMNS,
-               help="The independent unit (subject, batch) of each row; it is not a feature. 135 rows of 9 mice "
-               "count as 9."),
-        option("--groups-match", metavar="REGEX", heading=_COLUMNS,
-               help="The part of the groups column that names the subject: '^[^_]+' makes 309_1 and 309_2 one "
-               "subject, 309."),
-    ]  # fmt: skip
-    missing = option("--missing", type=click.Choice(MISSING), heading=_ROWS,
-                     help="What to do about missing values: draw them from a model of what is observed in all datasets "
-                     "(auto, which keeps p-values valid), leave out rows that have any, leave out features that have "
-                     "any, or fill in each dataset's own mean, which makes p-values too small. By default they are an "
-                     "error.")  # fmt: skip
-    return together(*columns, missing, *_FILES)
-
-
-def checkpoint_option() -> Callable[[Any], Any]:
-    """Return the option that lets a long fit be killed and go on."""
-    return option("--checkpoint", type=click.Path(path_type=Path), metavar="DIRECTORY", heading=_ROWS,
-                  help="Keep the sums of files that are larger than --memory here, one file for each dataset. A fit "
-                  "that was killed and is started again goes on from them, to the same result.")  # fmt: skip
-
-
-def sides_options() -> Callable[[Any], Any]:
-    """Return the options on what is target and what is background."""
+    """Return the options for target and background files."""
     return together(
         option("-b", "--background", multiple=True, metavar="FILE|LABELS", heading=_ROWS,
-               help="A background: a file, directory or pattern; with --by, labels separated by commas. Repeat it for "
-               "several backgrounds, each of which keeps its own mean."),
+               help="Background: a file, directory or glob pattern; with --by, labels separated by commas. Repeat for "
+               "several backgrounds, each centered at its own mean."),
         option("--by", metavar="COLUMN", heading=_ROWS,
-               help="One file for all: this column says which rows are which. Give their labels with --target and "
-               "--background."),
+               help="Split one file into target and background by the labels in this column. Give the labels with "
+               "--target and --background."),
         option("--target", "target_labels", multiple=True, metavar="LABELS", heading=_ROWS,
-               help="With --by: the labels of the target rows, separated by commas. By default all rows that are not "
+               help="With --by: labels of the target rows, separated by commas. Default: all rows that are not "
                "background."),
+        option("--missing", type=click.Choice(MISSING), heading=_ROWS,
+               help="How to handle missing values: impute them by draws from a model of the observed values (auto; "
+               "p-values stay valid), leave out their rows or features, or fill them with the mean of the feature "
+               "(mean; p-values become too small). Default: an error."),
+        option("--features", multiple=True, metavar="NAMES", heading=_COLUMNS,
+               help="Columns to use as features, separated by commas (write \\, for a comma in a name). Glob patterns "
+               "such as '*_N' are allowed. Default: all numeric columns."),
+        option("--drop", multiple=True, metavar="NAMES", heading=_COLUMNS,
+               help="Columns to leave out: names or glob patterns, separated by commas."),
+        option("--label", metavar="COLUMN", heading=_COLUMNS,
+               help="Color rows by this column. Not used as a feature."),
+        option("--groups", metavar="COLUMN", heading=_COLUMNS,
+               help="Independent unit (subject, batch) of each row, so that 135 rows of 9 mice count as 9. Not used as "
+               "a feature."),
+        option("--groups-match", metavar="REGEX", heading=_COLUMNS,
+               help="Part of the groups column that identifies the subject: '^[^_]+' assigns 309_1 and 309_2 to "
+               "subject 309."),
+        *_FILES,
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How files are read: the arguments of :func:`standout.read`."""
+def checkpoint_option() -> Callable[[Any], Any]:
+    """Return the option for a fit that can be interrupted and resumed."""
+    return option("--checkpoint", type=click.Path(path_type=Path), metavar="DIRECTORY", heading=_ROWS,
+                  help="Directory for checkpoints, one for each file larger than --memory. A fit that was killed "
+                  "resumes from them and gives the same result.")  # fmt: skip
 
-    features: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    label: str | None = None
-    groups: str | None = None
-    groups_match: str | None = None
-    ids: str | None = None
-    missing: str | None = None
-    key: str | None = None
-    memory: str = "256MB"
-    checkpoint: Path | None = None  # a directory
 
-    @classmethod
-    def of(cls, given: dict[str, Any]) -> Reading:
-        """Take what belongs to reading out of a command's options."""
-        chosen = {name: given.pop(name) for name in cls.__dataclass_fields__ if name in given}
-        for name in ("features", "drop"):
-            chosen[name] = split(chosen.get(name, ()))
-        if chosen.get("groups_match") is not None and chosen.get("groups") is None:
-            raise click.UsageError("--groups-match is about the groups column. Give --groups COLUMN too.")
-        return cls(**chosen)
+def take_reading(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove the reading options from ``given`` and return them as arguments of :func:`standout.read`."""
+    arguments: dict[str, Any] = {"missing": given.pop("missing")}
+    arguments["columns"] = split(given.pop("features", ()))
+    arguments["drop"] = split(given.pop("drop", ()))
+    arguments |= {name: given.pop(name, None) for name in ("label", "groups", "groups_match", "ids", "key")}
+    if arguments["groups_match"] is not None and arguments["groups"] is None:
+        raise click.UsageError("--groups-match applies to the groups column. Give --groups COLUMN too.")
+    memory = given.pop("memory")
+    arguments["memory"] = None if memory == _MEMORY else memory
+    return _without_empty(arguments)
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of ``read`` that are not the usual ones."""
-        given = {
-            "missing": self.missing, "columns": list(self.features) or None, "drop": list(self.drop) or None,
-            "label": self.label, "groups": self.groups, "groups_match": self.groups_match, "ids": self.ids,
-            "key": self.key,
-            "memory": None if self.memory == "256MB" else self.memory,
-        }  # fmt: skip
-        return {name: value for name, value in given.items() if value is not None}
 
-    def kept(self, number: int, name: str) -> dict[str, str]:
-        """Return the argument of ``read`` that says where the pass over a dataset is kept; names may be alike."""
-        if self.checkpoint is None:
-            return {}
-        plain = re.sub(r"[^\w.-]", "_", name)[:80]
-        return {"checkpoint": str(self.checkpoint / f"{number}-{plain}.checkpoint")}
+def _without_empty(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value not in (None, [])}
 
 
 @dataclass(frozen=True)
-class Side:
-    """One dataset: where it comes from, how it is read, its source, and what reading did to it."""
+class InputFile:
+    """A dataset: its role, its file, and the arguments and the result of :func:`standout.read`."""
 
     role: str
     path: str
     arguments: dict[str, Any]
     source: Any = None
-    lost: dict[str, int] = field(default_factory=dict)  # features left out for missing values, here or elsewhere
+    dropped: dict[str, int] = field(default_factory=dict)  # features left out: missing values in all datasets
 
-    def opened(self) -> Side:
-        """Return the side with its source; a background need not have every column that is named."""
+    def opened(self) -> InputFile:
+        """Return the dataset with its source. Only the target must have the label and ids columns."""
         try:
             return replace(self, source=read(self.path, role=self.role, **self.arguments))
         except ColumnError as error:
             if error.argument == "drop" and error.column in self.arguments["drop"]:
                 rest = [name for name in self.arguments["drop"] if name != error.column]
-                return self._reading(drop=rest).opened()
+                return self.reading(drop=rest).opened()
             if self.role != "target" and error.argument in ("label", "ids"):
-                return self._reading(**{error.argument: None}).opened()
+                return self.reading(**{error.argument: None}).opened()
             raise
 
-    def _reading(self, **changed: Any) -> Side:
-        arguments = {**self.arguments, **changed}
-        return replace(self, arguments={name: value for name, value in arguments.items() if value not in (None, [])})
-
-    def keeping(self, kept: dict[str, str]) -> Side:
-        """Return the side with the place where its pass is kept, if there is one."""
-        return replace(self, arguments={**self.arguments, **kept})
-
-    def without(self, lost: dict[str, int]) -> Side:
-        """Return the side without features that have missing values in some dataset."""
-        return replace(self._reading(drop=[*self.arguments.get("drop", []), *lost]).opened(), lost=lost)
+    def reading(self, **changed: Any) -> InputFile:
+        """Return the dataset with other arguments of ``read``."""
+        return replace(self, arguments=_without_empty({**self.arguments, **changed}))
 
     @property
     def account(self) -> ReadSummary:
-        """What reading did."""
+        """Rows, features and missing values that were read, left out or filled."""
         account: ReadSummary = self.source.account
-        if not self.lost:
+        if not self.dropped:
             return account
-        return replace(account, features_left_out=tuple(self.lost), missing={n: c for n, c in self.lost.items() if c})
+        missing = {name: count for name, count in self.dropped.items() if count}
+        return replace(account, features_left_out=tuple(self.dropped), missing=missing)
 
     @property
-    def whole(self) -> bool:
+    def has_all_rows(self) -> bool:
         """Whether every row of the file is used."""
         return "where" not in self.arguments and not self.source.account.rows_left_out
 
     def code(self) -> str:
-        """Return how Python reads it."""
+        """Return the Python code that reads the dataset."""
         arguments = "".join(f", {name}={value!r}" for name, value in self.arguments.items())
         return f"standout.read({self.path!r}{arguments})"
 
 
 @dataclass(frozen=True)
 class Data:
-    """The target and the backgrounds, read."""
+    """The target and the backgrounds."""
 
-    target: Side
-    backgrounds: dict[str, Side] = field(default_factory=dict)
+    target: InputFile
+    backgrounds: dict[str, InputFile] = field(default_factory=dict)
 
     @property
-    def sides(self) -> list[Side]:
+    def files(self) -> list[InputFile]:
         """All datasets, target first."""
         return [self.target, *self.backgrounds.values()]
 
     @property
     def background(self) -> Any:
         """The backgrounds as ``fit`` takes them."""
-        sources = {name: side.source for name, side in self.backgrounds.items()}
-        return None if not sources else sources if len(sources) > 1 else next(iter(sources.values()))
+        return self.as_background([file.source for file in self.backgrounds.values()])
+
+    def as_background(self, values: list[Any]) -> Any:
+        """Return one value for each background in the form that the library takes."""
+        if len(values) < 2:
+            return values[0] if values else None
+        return dict(zip(self.backgrounds, values, strict=True))
+
+    def accounts(self) -> list[dict[str, Any]]:
+        """Return what was read of each dataset, for JSON."""
+        return [{"role": file.role, **asdict(file.account)} for file in self.files]
 
 
-def load(target: str, background: Sequence[str], by: str | None, labels: Sequence[str], reading: Reading) -> Data:
-    """Read the target and the backgrounds."""
-    if by is None:
-        if labels:
-            raise click.UsageError("--target names labels, and --by does not say in which column. Give --by COLUMN.")
-        sides = _by_file(target, background, reading)
+def load(target: str, given: dict[str, Any]) -> Data:
+    """Remove the options on data from ``given`` and read the target and the backgrounds."""
+    background, by, labels = (given.pop(name) for name in ("background", "by", "target_labels"))
+    checkpoint, arguments = given.pop("checkpoint", None), take_reading(given)
+    if by is not None:
+        files = _split_by_label(target, background, by, labels, arguments)
+    elif labels:
+        raise click.UsageError("--target gives labels, but not their column. Give --by COLUMN too.")
     else:
-        sides = _by_label(target, background, by, labels, reading)
-    if reading.checkpoint is not None:
-        make_directory(reading.checkpoint, "--checkpoint")
-    opened = [side.keeping(reading.kept(number, name)).opened() for number, (name, side) in enumerate(sides.items())]
-    _check_dropped(reading.drop, opened)
-    opened = _without_lost(opened)
-    return Data(opened[0], dict(zip(list(sides)[1:], opened[1:], strict=True)))
+        names = distinct([Path(path).name.split(".")[0] or path for path in background])
+        roles = zip(names, _roles(names), background, strict=True)
+        files = {"target": InputFile("target", target, arguments)}
+        files |= {name: InputFile(role, path, arguments) for name, role, path in roles}
+    if checkpoint is not None:
+        make_directory(checkpoint, "--checkpoint")
+        for number, (name, file) in enumerate(files.items()):
+            plain = re.sub(r"[^\w.-]", "_", name)[:80]
+            files[name] = file.reading(checkpoint=str(checkpoint / f"{number}-{plain}.checkpoint"))
+    opened = [file.opened() for file in files.values()]
+    _check_dropped(arguments.get("drop", ()), opened)
+    opened = _drop_together(opened)
+    return Data(opened[0], dict(zip(list(files)[1:], opened[1:], strict=True)))
 
 
-def _by_file(target: str, background: Sequence[str], reading: Reading) -> dict[str, Side]:
-    arguments = reading.arguments()
-    names = distinct([Path(path).name.split(".")[0] or path for path in background])
-    sides = {"target": Side("target", target, arguments)}
-    return sides | {
-        name: Side(_role(name, background), path, arguments) for name, path in zip(names, background, strict=True)
-    }
-
-
-def _by_label(
-    path: str, background: Sequence[str], by: str, labels: Sequence[str], reading: Reading
-) -> dict[str, Side]:
-    arguments = reading.arguments()
-    arguments.setdefault("label", by)
-    parts = [list(split((name,))) for name in background]
+def _split_by_label(
+    path: str, background: Sequence[str], by: str, labels: Sequence[str], arguments: dict[str, Any]
+) -> dict[str, InputFile]:
+    arguments = {"label": by, **arguments}
+    parts = [split((name,)) for name in background]
     taken = [label for part in parts for label in part]
-    chosen = list(split(labels)) or _others(path, by, arguments, taken)
-    _check_apart([*chosen, *taken])
-    sides = {"target": Side("target", path, {**arguments, "where": {by: chosen}})}
-    for name, part in zip(distinct(list(background)), parts, strict=True):
-        sides[name] = Side(_role(name, background), path, {**arguments, "where": {by: part}})
-    return sides
+    chosen = split(labels) or _other_labels(path, by, arguments, taken)
+    every = [*chosen, *taken]
+    duplicates = sorted({label for label in every if every.count(label) > 1})
+    if duplicates:
+        raise InputError(f"the label {duplicates[0]!r} is given twice. Give each label once, to target or background.")
+    names = distinct(background)
+    files = {"target": InputFile("target", path, {**arguments, "where": {by: chosen}})}
+    for name, role, part in zip(names, _roles(names), parts, strict=True):
+        files[name] = InputFile(role, path, {**arguments, "where": {by: part}})
+    return files
 
 
-def _check_apart(labels: list[str]) -> None:
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    if twice:
-        raise InputError(
-            f"the label {twice[0]!r} is given twice, so its rows would be on both sides or count twice. Give each "
-            "label once."
-        )
-
-
-def _others(path: str, by: str, arguments: dict[str, Any], taken: list[str]) -> list[str]:
-    """Return the labels that are not background; rows without a label are neither."""
-    quick = {name: value for name, value in arguments.items() if name not in ("missing", "label")}
-    labels = Side("target", path, {**quick, "label": by}).opened().source.labels
+def _other_labels(path: str, by: str, arguments: dict[str, Any], taken: list[str]) -> list[str]:
+    """Return the labels that are not background. Rows without a label are in neither."""
+    needed = {name: value for name, value in arguments.items() if name != "missing"}
+    labels = InputFile("target", path, {**needed, "label": by}).opened().source.labels
     rest = [label for label in dict.fromkeys(labels) if label is not None and label not in taken]
     if not rest:
         raise InputError(f"{path}: all rows are background ({by} is one of {', '.join(taken)}). Give fewer labels.")
     return rest
 
 
-def _check_dropped(asked: Sequence[str], sides: list[Side]) -> None:
-    """Refuse a column to drop that no dataset has."""
-    for name in asked:
-        if not any(name in side.arguments.get("drop", []) for side in sides):
-            read(sides[0].path, role="target", **{**sides[0].arguments, "drop": [name]})  # says so, with a hint
+def _check_dropped(names: Sequence[str], files: list[InputFile]) -> None:
+    """Raise an error if a column to drop is in none of the datasets."""
+    for name in names:
+        if not any(name in file.arguments.get("drop", []) for file in files):
+            read(files[0].path, role="target", **{**files[0].arguments, "drop": [name]})
 
 
-def _without_lost(sides: list[Side]) -> list[Side]:
-    """Leave a feature that was left out of one dataset, for its missing values, out of the others too."""
-    lost: dict[str, int] = {}
-    for side in sides:
-        account = side.source.account
+def _drop_together(files: list[InputFile]) -> list[InputFile]:
+    """Leave features that one dataset lost to missing values out of the other datasets too."""
+    dropped: dict[str, int] = {}
+    for account in (file.source.account for file in files):
         for name in account.features_left_out:
-            lost[name] = lost.get(name, 0) + account.missing.get(name, 0)
-    return [side.without(lost) for side in sides] if lost else sides
+            dropped[name] = dropped.get(name, 0) + account.missing.get(name, 0)
+    if not dropped:
+        return files
+    shorter = [file.reading(drop=[*file.arguments.get("drop", []), *dropped]).opened() for file in files]
+    return [replace(file, dropped=dropped) for file in shorter]
 
 
-def _role(name: str, background: Sequence[str]) -> str:
-    return "background" if len(background) == 1 else f"background {name!r}"
+def _roles(names: Sequence[str]) -> list[str]:
+    return ["background"] if len(names) == 1 else [f"background {name!r}" for name in names]
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Return the names, made unlike each other and the target's."""
+    """Return the names with numbers added so that they differ from each other and from 'target'."""
     found = ["target"]
     for name in names:
         number, new = 2, "background" if name == "target" else name
@@ -291,7 +254,7 @@ def distinct(names: Sequence[str]) -> list[str]:
     return found[1:]
 
 
-def split(values: Sequence[str]) -> tuple[str, ...]:
-    r"""Return names that were given separated by commas; a comma inside a name is written as ``\,``."""
+def split(values: Sequence[str]) -> list[str]:
+    r"""Split names at commas; ``\,`` is a comma within a name."""
     parts = (part for value in values for part in re.split(r"(?<!\\),", value))
-    return tuple(part.strip().replace("\\,", ",") for part in parts if part.strip())
+    return [part.strip().replace("\\,", ",") for part in parts if part.strip()]
