@@ -286,7 +286,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             )
         if self.features == "common":
             raise FeatureError(
-                "features='common' needs target and background at once, and partial_fit sees them one by one. "
+                "`features='common'` needs target and background at once, and partial_fit sees them one by one. "
                 "Use fit, or leave the other columns out of every batch."
             )
         inputs = parse_inputs(given, self.background_label)
@@ -295,8 +295,8 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         for data in (inputs.target, *inputs.backgrounds.values()):
             if data is not None and data.is_incomplete:
                 raise InputError(
-                    f"{data.role}: missing='auto' fills target and background together, and partial_fit gets them in "
-                    "batches. Use fit with all rows, or read the batches with missing='drop_rows'."
+                    f"{data.role}: `missing='auto'` fills target and background together, and partial_fit gets them in "
+                    "batches. Use fit with all rows, or read the batches with `missing='drop_rows'`."
                 )
         first = inputs.target or next(iter(inputs.backgrounds.values()))
         if self._sums is None:

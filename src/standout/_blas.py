@@ -160,7 +160,7 @@ def regular_factor(matrix: Array) -> Array:
     if info != 0:
         raise InputError(
             "the background covariance is singular to working precision, with this little shrinkage. Use "
-            "shrinkage='oas', or more of it."
+            "`shrinkage='oas'`, or more of it."
         )
     return factor
 

@@ -185,7 +185,7 @@ def check_apart(sources: Mapping[str, Source | None]) -> None:
         if path in seen:
             raise InputError(
                 f"{role}: the checkpoint {path} is that of the {seen[path]} too, and each dataset needs one of its "
-                "own. Give another path as checkpoint=."
+                "own. Give another path as `checkpoint`."
             )
         seen[path] = role
 

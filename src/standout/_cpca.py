@@ -166,7 +166,7 @@ class CPCA(BaseContrast):
         _check_alpha(self.alpha)
         if isinstance(self.n_components, str):
             raise InputError(
-                f"n_components={self.n_components!r} is not possible. Use a whole number from 1 on, or None (all)."
+                f"`n_components={self.n_components!r}` is not possible. Use a whole number from 1 on, or None (all)."
             )
         return solve_options(
             n_components=self.n_components,
@@ -211,7 +211,7 @@ def _check_alpha(alpha: Any) -> None:
         return
     if isinstance(alpha, Real) and not isinstance(alpha, bool) and 0 <= float(alpha) < math.inf:
         return
-    raise InputError(f"alpha={alpha!r} is not possible. Use 'auto', 'trace_ratio' or a number from 0 on (0 is PCA).")
+    raise InputError(f"`alpha={alpha!r}` is not possible. Use 'auto', 'trace_ratio' or a number from 0 on (0 is PCA).")
 
 
 def _model(

@@ -196,7 +196,7 @@ def _shares(weights: Array, mix: str | ArrayLike) -> Array:
         return np.asarray(weights / weights.sum()) if mix == "pooled" else np.full(len(weights), 1 / len(weights))
     given = np.asarray(mix)
     if given.dtype.kind not in "fiu":
-        raise InputError(f"mix={mix!r} is not possible. Use 'pooled', 'equal' or one number for each background.")
+        raise InputError(f"`mix={mix!r}` is not possible. Use 'pooled', 'equal' or one number for each background.")
     shares = given.astype(np.float64)
     if shares.shape != weights.shape:
         raise InputError(

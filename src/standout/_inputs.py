@@ -44,7 +44,7 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Refuse a value that is not among the choices, and list them."""
     value = bool(value) if isinstance(value, np.bool_) else value
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        raise InputError(f"{name}={value!r} is not possible. Use one of {', '.join(map(repr, choices))}.")
+        raise InputError(f"`{name}={value!r}` is not possible. Use one of {', '.join(map(repr, choices))}.")
 
 
 def solve_options(
@@ -72,19 +72,19 @@ def solve_options(
     if not (n_components is None or (isinstance(n_components, str) and n_components == "auto")):
         if not isinstance(n_components, Integral) or isinstance(n_components, bool) or int(n_components) < 1:
             raise InputError(
-                f"n_components={n_components!r} is not possible. Use a whole number from 1 on, None (all) or 'auto'."
+                f"`n_components={n_components!r}` is not possible. Use a whole number from 1 on, None (all) or 'auto'."
             )
         n_components = int(n_components)
     if not (shrinkage is None or (isinstance(shrinkage, str) and shrinkage in ("auto", "oas"))):
         if not isinstance(shrinkage, Real) or isinstance(shrinkage, bool) or not 0 <= float(shrinkage) <= 1:
             raise InputError(
-                f"shrinkage={shrinkage!r} is not possible. Use 'auto', 'oas', None or a number from 0 to 1."
+                f"`shrinkage={shrinkage!r}` is not possible. Use 'auto', 'oas', None or a number from 0 to 1."
             )
         shrinkage = float(shrinkage)
     if not isinstance(smoothness, Real) or isinstance(smoothness, bool) or not 0 <= float(smoothness) < math.inf:
         raise InputError(f"smoothness={smoothness!r} is not possible. Use a number from 0 on.")
     if graph is not None and solver in ("gsvd", "span", "matrix_free"):
-        raise InputError(f"solver={solver!r} cannot use a graph. Use solver='auto', 'dense' or 'lanczos'.")
+        raise InputError(f"`solver={solver!r}` cannot use a graph. Use `solver='auto'`, 'dense' or 'lanczos'.")
     return SolveOptions(
         n_components=n_components,
         shrinkage=shrinkage,
@@ -108,7 +108,7 @@ def seed_from(random_state: Any) -> int:
         return int(random_state.integers(2**32))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
-    raise InputError(f"random_state={random_state!r} is not possible. Use a whole number or None.")
+    raise InputError(f"`random_state={random_state!r}` is not possible. Use a whole number or None.")
 
 
 def check_count(name: str, value: Any) -> int:
@@ -116,7 +116,7 @@ def check_count(name: str, value: Any) -> int:
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
         return int(value)
     shown = value if not (isinstance(value, float) and math.isnan(value)) else "NaN"
-    raise InputError(f"{name}={shown!r} is not possible. Use a whole number from 1 on.")
+    raise InputError(f"`{name}={shown!r}` is not possible. Use a whole number from 1 on.")
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ def _by_label(given: FitArguments, wanted: list[Any], whole: bool) -> Inputs:
         source,
         "X",
         "background_label chooses rows here and there, and such passes are not kept. Give target and background as "
-        "two datasets, chosen with where= and each with a checkpoint of its own.",
+        "two datasets, chosen with `where` and each with a checkpoint of its own.",
     )
     labels = _labels(given.y, source, wanted)
     if whole:
@@ -405,4 +405,4 @@ def _unlike(role: str, missing: Sequence[str], extra: Sequence[str]) -> str:
         parts.append(f"{len(missing)} features of the target are missing: {listed(missing)}")
     if extra:
         parts.append(f"{len(extra)} features are not in the target: {listed(extra)}")
-    return f"{role}: {'; '.join(parts)}. Give the same features, or use features='common' to take those in common."
+    return f"{role}: {'; '.join(parts)}. Give the same features, or use `features='common'` to take those in common."

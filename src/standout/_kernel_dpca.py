@@ -394,8 +394,8 @@ class KernelDPCA(BaseContrast):
         target, backgrounds = matched.inputs.target, matched.inputs.backgrounds
         assert target is not None
         data = [_rows(part) for part in (target, *backgrounds.values())]
-        asked = {"n_components='auto'": wanted.n_components == "auto", "gamma='cv'": self._selects_gamma}
-        asked["shrinkage='cv'"] = _is_cv(self.shrinkage)
+        asked = {"`n_components='auto'`": wanted.n_components == "auto", "`gamma='cv'`": self._selects_gamma}
+        asked["`shrinkage='cv'`"] = _is_cv(self.shrinkage)
         for name, needs_background in asked.items():
             if needs_background and not backgrounds:
                 raise InputError(f"{name} compares target with background, and there is none. Give one, or a number.")
@@ -458,8 +458,8 @@ class KernelDPCA(BaseContrast):
         sizes = [part.counts.rows for part in data]
         if self.n_landmarks is None and sum(sizes) > _MOST_ROWS:
             raise InputError(
-                f"n_landmarks=None makes all {sum(sizes)} rows landmarks, and their kernel matrix would take "
-                f"{8 * sum(sizes) ** 2 / 1e9:.1f} GB. Give n_landmarks, for instance n_landmarks=500."
+                f"`n_landmarks=None` makes all {sum(sizes)} rows landmarks, and their kernel matrix would take "
+                f"{8 * sum(sizes) ** 2 / 1e9:.1f} GB. Give n_landmarks, for instance `n_landmarks=500`."
             )
         chosen = choose_landmarks(sizes, self.n_landmarks, rng)
         return np.vstack([_taken(part, index) for part, index in zip(data, chosen, strict=True)])
@@ -473,7 +473,7 @@ def _check_number(name: str, value: Any, allowed: bool, possible: str) -> None:
     """Refuse what is not a finite number from zero on."""
     number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
     if not (number and allowed):
-        raise InputError(f"{name}={value!r} is not possible. Use {possible}.")
+        raise InputError(f"`{name}={value!r}` is not possible. Use {possible}.")
 
 
 def _rows(data: Dataset) -> Dataset:

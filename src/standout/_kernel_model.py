@@ -72,8 +72,8 @@ class KernelModel(Model):
 def exact_refused(shrinkage: Any, why: str) -> InputError:
     """Return the error for an exact problem that would have infinite ratios almost everywhere."""
     return InputError(
-        f"shrinkage={shrinkage} asks for the exact problem, and {why}: the target varies in many of them that the "
-        "background rows do not reach, and each has an infinite ratio. Use shrinkage='auto' or a number above 0."
+        f"`shrinkage={shrinkage}` asks for the exact problem, and {why}: the target varies in many of them that the "
+        "background rows do not reach, and each has an infinite ratio. Use `shrinkage='auto'` or a number above 0."
     )
 
 
@@ -123,9 +123,9 @@ def _among_features(
             raise exact_refused(wanted.shrinkage, f"this kernel has {features.n_columns} dimensions for as many rows")
         if mixture.rows < pair.rank:
             raise NotEnoughRowsError(
-                f"shrinkage={wanted.shrinkage} asks for the exact problem, and the background's "
+                f"`shrinkage={wanted.shrinkage}` asks for the exact problem, and the background's "
                 f"{sum(count.rows for count in counts)} rows are too few for the {pair.rank} dimensions of this "
-                "kernel. Use shrinkage='auto', more background rows or a kernel with fewer dimensions."
+                "kernel. Use `shrinkage='auto'`, more background rows or a kernel with fewer dimensions."
             )
         return _exact(target, backgrounds, pair.joint, wanted)
     bounded = features.landmarks.kernel.kind in _BOUNDED and not features.full_rank
@@ -262,9 +262,9 @@ def _how_many(wanted: SolveOptions, limit: int, target: Dataset) -> int:
     assert isinstance(wanted.n_components, int)
     if wanted.n_components > limit:
         raise InputError(
-            f"n_components={wanted.n_components}, and the kernel has only {limit} dimension{'s' if limit != 1 else ''} "
-            f"to offer on this data (target n_samples={target.counts.rows}). Ask for at most {limit}, or use another "
-            "kernel or more landmarks."
+            f"`n_components={wanted.n_components}`, and the kernel has only {limit} "
+            f"dimension{'s' if limit != 1 else ''} to offer on this data (target n_samples={target.counts.rows}). "
+            f"Ask for at most {limit}, or use another kernel or more landmarks."
         )
     return wanted.n_components
 
@@ -274,13 +274,13 @@ def _in_kernel_words(note: Note) -> Note:
     if note.category is StructuralWarning:
         text = (
             "some ratios are infinite: the background does not vary at all in some dimensions of the kernel in which "
-            "the target does. If that is an artefact of how the background was recorded, use shrinkage='oas'."
+            "the target does. If that is an artefact of how the background was recorded, use `shrinkage='oas'`."
         )
         return Note(StructuralWarning, text)
     if note.category is ConditionWarning:
         text = (
             "the background hardly varies in some dimensions of the kernel, so the exact ratios have few correct "
-            "digits. Use shrinkage='oas', or a kernel with fewer dimensions."
+            "digits. Use `shrinkage='oas'`, or a kernel with fewer dimensions."
         )
         return Note(ConditionWarning, text)
     text = note.text.replace("fewer features", "a kernel with fewer dimensions")
@@ -288,7 +288,7 @@ def _in_kernel_words(note: Note) -> Note:
 
 
 def _isolated_note(landmarks: Landmarks) -> Note:
-    remedy = "Use gamma='cv' or a smaller gamma" if landmarks.kernel.kind == "rbf" else "Use a wider kernel"
+    remedy = "Use `gamma='cv'` or a smaller gamma" if landmarks.kernel.kind == "rbf" else "Use a wider kernel"
     return Note(
         OverfitWarning,
         "the kernel matrix is nearly the identity: most rows resemble no other row, so components describe single rows "
@@ -300,7 +300,7 @@ def nothing_found(model: KernelModel) -> KernelModel:
     """Return a model without components, because none has a held-out ratio above one."""
     note = Note(
         OverfitWarning,
-        "no component has a held-out ratio above one, so n_components='auto' gives none and scores have no columns. "
+        "no component has a held-out ratio above one, so `n_components='auto'` gives none and scores have no columns. "
         "Use a number for n_components to see the components all the same.",
     )
     per_component = (

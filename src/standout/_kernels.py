@@ -350,7 +350,7 @@ def median_gamma(rows: Array, weights: Array) -> float:
     pairs = weights[first] * weights[second] * (distances > 0)
     if not pairs.any():
         raise InputError(
-            "every feature is constant: all rows are the same, so there is no distance for gamma='median'. Check "
+            "every feature is constant: all rows are the same, so there is no distance for `gamma='median'`. Check "
             "that the right rows were given."
         )
     order = np.argsort(distances, kind="stable")

@@ -103,7 +103,7 @@ def _single_row(target: Counts) -> str:
 def _nothing_found(first: float, edge: float, p_value: float) -> str:
     return (
         f"found no component above noise: the largest ratio, {first:.3g}, cannot be told from it (edge {edge:.3g}, "
-        f"p = {p_value:.2g}). Scores have no columns; use axes='ratio' with a number for n_components to see the "
+        f"p = {p_value:.2g}). Scores have no columns; use `axes='ratio'` with a number for n_components to see the "
         "components all the same."
     )
 
@@ -334,7 +334,7 @@ def mean_log_ratio(target: Array, background: Array, expected: Array | float = 0
     """Return the mean over components of log(target variance / background variance), less what is expected of noise."""
     if len(target) == 0:
         raise InputError(
-            "the model has no components, so there is nothing to score. Fit it with n_components=1 or more."
+            "the model has no components, so there is nothing to score. Fit it with `n_components=1` or more."
         )
     if ((target == 0) & (background == 0)).any():
         raise InputError("neither target nor background rows vary along some component. Give rows that vary.")

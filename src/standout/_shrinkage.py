@@ -259,9 +259,9 @@ def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:
     rho = 0.0 if shrinkage is None else float(shrinkage)
     if rho == 0 and evidence.rows < evidence.rank:
         raise NotEnoughRowsError(
-            f"the exact problem (shrinkage={shrinkage}) has no answer: the background has "
+            f"the exact problem (`shrinkage={shrinkage}`) has no answer: the background has "
             f"{evidence.rows + 1:.0f} rows, and {evidence.rank} dimensions need at least "
-            f"{evidence.rank + 1}. Use shrinkage='auto', or give more background rows or fewer features."
+            f"{evidence.rank + 1}. Use `shrinkage='auto'`, or give more background rows or fewer features."
         )
     return rho
 

@@ -340,7 +340,7 @@ def test_what_cannot_be_done_says_what_can(data, refused):
     refused(lambda: Moments.of(rows, weights=da.ones((200, 1))), "shape (200, 1)")
     refused(lambda: DPCA().fit(dask.delayed(data.target)), "Delayed", "from_delayed")
     refused(lambda: read(rows, columns=["a"]), "no column names")
-    refused(lambda: read(rows, missing="mean"), "missing=")
+    refused(lambda: read(rows, missing="mean"), "`missing`")
     refused(lambda: read(dd.from_pandas(pd.Series([1.0, 2.0]), npartitions=1)), "1D array")
     refused(
         lambda: DPCA(background_label="b").fit(rows, ["a", "b"] * 100), "background_label", kind=RowsNeededError

@@ -264,7 +264,7 @@ def test_what_is_no_table_of_numbers_is_refused(rows, spark, frame, refused):
     refused(lambda: standout.read(made.select()), "0 feature(s)")
     refused(lambda: standout.read(made.rdd, role="target"), "target: a RDD of Spark", "Give a DataFrame")
     refused(lambda: standout.read(spark.readStream.format("rate").load()), "a stream never ends", "Give")
-    refused(lambda: standout.read(made, where={"a": 3}), "where=", "on a cluster")
+    refused(lambda: standout.read(made, where={"a": 3}), "`where`", "on a cluster")
     both = made.selectExpr("a", "array(b, c) as v")
     refused(lambda: standout.read(both), "'v' (type array<double>)", "standout.read(frame, columns='v')")
     refused(lambda: standout.read(both, columns=["a", "v"]), "a vector holds all features", kind=FeatureError)

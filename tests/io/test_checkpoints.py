@@ -261,7 +261,7 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error_before_any_work(tmp_pat
     (tmp_path / "notes.txt").write_text("dear diary")
     refused(read(tmp_path / "notes.txt"), "notes.txt", "is not a checkpoint")
     assert (tmp_path / "notes.txt").read_text() == "dear diary"
-    refused(read(tmp_path / "c", np.ones((3, 2))), "checkpoint= is for files", "ndarray")
+    refused(read(tmp_path / "c", np.ones((3, 2))), "`checkpoint` is for files", "ndarray")
 
 
 def test_saving_takes_at_most_its_share_of_the_time(tmp_path, monkeypatch):

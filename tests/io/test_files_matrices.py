@@ -346,7 +346,7 @@ def test_groups_of_a_file_count_as_units(described):
     assert DPCA(1).fit(source, background=source).summary().count("worth 20 independent units") == 2
 
 
-@pytest.mark.filterwarnings("ignore:.*missing='mean' filled:standout.errors.StandoutWarning")
+@pytest.mark.filterwarnings("ignore:.*missing='mean'` filled:standout.errors.StandoutWarning")
 def test_missing_values_are_handled_in_files_on_disk(data, saved):
     rows = data.target.copy()
     rows[3, 1] = rows[8, 1] = np.nan

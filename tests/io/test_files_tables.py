@@ -230,7 +230,7 @@ def test_rows_are_selected_by_metadata(data, kind, memory, tmp_path, refused):
     refused(lambda: chosen(kind="ill", day="2"), "no row meets all conditions", "Leave one of the conditions out")
 
 
-@pytest.mark.filterwarnings("ignore:.*missing='mean' filled:standout.errors.StandoutWarning")
+@pytest.mark.filterwarnings("ignore:.*missing='mean'` filled:standout.errors.StandoutWarning")
 @pytest.mark.parametrize("memory", ["1GB", 0])
 @pytest.mark.parametrize("how", ["drop_rows", "drop_features", "mean"])
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "feather", "pandas"])
@@ -256,7 +256,7 @@ def test_missing_values_are_handled_as_in_pandas(data, kind, how, memory, tmp_pa
 
 @quiet
 @pytest.mark.data
-@pytest.mark.filterwarnings("ignore:.*missing='mean' filled:standout.errors.StandoutWarning")
+@pytest.mark.filterwarnings("ignore:.*missing='mean'` filled:standout.errors.StandoutWarning")
 @pytest.mark.parametrize("memory", ["1GB", 0])
 def test_the_mice_are_read_as_by_pandas(real_data, memory):
     path = real_data("Data_Cortex_Nuclear.csv")
@@ -364,7 +364,7 @@ def test_a_data_frame_has_the_options_of_a_file(data):
         assert source.names == ("c", "a", "b")
         np.testing.assert_array_equal(source.array, data.target[:, [2, 0, 1]])
         assert source.labels.tolist() == ["x", "y"] * 100 and source.row_ids[:2].tolist() == ["0", "1"]
-    with pytest.warns(StandoutWarning, match="missing='mean' filled 1 values"):
+    with pytest.warns(StandoutWarning, match="`missing='mean'` filled 1 values"):
         numbered = standout.read(pd.DataFrame([[1.0, np.nan], [3.0, 4.0]]), missing="mean")
     np.testing.assert_array_equal(numbered.array, [[1, 4], [3, 4]])
     assert numbered.names is None

@@ -94,7 +94,7 @@ def test_means_make_noise_a_finding_and_warn_of_it():
     for work in (formula, permuted):
         assert repeat(work("one background feature", 0.4, "mean"), 40, 41).mean() > 0.15
     with pytest.warns(
-        StandoutWarning, match=r"background: missing='mean' filled \d+ values.*p-values.*Use missing='aut"
+        StandoutWarning, match=r"background: `missing='mean'` filled \d+ values.*p-values.*Use `missing='aut"
     ):
         read(incomplete(np.random.default_rng(0), "one background feature", 0.4)[1], missing="mean", role="background")
 
@@ -249,7 +249,7 @@ def test_everything_takes_incomplete_rows():
 
 def test_what_cannot_be_filled_is_refused():
     rows = gaps(correlated(0, 50), 0.2)
-    with pytest.raises(NonFiniteError, match=r"NaN.*Use standout\.read\(X, missing='auto'\)"):
+    with pytest.raises(NonFiniteError, match=r"NaN.*Use `standout\.read\(X, missing='auto'\)`"):
         DPCA(1).fit(rows, background=correlated(1, 50))
     infinite = rows.copy()
     infinite[3, 1] = np.inf
@@ -359,7 +359,7 @@ def test_weights_count_rows_in_the_model_of_the_fill():
 
 def test_frames_with_missing_values_are_to_be_read():
     frame = pd.DataFrame(gaps(correlated(0, 50), 0.2), columns=list("abcdef"))
-    with pytest.raises(NonFiniteError, match=r"^background: .*Use standout\.read\(X, missing='auto'\)"):
+    with pytest.raises(NonFiniteError, match=r"^background: .*Use `standout\.read\(X, missing='auto'\)`"):
         DPCA(1).fit(frame, background=frame)
 
 
@@ -381,9 +381,9 @@ def test_what_cannot_be_filled_names_the_file(memory, tmp_path):
 
 def test_batches_that_were_to_be_filled_together_are_refused():
     lacking = read(gaps(correlated(0, 50), 0.2), missing="auto")
-    with pytest.raises(InputError, match=r"^target: missing='auto'.*partial_fit.*Use fit"):
+    with pytest.raises(InputError, match=r"^target: `missing='auto'`.*partial_fit.*Use fit"):
         DPCA(1).partial_fit(lacking)
-    with pytest.raises(InputError, match=r"^background: missing='auto'.*partial_fit.*Use fit"):
+    with pytest.raises(InputError, match=r"^background: `missing='auto'`.*partial_fit.*Use fit"):
         DPCA(1).partial_fit(correlated(1, 50), background=lacking)
     whole = read(correlated(0, 100), missing="auto")
     assert DPCA(1).partial_fit(whole, background=correlated(1, 100)).n_components_ == 1

@@ -168,7 +168,7 @@ class RowColumns:
         if column in [str(name) for name in features]:
             raise InputError(
                 f"{what}: the column {column!r} is a feature too. Leave it out of the features with "
-                f"standout.read(frame, drop={column!r})."
+                f"`standout.read(frame, drop={column!r})`."
             )
 
 

@@ -143,7 +143,7 @@ class SparkSource(DistributedSource):
             raise RowsNeededError(
                 f"{what}: the rows of a Spark DataFrame have no order, so the column {column!r} cannot be matched to "
                 f"rows once they are collected. Bring rows and {what.split()[-1]} into memory together: "
-                f"standout.read(frame.toPandas(), {option}={column!r})."
+                f"`standout.read(frame.toPandas(), {option}={column!r})`."
             )
 
     def _columns(self, places: Sequence[int]) -> Any:
@@ -155,7 +155,7 @@ class SparkSource(DistributedSource):
         if not isinstance(given, str):
             raise InputError(
                 f"{role} {what}: the rows of a Spark DataFrame have no order, so a {type(given).__name__} cannot say "
-                f"which value belongs to which row. Name a column: standout.read(frame, drop='w') and {what}='w'."
+                f"which value belongs to which row. Name a column: `standout.read(frame, drop='w')` and {what}='w'."
             )
         names = [field.name for field in self.fields]
         if given not in names:
@@ -163,7 +163,7 @@ class SparkSource(DistributedSource):
         if names.index(given) in self.features:
             raise InputError(
                 f"{role} {what}: the column {given!r} is a feature too. Leave it out of the features with "
-                f"standout.read(frame, drop={given!r})."
+                f"`standout.read(frame, drop={given!r})`."
             )
         return names.index(given)
 
@@ -179,11 +179,11 @@ def open_collection(data: Any, role: str) -> SparkSource:
         names = [field.name for field in text]
         how = f"frame.drop({', '.join(map(repr, names[:3]))})"
         if len(text) == 1 and _is_vector(text[0].dataType):
-            how = f"standout.read(frame, columns={names[0]!r}), or the others"
+            how = f"`standout.read(frame, columns={names[0]!r})`, or the others"
         raise InputError(
             f"{role}: {len(text)} of {len(fields)} columns do not hold numbers: {listed(names)} "
             f"(type {text[0].dataType.simpleString()}). Leave them out, for instance with {how}, or name what they are "
-            "in label=, groups= or ids= of standout.read."
+            "in `standout.read(X, label=..., groups=..., ids=...)`."
         )
     return _source(frame, tuple(range(len(fields))), (), role)
 

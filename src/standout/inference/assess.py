@@ -416,7 +416,7 @@ def assess(
     test = held_out = stable = None
     if n_permutations and not (isinstance(estimator, DPCA) and estimator.centering == "own"):
         warn_user(
-            "the permutation test was skipped, because it applies only to DPCA with centering='own'. Use that for a "
+            "the permutation test was skipped, because it applies only to DPCA with `centering='own'`. Use that for a "
             "test.",
             StandoutWarning,
         )

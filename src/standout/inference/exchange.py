@@ -266,8 +266,8 @@ def _paired(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
         if unpaired:
             raise InputError(
                 f"pairs: {len(unpaired)} of the subjects are not in both the target and the {sample.role}: "
-                f"{listed(unpaired)}{_type_mismatch(order, ids, unpaired)}. Leave their rows out, or use groups= if no "
-                "subject is in both."
+                f"{listed(unpaired)}{_type_mismatch(order, ids, unpaired)}. Leave their rows out, or use `groups` if "
+                "no subject is in both."
             )
     position = {name: number for number, name in enumerate(order)}
     n_sets, n_pairs = len(samples.sets), len(order)

@@ -210,7 +210,7 @@ def held_out_ratio(
     fitted, measured, freedom = zip(*(_fit_and_measure(estimator, samples, held) for held in sides), strict=True)
     n_components = min(len(fold.unit) for fold in measured)
     if n_components == 0:
-        raise InputError("no component above noise in some fold. Give a number of components, and axes='ratio'.")
+        raise InputError("no component above noise in some fold. Give a number of components, and `axes='ratio'`.")
     logs = log_ratios(measured)
     if split is None:
         ends = over_folds(logs, level)
@@ -218,7 +218,7 @@ def held_out_ratio(
         interval = "t over folds, widened because training sets overlap (Nadeau and Bengio)"
     elif fitted[0].centering != "own":
         low = high = np.full(n_components, math.nan)
-        interval = "none: with centering='background' the ratio is not a ratio of variances"
+        interval = "none: with `centering='background'` the ratio is not a ratio of variances"
     else:
         # Given the components, the uncorrected ratio is the true one times an F variate.
         quantiles = stats.f.ppf([(1 - level) / 2, (1 + level) / 2], *freedom[0])

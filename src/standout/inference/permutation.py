@@ -282,7 +282,7 @@ def _prepared(
         limit = min(rank, samples.target.n_rows - 1)
         if n_components > limit:
             raise InputError(
-                f"n_components={n_components}, but the data have only {limit} dimension{'s' if limit != 1 else ''}. "
+                f"`n_components={n_components}`, but the data have only {limit} dimension{'s' if limit != 1 else ''}. "
                 f"Ask for at most {limit}."
             )
     except InputError as error:
@@ -335,8 +335,8 @@ def _notes(found: PermutationTest, problem: NullProblem) -> list[str]:
     if infinite >= _LEVEL and found.count() == 0:
         notes.append(
             f"{100 * infinite:.0f} % of the permutations leave the background constant along some direction, and the "
-            "ratio infinite: the test cannot reject at the 5 % level. Use shrinkage='oas' for finite ratios, or leave "
-            "out features that rarely vary."
+            "ratio infinite: the test cannot reject at the 5 % level. Use `shrinkage='oas'` for finite ratios, or "
+            "leave out features that rarely vary."
         )
     if problem.spanned:
         notes.append(

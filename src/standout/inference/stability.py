@@ -209,7 +209,7 @@ def stability(
         options = replace(options, graph=graph_of(estimator.graph, data.n_features, None))
     model = fit_model(data, backgrounds, options)
     if model.n_components == 0:
-        raise InputError("no component is above noise, so there is nothing to resample. Use axes='ratio'.")
+        raise InputError("no component is above noise, so there is nothing to resample. Use `axes='ratio'`.")
     # Duplicate rows look like correlation: bootstrap samples use the shrinkage of the original fit.
     if model.regime == "shrunk" and options.shrinkage == "auto":
         options = replace(options, intensity=model.shrinkage)
@@ -324,6 +324,6 @@ def _notes(samples: Samples, options: SolveOptions, model: Model) -> list[str]:
         notes.append(
             f"a bootstrap sample has about {distinct:.0f} different background rows for {model.rank} dimensions, so "
             "its exact problem has an infinite ratio, and components look less stable than they are. Use "
-            "shrinkage='auto'."
+            "`shrinkage='auto'`."
         )
     return notes

@@ -153,7 +153,7 @@ def _numeric_columns(files: Sequence[_File], index: tuple[str, ...], options: Op
             if field.name in mixed and is_number(field.type) and not pa.types.is_null(field.type):
                 raise NotNumbersError(
                     f"{file.location}: column {field.name!r} is numeric in this file, but not in all {len(files)} "
-                    "files. Convert it in all of them, or name it in drop= of standout.read."
+                    "files. Convert it in all of them, or name it in `standout.read(X, drop=...)`."
                 )
     return frozenset(numeric)
 

@@ -27,7 +27,7 @@ from standout.io.output import replacing
 _FORMAT = b"standout checkpoint "
 _MAGIC = _FORMAT + b"1\n"
 _DIGEST_SIZE = 32
-_REMEDY = "Give another path as checkpoint=, or delete the file to start again."
+_REMEDY = "Give another path as `checkpoint`, or delete the file to start again."
 
 # Name, size and modification time. Without the directory: data mounted elsewhere are the same.
 Stamp = tuple[str, int, int]
@@ -134,7 +134,7 @@ class CheckpointFile:
         if _FORMAT.startswith(start):
             raise InputError(f"{location} is {'damaged or truncated' if start else 'empty'}. {_REMEDY}")
         if not start.startswith(_FORMAT):
-            raise InputError(f"{location} is not a checkpoint and stays unchanged. Give another path as checkpoint=.")
+            raise InputError(f"{location} is not a checkpoint and stays unchanged. Give another path as `checkpoint`.")
         if not start.startswith(_MAGIC):
             raise InputError(f"{location} was written by another version of standout. {_REMEDY}")
         size = int.from_bytes(start[len(_MAGIC) :], "little")

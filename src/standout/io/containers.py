@@ -60,7 +60,7 @@ def readable(location: str, kind: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise InputError(f"{location}: the file no longer exists. Check the path.") from error
     except MemoryError as error:
-        raise InputError(f"{location}: not enough memory. Use a smaller memory=, or give fewer columns.") from error
+        raise InputError(f"{location}: not enough memory. Use a smaller `memory`, or give fewer columns.") from error
     except Exception as error:
         raise InputError(
             f"{location}: cannot be read as {kind} ({first_line(error)}). The file is damaged, truncated or of another "
@@ -96,7 +96,7 @@ def check_file(path: Path, location: str, gzip: bool = False) -> None:
 def check_no_key(key: str | None, location: str, kind: str) -> None:
     """Raise an error for ``key=`` where a file holds a single array."""
     if key is not None:
-        raise InputError(f"{location}: key={key!r} was given, but {kind} holds a single array. Leave key= out.")
+        raise InputError(f"{location}: `key={key!r}` was given, but {kind} holds a single array. Leave `key` out.")
 
 
 def check_matrix(member: Member, location: str) -> None:
@@ -156,7 +156,7 @@ def check_fits(nbytes: int, memory: int, location: str, reason: str, remedy: str
     if nbytes > memory:
         raise InputError(
             f"{location}: {reason}, so it must fit in memory, and it takes {nbytes / 1e6:,.0f} MB. Use "
-            f"standout.read(..., memory='{math.ceil(nbytes / 1e6)}MB'), or {remedy}."
+            f"`standout.read(..., memory='{math.ceil(nbytes / 1e6)}MB')`, or {remedy}."
         )
 
 
@@ -204,7 +204,7 @@ def _find_array(members: Mapping[str, Member], key: str | None, location: str) -
         problem, candidates = f"{len(tables)} two-dimensional numeric arrays.", tables
     shown = [f"{name} {members[name].shape}" for name in candidates]
     more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
-    remedy = f"Choose one with key=: {', '.join(shown[:8])}{more}." if shown else "Give a file that has one."
+    remedy = f"Choose one with `key`: {', '.join(shown[:8])}{more}." if shown else "Give a file that has one."
     raise InputError(f"{location}: it has {problem} {remedy}")
 
 

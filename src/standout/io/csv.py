@@ -368,8 +368,8 @@ def _explain(error: Exception, chunk: Chunk, file: TextFile, decimal: str, types
                     shown = value if len(value) <= 40 else f"{value[:40]}..."
                     return NotNumbersError(
                         f"{file.location}, line {line}: column {name!r} is numeric, but {shown!r} is not a number. "
-                        "Leave the cell empty if it is missing, or name the column in label=, groups=, ids= or drop= "
-                        "of standout.read."
+                        "Leave the cell empty if it is missing, or name the column in `label`, `groups`, `ids` or "
+                        "`drop` of standout.read."
                     )
             line = chunk.line + reader.line_num
     except csv.Error:
@@ -413,7 +413,7 @@ def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str,
             if points:
                 raise InputError(
                     f"{file.location}: column {commas[0]!r} has decimal commas, but column {points[0]!r} has decimal "
-                    "points. Convert one of them, or name it in drop= of standout.read."
+                    "points. Convert one of them, or name it in `standout.read(X, drop=...)`."
                 )
         for name in text:
             if name not in types:
@@ -481,7 +481,7 @@ def _has_decimal_commas(column: Any, name: str, file: TextFile) -> bool:
         raise InputError(
             f"{file.location}: column {name!r} has numbers with commas, such as "
             f"{values[int(np.argmax(either))].as_py()!r}; it is not clear whether they separate decimals or thousands. "
-            "Convert them to a decimal point and no other separator, or name the column in drop= of standout.read."
+            "Convert them to a decimal point alone, or name the column in `standout.read(X, drop=...)`."
         )
     return True
 
@@ -496,5 +496,5 @@ def _check_not_numbers(column: Any, name: str, chunk: Chunk, file: TextFile, dec
         raise NotNumbersError(
             f"{file.location}: column {name!r} has numbers in an unsupported notation, such as "
             f"{values[int(np.argmax(like & ~plain))].as_py()!r}. Convert them to plain numbers such as 1234.5, or name "
-            "the column in label=, groups=, ids= or drop= of standout.read."
+            "the column in `standout.read(X, label=..., groups=..., ids=..., drop=...)`."
         )

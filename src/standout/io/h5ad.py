@@ -105,7 +105,7 @@ def from_anndata(adata: Any, options: Options, role: str) -> Source:
     """Return the source of an AnnData object; its matrix is not copied, and a backed one stays on disk."""
     raw = options.key in ("raw", "raw/X")
     if raw and adata.raw is None:
-        raise InputError(f"{role}: this AnnData has no raw. Leave key= out, or set adata.raw.")
+        raise InputError(f"{role}: this AnnData has no raw. Leave `key` out, or set adata.raw.")
     layer = None if raw or options.key in (None, "X") else str(options.key).removeprefix("layers/")
     if layer is not None and layer not in adata.layers:
         raise _no_layer(layer, list(adata.layers), role)
@@ -176,11 +176,11 @@ def _find_matrix(root: Any, key: str | None, location: str) -> str:
     layers = list(root["layers"]) if "layers" in root else []
     if key in ("raw", "raw/X"):
         if "raw" not in root or "X" not in root["raw"]:
-            raise InputError(f"{location}: it has no raw. Leave key= out, or use one of {listed(['X', *layers])}.")
+            raise InputError(f"{location}: it has no raw. Leave `key` out, or use one of {listed(['X', *layers])}.")
         return "raw/X"
     if key is None or key == "X":
         if "X" not in root:
-            remedy = f"Use key= with one of its layers: {listed(layers)}." if layers else "Give a file that has one."
+            remedy = f"Use `key` with one of its layers: {listed(layers)}." if layers else "Give a file that has one."
             raise InputError(f"{location}: it has no X. {remedy}")
         return "X"
     layer = key.removeprefix("layers/")
@@ -256,7 +256,7 @@ def _stored_reader(path: Path, open_matrix: Open, item: Any, options: Options, l
 def _object_reader(matrix: Any, location: str) -> InMemoryReader:
     """Return the reader of a matrix in memory, without a copy."""
     if matrix is None:
-        raise InputError(f"{location}: this AnnData has no X. Use key= with one of its layers, or set X.")
+        raise InputError(f"{location}: this AnnData has no X. Use `key` with one of its layers, or set X.")
     if sparse.issparse(matrix):
         # The views of anndata are subclasses that copy on every access; the classes of scipy do not.
         plain = sparse.csc_array if matrix.format == "csc" else sparse.csr_array

@@ -48,7 +48,7 @@ _REMEDIES = (
     ("1D array", "Expected 2D array, got 1D array. Reshape your data: rows × features, even for one row or feature."),
     ("scalar array", "Expected 2D array, got a single value. Give a table of rows × features."),
 )
-_FILL_IN = "Use standout.read(X, missing='auto') for arrays, data frames and files, or drop those rows or features."
+_FILL_IN = "Use `standout.read(X, missing='auto')`, or drop those rows or features."
 _CORRECT = "Drop those rows or features, correct the values, or mark them as missing (NaN)."
 # One block of a sparse matrix has about this many entries: what is made of it stays in the cache.
 _BLOCK_ENTRIES = 2**20
@@ -146,7 +146,7 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
     remedy = _FILL_IN
     if path is not None:
         role = at_file(source, role)
-        remedy = "Use missing='auto', 'drop_rows' or 'drop_features' of standout.read (--missing on the command line)."
+        remedy = "Use `standout.read(X, missing='auto')`, 'drop_rows' or 'drop_features'."
     where = "" if again else " (in the block where it first showed)"
     return explain_bad(count_bad(blocks, source.n_features), names or source.names, role, remedy, where)
 

@@ -78,7 +78,7 @@ def check_seen(empty: NDArray[np.intp], names: Sequence[str] | None, role: str) 
         holds, them = ("feature holds", "it") if len(empty) == 1 else ("features hold", "them")
         raise InputError(
             f"{role}: {len(empty)} {holds} no value at all: {listed(named_features(names, empty))}. Leave {them} out "
-            "of all datasets, with drop= of standout.read."
+            "of all datasets, with `standout.read(X, drop=...)`."
         )
 
 
@@ -323,8 +323,8 @@ def _name(source: Any, position: int) -> str:
 def _check_left(kept: int, n_rows: int, role: str) -> None:
     if kept == 0:
         raise InputError(
-            f"{role}: each of the {n_rows} rows has a missing value, so missing='drop_rows' leaves none. Use "
-            "missing='auto' or missing='drop_features', or leave out the columns that are mostly empty."
+            f"{role}: each of the {n_rows} rows has a missing value, so `missing='drop_rows'` leaves none. Use "
+            "`missing='auto'` or `missing='drop_features'`, or leave out the columns that are mostly empty."
         )
 
 
@@ -332,8 +332,8 @@ def _left_features(count: NDArray[np.int64], source: Any, role: str) -> NDArray[
     index = np.flatnonzero(count == 0)
     if len(index) == 0:
         raise InputError(
-            f"{role}: each of the {source.n_features} features has a missing value, so missing='drop_features' leaves "
-            "none. Use missing='auto' or missing='drop_rows'."
+            f"{role}: each of the {source.n_features} features has a missing value, so `missing='drop_features'` "
+            "leaves none. Use `missing='auto'` or `missing='drop_rows'`."
         )
     return index
 
@@ -356,8 +356,8 @@ def _means(total: Array, seen: NDArray[np.int64], source: Any, role: str) -> Arr
 def _warn_of_means(account: ReadSummary, role: str) -> None:
     """Warn that p-values do not hold."""
     warn_user(
-        f"{role}: missing='mean' filled {account.values_filled} values with the mean of their feature, which shrinks "
+        f"{role}: `missing='mean'` filled {account.values_filled} values with the mean of their feature, which shrinks "
         "variances and correlations. Ratios are too large and p-values too small: with 40 % of one background feature "
-        "missing, p is below 0.05 in 28 % of simulated fits to noise. Use missing='auto'.",
+        "missing, p is below 0.05 in 28 % of simulated fits to noise. Use `missing='auto'`.",
         StandoutWarning,
     )

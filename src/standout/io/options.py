@@ -47,9 +47,9 @@ class Options:
     ) -> Options:
         """Validate the arguments of :func:`standout.read`; ``names`` are label, groups, ids and key."""
         if missing is not None and missing not in MISSING:
-            raise InputError(f"missing={missing!r} is not valid. Use None or one of {', '.join(map(repr, MISSING))}.")
+            raise InputError(f"`missing={missing!r}` is not valid. Use None or one of {', '.join(map(repr, MISSING))}.")
         if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
-            raise InputError(f"checkpoint={checkpoint!r} is not a path. Give the name of a file, or None.")
+            raise InputError(f"`checkpoint={checkpoint!r}` is not a path. Give the name of a file, or None.")
         return cls(
             missing=missing,
             columns=None if columns is None else _names("columns", columns),
@@ -85,7 +85,7 @@ def as_bytes(memory: str | float) -> int:
         return int(memory)
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
     if found is None or found[2].lower() not in _UNITS:
-        raise InputError(f"memory={memory!r} is not an amount. Use bytes, or text such as '512MB' or '2GB'.")
+        raise InputError(f"`memory={memory!r}` is not an amount. Use bytes, or text such as '512MB' or '2GB'.")
     return int(float(found[1]) * _UNITS[found[2].lower()])
 
 
@@ -147,7 +147,7 @@ def choose(
     for pattern in options.drop:
         matched = [pattern] if pattern in known else _matching(pattern, columns)
         if not matched:
-            raise _no_column(f"{location}: drop={pattern!r}", "drop", pattern, columns)
+            raise _no_column(f"{location}: `drop={pattern!r}`", "drop", pattern, columns)
         dropped.update(matched)
     dropped -= set(roles)
     rows = [c for c in index if c not in dropped and c not in (options.columns or ())]
@@ -160,7 +160,7 @@ def choose(
     if not features:
         raise FeatureError(
             f"{location}: no features are left: {len(numeric)} of {len(columns)} columns are numeric. Check the "
-            "contents of the file, and which columns columns= and drop= leave."
+            "contents of the file, and which columns `columns` and `drop` leave."
         )
     ids = rows[0] if options.ids is None and len(rows) == 1 else options.ids
     return Chosen(tuple(features), tuple(aside), tuple(c for c in aside if c not in roles and c not in rows), ids)
@@ -187,7 +187,7 @@ def check_same(columns: Sequence[str], first: Sequence[str], options: Options, l
         parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} added"] * bool(extra)
         raise FeatureError(
             f"{location}: its columns differ from those of {like}: {', '.join(parts)}. Give files with the same "
-            "columns, or name those to use in columns=."
+            "columns, or name those to use in `columns`."
         )
 
 
@@ -199,7 +199,7 @@ def _requested_features(
     known = frozenset(columns)
     for pattern in patterns:
         if pattern in known and pattern not in numeric:
-            raise FeatureError(f"{location}: column {pattern!r} is not numeric. Leave it out of columns=.")
+            raise FeatureError(f"{location}: column {pattern!r} is not numeric. Leave it out of `columns`.")
         matched = [pattern] if pattern in known else [c for c in _matching(pattern, columns) if c in numeric]
         if not matched:
             raise FeatureError(f"{location}: no numeric column is called {pattern!r}.{_hint(pattern, columns)}")

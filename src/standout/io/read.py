@@ -78,7 +78,7 @@ def _as_opened(source: Any, files: FileStamp, options: Options, role: str) -> So
     elif options.checkpoint is not None:
         warn_user(
             f"{role}: the checkpoint {options.checkpoint} is not used: the numbers fit the memory allowed, are read "
-            "once and kept there. Leave checkpoint= out, or give less memory=.",
+            "once and kept there. Leave `checkpoint` out, or give less `memory`.",
             StandoutWarning,
         )
     found: Source = source
@@ -106,7 +106,7 @@ def _files(path: Path, where: str) -> tuple[Path, ...]:
             return tuple(matched)
         raise InputError(f"{where}: no file matches this pattern. Check the path.")
     label = where.startswith("background") and not path.suffix
-    hint = " If it is a label, say in which column with --by (or where=)." if label else ""
+    hint = " If it is a label, name its column in `where`." if label else ""
     raise InputError(f"{where}: there is no such file.{_neighbour(path)}{hint} Check the path.")
 
 
@@ -225,8 +225,8 @@ def read(
     )  # fmt: skip
     if checkpoint is not None and not isinstance(data, str | bytes | os.PathLike):
         raise InputError(
-            f"{role}: checkpoint= is for files, and this is a {type(data).__name__}. Give the path of a file, or leave "
-            "checkpoint= out."
+            f"{role}: `checkpoint` is for files, and this is a {type(data).__name__}. Give the path of a file, or "
+            "leave `checkpoint` out."
         )
     if isinstance(data, str | bytes | os.PathLike):
         source = open_path(data, options, role)
@@ -238,7 +238,7 @@ def read(
         source = open_data(data, role)
     if groups_match is not None and not source.is_local:
         raise InputError(
-            f"{role}: groups_match= is for files, and these rows lie on a cluster. Make a column of it there."
+            f"{role}: `groups_match` is for files, and these rows lie on a cluster. Make a column of it there."
         )
     if groups_match is not None:
         name_subjects(source, groups, groups_match)
@@ -325,7 +325,7 @@ def _on_cluster(data: Any, options: Options, role: str) -> Source:
         return whole
     if options.where or options.missing or options.key:
         raise InputError(
-            f"{role}: where=, missing= and key= of read are for files and for what is in memory, and this is a "
+            f"{role}: `where`, `missing` and `key` of read are for files and for what is in memory, and this is a "
             f"{type(data).__name__} on a cluster. Choose the rows there, or fill in what is missing, first."
         )
     chosen: Source = engine.open_chosen(data, options, role)
@@ -349,7 +349,7 @@ def _with_options(data: Any, options: Options, role: str) -> Source:
         )
     table = checked_table(data, role)
     if sparse.issparse(table):
-        raise InputError(f"{role}: missing= is not done to a sparse matrix. Give it as an array, or fill in its data.")
+        raise InputError(f"{role}: `missing` is not done to a sparse matrix. Give it as an array, or fill in its data.")
     return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
 
 

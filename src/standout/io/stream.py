@@ -74,7 +74,7 @@ def _matched(groups: NDArray[Any], layout: Layout) -> NDArray[Any]:
         found = pattern.search(str(group))
         if found is None:
             raise InputError(
-                f"{layout.path}: groups_match={layout.groups_match!r} does not match the group {group!r}. Give a "
+                f"{layout.path}: `groups_match={layout.groups_match!r}` does not match the group {group!r}. Give a "
                 "pattern that matches all of them."
             )
         names[group] = found[1] if pattern.groups else found[0]
@@ -274,9 +274,9 @@ class Stream(_Described, Source):
 def name_subjects(source: Any, groups: str | None, pattern: str) -> None:
     """Have the groups of a source be the part of their column that the pattern matches."""
     if groups is None:
-        raise InputError("groups_match is about the groups column, and none was given. Give groups= too.")
+        raise InputError("groups_match is about the groups column, and none was given. Give `groups` too.")
     try:
         re.compile(pattern)
     except re.error as error:
-        raise InputError(f"groups_match={pattern!r} is not a regular expression ({error}). Check it.") from error
+        raise InputError(f"`groups_match={pattern!r}` is not a regular expression ({error}). Check it.") from error
     source.name_subjects(pattern)

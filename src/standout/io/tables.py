@@ -174,13 +174,13 @@ class RowFilter:
             if wanted in self._exact[column]:
                 raise InputError(
                     f"{self._location}: where: column {column!r} has {value!r} in some rows and {wanted!r} in later "
-                    "ones; it is not clear whether both are meant. Name both in where= if they are; otherwise rename "
+                    "ones; it is not clear whether both are meant. Name both in `where` if they are; otherwise rename "
                     "one of them in the file."
                 )
         for wanted, value in self._skipped[column].items():
             warn_user(
                 f"{self._location}: where: rows with {value!r} in column {column!r} are not selected, because "
-                f"{wanted!r} occurs exactly as given. Name both in where= if both are meant.",
+                f"{wanted!r} occurs exactly as given. Name both in `where` if both are meant.",
                 StandoutWarning,
             )
 
@@ -248,8 +248,8 @@ def warn_aside(layout: Layout) -> None:
         if count == 1:
             subject = f"1 non-numeric column of {layout.path.name} is"
         warn_user(
-            f"{subject} not used as features: {listed(layout.unasked)}. Name them in label=, groups= or ids= of "
-            "standout.read to use them, or in drop= to leave them out.",
+            f"{subject} not used as features: {listed(layout.unasked)}. Name them in `label`, `groups` or `ids` of "
+            "standout.read to use them, or in `drop` to leave them out.",
             FeatureWarning,
         )
 

@@ -146,7 +146,7 @@ def patterns(
     """
     solved = fitted_model(model)
     if solved.n_components == 0:
-        raise InputError("the model has no components, so there is no pattern to draw. Fit it with n_components=2.")
+        raise InputError("the model has no components, so there is no pattern to draw. Fit it with `n_components=2`.")
     if not has_patterns(solved):
         raise InputError(
             f"{type(model).__name__} has no patterns: its components are nonlinear functions of the features. "

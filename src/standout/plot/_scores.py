@@ -125,8 +125,8 @@ def _checked_scores(values: Any, role: str) -> Array:
         )
     if points.shape[1] == 0:
         raise InputError(
-            f"{role}: the scores have no columns, because the model has no components. Fit it with n_components=2, or "
-            "use standout.plot.ratios(model) to plot its ratios."
+            f"{role}: the scores have no columns, because the model has no components. Fit it with `n_components=2`, "
+            "or use standout.plot.ratios(model) to plot its ratios."
         )
     return points
 

@@ -56,7 +56,7 @@ _ROADS: dict[str, Callable[[Problem], Solution]] = {"span": solve_from_rows, "ma
 
 _NOT_ADDED_UP = (
     "there are more features than rows, or the solver works on rows, and such a fit goes over the rows again and again "
-    "instead of adding them up. Leave checkpoint= out, or use solver='dense' where the memory allows."
+    "instead of adding them up. Leave `checkpoint` out, or use `solver='dense'` where the memory allows."
 )
 
 
@@ -76,8 +76,8 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions)
     task = Problem(target, backgrounds, mixture, wanted, settled)
     if wanted.solver in ("gsvd", "span", "matrix_free") and not task.rows_at_hand:
         raise RowsNeededError(
-            f"solver={wanted.solver!r} works on the rows, and moments (or rows that can be read only once) "
-            "were given. Give the rows, or use solver='auto'."
+            f"`solver={wanted.solver!r}` works on the rows, and moments (or rows that can be read only once) "
+            "were given. Give the rows, or use `solver='auto'`."
         )
     road = _road(task)
     if road is not _by_moments:

@@ -479,6 +479,6 @@ class SingularError(InputError):
         super().__init__(
             "the background covariance is singular or too ill-conditioned for the matrix-free solver, and not only "
             "through features that are constant: in some direction the background varies so little that rounding "
-            "hides it (a condition number of the rows from about 1e7 on is enough). Use solver='gsvd', which keeps "
-            "twice the digits, where the memory allows, or shrinkage='oas'."
+            "hides it (a condition number of the rows from about 1e7 on is enough). Use `solver='gsvd'`, which keeps "
+            "twice the digits, where the memory allows, or `shrinkage='oas'`."
         )

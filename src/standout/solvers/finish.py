@@ -27,7 +27,7 @@ from standout.solvers.solution import Components, Eigenpairs, FeatureScale, Note
 
 # Sums have 16 digits of a variance, so 8 of an sd.
 _UNTOLD = 1e-7
-_REMEDY = {False: "bring the rows into memory for the generalized SVD", True: "use solver='gsvd'"}
+_REMEDY = {False: "bring the rows into memory for the generalized SVD", True: "use `solver='gsvd'`"}
 
 
 def shrinkage_notes(
@@ -36,7 +36,7 @@ def shrinkage_notes(
     """Warn that "auto" has shrunk the background much, and why; ``error`` is relative, where ρ is an estimate."""
     if task.wanted.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
         return ()
-    possible = "; shrinkage=None solves the exact problem" if evidence.rows >= evidence.rank else ""
+    possible = "; `shrinkage=None` solves the exact problem" if evidence.rows >= evidence.rank else ""
     return (
         Note(
             ShrinkageWarning,
@@ -65,7 +65,7 @@ def condition_note(reciprocal: float) -> Note:
     return Note(
         ConditionWarning,
         f"the condition number of the background covariance is {condition}: from moments alone the ratios have "
-        "few correct digits. Give the rows themselves (solver='auto' then uses the generalized SVD), or shrink.",
+        "few correct digits. Give the rows themselves (`solver='auto'` then uses the generalized SVD), or shrink.",
     )
 
 
@@ -102,7 +102,7 @@ def structural_notes(task: Problem, eigen: Eigenpairs, frame: FeatureScale, cons
         Note(
             StructuralWarning,
             f"{ratios} infinite: {where}, while the target varies there. If that is an artefact of how the background "
-            "was recorded, leave these features out or use shrinkage='oas'.",
+            "was recorded, leave these features out or use `shrinkage='oas'`.",
         )
     ]
 
@@ -198,8 +198,8 @@ def _number(n_components: int | str | None) -> int:
 def _fewer(shown: int, task: Problem) -> Note:
     return Note(
         OverfitWarning,
-        f"n_components={task.wanted.n_components}, and only {shown} above the noise edge: the signal has no more "
-        "axes. Ask for as many, or use axes='ratio' to see components below the edge.",
+        f"`n_components={task.wanted.n_components}`, and only {shown} above the noise edge: the signal has no more "
+        "axes. Ask for as many, or use `axes='ratio'` to see components below the edge.",
     )
 
 

@@ -188,14 +188,14 @@ def _eigen(found: Pairs, rho: float) -> tuple[Eigenpairs, float]:
 
 
 def _check_possible(task: Problem) -> None:
-    asked = f"n_components={task.wanted.n_components!r}"
+    asked = f"`n_components={task.wanted.n_components!r}`"
     if isinstance(task.wanted.n_components, int) and task.wanted.axes == "ratio":
         return
     if isinstance(task.wanted.n_components, int):
-        asked = f"axes={task.wanted.axes!r}"
+        asked = f"`axes={task.wanted.axes!r}`"
     raise InputError(
         f"{asked} asks for every ratio, and the matrix-free solver finds the few largest. Give n_components as a "
-        f"number with axes='ratio', choose fewer features, or use solver='dense', which takes "
+        f"number with `axes='ratio'`, choose fewer features, or use `solver='dense'`, which takes "
         f"{covariance_bytes(task) / 1e9:.3g} GB for {task.target.n_features} features."
     )
 
@@ -419,7 +419,7 @@ class Infinite:
         if 8 * 8 * size * len(where) > memory_budget(system.task):
             raise InputError(
                 f"{len(where)} of {size} features are constant in the background and vary in the target: so many "
-                "infinite ratios are more than the memory allows. Leave these features out, or use shrinkage='oas'."
+                "infinite ratios are more than the memory allows. Leave these features out, or use `shrinkage='oas'`."
             )
         units = np.zeros((size, len(where)))
         units[where, np.arange(len(where))] = 1.0
@@ -493,4 +493,4 @@ def _not_converged(residual: float, least: float) -> Note:
             f"the components are found to a residual of {residual:.1e}, not {_tolerance(least):.1e}: rounding allows "
             "no better for a background covariance that is so close to singular."
         )
-    return Note(ConditionWarning, f"{what} Use shrinkage='oas', or solver='gsvd' where the memory allows.")
+    return Note(ConditionWarning, f"{what} Use `shrinkage='oas'`, or `solver='gsvd'` where the memory allows.")

@@ -82,7 +82,7 @@ def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> Minimax:
             options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
         if answer.status != 0:  # pragma: no cover - cuts at eigenvectors always have a solution
-            raise InputError(f"mix='minimax' did not converge ({answer.message}). Use mix='pooled' or 'equal'.")
+            raise InputError(f"`mix='minimax'` did not converge ({answer.message}). Use `mix='pooled'` or 'equal'.")
         lower = max(lower, float(answer.x.sum()))
         # A step toward the linear problem's answer, held back a little: pure cutting planes zigzag.
         shares = 0.9 * answer.x / answer.x.sum() + 0.1 * best.shares
@@ -98,8 +98,8 @@ def _top(target: Array, backgrounds: Sequence[Array], shares: Array) -> tuple[Ar
         if factor is not None and factor[1] > 1e-14:
             return dense.top_pairs(target, factor[0], min(_CUTS, len(target)))
     raise NotEnoughRowsError(
-        "mix='minimax' needs backgrounds that vary in every direction together, and they do not. Use "
-        "shrinkage='oas', or mix='pooled'."
+        "`mix='minimax'` needs backgrounds that vary in every direction together, and they do not. Use "
+        "`shrinkage='oas'`, or `mix='pooled'`."
     )
 
 
@@ -122,18 +122,18 @@ class _Covariances:
 
 def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions) -> MinimaxMixture:
     """Return the shares that make the largest ratio as small as possible, in the regime of the pooled problem."""
-    for name, clash in (("centering='background'", not wanted.own_centre), ("a graph", wanted.graph is not None)):
+    for name, clash in (("`centering='background'`", not wanted.own_centre), ("a graph", wanted.graph is not None)):
         if clash:
             raise InputError(
-                f"mix='minimax' cannot be combined with {name}: the problem is no longer linear in the shares. Give "
-                "the shares as mix=[...]."
+                f"`mix='minimax'` cannot be combined with {name}: the problem is no longer linear in the shares. Give "
+                "the shares as `mix`."
             )
     pooled = Mixture.of([data.counts for data in backgrounds], "pooled")
     task = Problem(target, backgrounds, pooled, wanted)
     if target.n_features > _MOST:
         raise InputError(
-            f"mix='minimax' works on matrices of features × features, and {target.n_features} are more than {_MOST}. "
-            "Choose fewer features, or give the shares as mix=[...]."
+            f"`mix='minimax'` works on matrices of features × features, and {target.n_features} are more than {_MOST}. "
+            "Choose fewer features, or give the shares as `mix`."
         )
     if len(backgrounds) == 1:
         return MinimaxMixture(np.ones(1), None)
@@ -168,8 +168,8 @@ def _joint_range(found: _Covariances) -> _Covariances:
     left = basis[:, ~varies]
     if np.trace(left.T @ found.target @ left) > 1e-9 * np.trace(found.target):
         raise InputError(
-            "mix='minimax': in some direction the target varies and no background does, so the largest ratio is "
-            "infinite whatever the shares. Leave such features out, or use shrinkage='oas'."
+            "`mix='minimax'`: in some direction the target varies and no background does, so the largest ratio is "
+            "infinite whatever the shares. Leave such features out, or use `shrinkage='oas'`."
         )
     kept = basis[:, varies]
     return _Covariances(

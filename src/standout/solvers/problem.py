@@ -164,12 +164,14 @@ def _asked(task: Problem, limit: int, plain: Array | None, rank: int | None) -> 
 
 def _no_auto(task: Problem, rank: int | None) -> str:
     if task.mixture is None:
-        return "n_components='auto' compares target with background, and there is none. Give a background or a number."
+        return (
+            "`n_components='auto'` compares target with background, and there is none. Give a background or a number."
+        )
     dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
     units = task.mixture.units
     counted = f"{units:.0f} independent unit{'s leave' if units >= 1.5 else ' leaves'} {units - 1:.0f}"
     return (
-        f"n_components='auto' needs more degrees of freedom in the background than {dimensions}, and "
+        f"`n_components='auto'` needs more degrees of freedom in the background than {dimensions}, and "
         f"{counted}: no ratio can be told from noise by a formula. Give a number of components, more "
         "background rows or fewer features."
     )
@@ -179,7 +181,7 @@ def too_many(wanted: int, limit: int, task: Problem) -> InputError:
     """Return the error for more components than the data can have."""
     features, rows = task.target.n_features, task.target.counts.rows
     return InputError(
-        f"n_components={wanted}, and the data has only {limit} dimension{'s' if limit != 1 else ''} to offer "
+        f"`n_components={wanted}`, and the data has only {limit} dimension{'s' if limit != 1 else ''} to offer "
         f"(n_features={features}, target n_samples={rows}). Ask for at most {limit}."
     )
 
