@@ -122,7 +122,7 @@ def test_scores_in_a_dask_data_frame_become_rows_lazily(model, data, refused):
     np.testing.assert_allclose(rows.compute(), model.inverse_transform(scores), **TIGHT)
     refused(lambda: model.inverse_transform(frame[["one"]]), "do not fit 2 components")
     refused(lambda: model.inverse_transform(frame["one"]), "do not fit 2 components")
-    refused(lambda: model.inverse_transform(dask.delayed(scores)), "on a cluster is not taken", "Give a dask array")
+    refused(lambda: model.inverse_transform(dask.delayed(scores)), "on a cluster is not supported", "Give a dask array")
 
 
 def test_a_kernel_says_that_it_needs_the_rows_here(data, refused):

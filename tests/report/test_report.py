@@ -283,10 +283,8 @@ def test_several_models_are_compared_in_panels_and_a_table(write, data, fitted):
     ]
 
 
-class Counted:
+class Counted(standout.Source):
     """A source that counts how often it is read and has no other access to its rows."""
-
-    labels = groups = row_ids = names = None
 
     def __init__(self, rows):
         self.array, self.read = rows, 0
