@@ -13,47 +13,29 @@ from sklearn.decomposition import PCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conftest import NAMES, OneShot
-from helpers import cosine, covariance, moments_of, null_log_ratio, same_up_to_sign, sample_pair
+from helpers import (
+    cosine,
+    covariance,
+    few_rows,
+    moments_of,
+    null_log_ratio,
+    quiet,
+    readme_toy,
+    same_subspace,
+    same_up_to_sign,
+    sample_pair,
+    top_of,
+)
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import OverfitWarning, StandoutError
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-
-
-def readme_toy(seed):
-    """The example in the README of ``contrastive``: four groups under strong shared variation."""
-    rng = np.random.default_rng(seed)
-    gap = 3
-    background = np.hstack([rng.normal(0, sd, (400, 10)) for sd in (10, 3, 1)])
-    target = np.zeros((400, 30))
-    target[:, :10] = rng.normal(0, 10, (400, 10))
-    for group in range(4):
-        rows = slice(100 * group, 100 * group + 100)
-        target[rows, 10:20] = rng.normal(2 * gap * (group // 2), 1, (100, 10))
-        target[rows, 20:] = rng.normal(gap * (group % 2), 1, (100, 10))
-    return target, background
+pytestmark = quiet
 
 
 def pair(seed=0, m=300, n=400, size=8):
     return sample_pair(np.random.default_rng(seed), m, n, size)
-
-
-def few_rows(seed=0, m=12, n=15, size=40):
-    rng = np.random.default_rng(seed)
-    sd = np.where(np.arange(size) == 7, 5.0, 1.0)
-    return rng.normal(size=(m, size)) * sd + 3, rng.normal(size=(n, size)) - 2
-
-
-def top_of(target, background, alpha, count):
-    """The raw definition: the last columns of eigh."""
-    values, vectors = linalg.eigh(covariance(target) - alpha * covariance(background))
-    return values[::-1][:count], vectors[:, ::-1][:, :count].T
-
-
-def same_subspace(one, other, tolerance=1e-9):
-    return np.sin(linalg.subspace_angles(one.T, other.T)).max() < tolerance
 
 
 def fit(target, background, count=2, **parameters):
@@ -346,6 +328,7 @@ def test_a_component_along_which_the_target_does_not_vary_is_its_own_pattern():
 
 
 # --- bad arguments --------------------------------------------------------------------------------------------------
+
 
 PARAMETERS = [
     *[("n_components", bad, "whole number") for bad in (0, -1, 2.5, "auto", True, [2])],

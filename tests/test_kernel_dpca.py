@@ -13,7 +13,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from helpers import covariance, same_up_to_sign, sample_pair
+from helpers import covariance, quiet, ridge, same_up_to_sign, sample_pair, second_order
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._kernels import Kernel
@@ -21,7 +21,8 @@ from standout._model_file import load, save
 from standout._moments import Moments
 from standout.errors import FeatureError, InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = quiet
+
 
 # Scores rest on the inverse root of the landmarks' kernel matrix, which rounding disturbs by ε times its condition:
 # about 1e-16·1e5 here.
@@ -35,23 +36,6 @@ def test_scikit_learn_estimator_checks_pass(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         check(estimator)
-
-
-def ridge(target, background, rho, count):
-    """The raw definition on explicit features: ratios and unit vectors against (1 − ρ)·C + ρ·(tr C / rank)·I."""
-    C_xx, C_yy = covariance(target), covariance(background)
-    rank = np.linalg.matrix_rank(C_xx / np.trace(C_xx) + C_yy / np.trace(C_yy), tol=1e-10)
-    shrunk = (1 - rho) * C_yy + rho * np.trace(C_yy) / rank * np.eye(len(C_yy))
-    values, vectors = linalg.eigh(C_xx, shrunk)
-    top = vectors[:, ::-1][:, :count]
-    return values[::-1][:count], top / np.linalg.norm(top, axis=0)
-
-
-def second_order(rows, gamma, coef0):
-    """The explicit features of (γ x·z + c)²."""
-    first, second = np.triu_indices(rows.shape[1])
-    pairs = rows[:, first] * rows[:, second] * np.where(first == second, 1.0, np.sqrt(2)) * gamma
-    return np.hstack([np.full((len(rows), 1), coef0), np.sqrt(2 * gamma * coef0) * rows, pairs])
 
 
 def rings(n, seed):

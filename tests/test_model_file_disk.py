@@ -16,11 +16,11 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
+from model_files import X, Y, fitted
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._model_file import header, load, save
 from standout.errors import ModelFileError, OutputError
-from test_model_file import X, Y, fitted
 
 
 @pytest.fixture

@@ -5,51 +5,19 @@ import random
 import tracemalloc
 import warnings
 from contextlib import suppress
-from hashlib import sha256
-from io import BytesIO
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
 import pytest
 
+from model_files import X, answers, differences, fitted, npy, resealed, sealed, taken_apart
 from standout._model_file import header, load, save
 from standout.errors import ModelFileError, StandoutError
-from test_model_file import X, answers, differences, fitted
 
 
 @pytest.fixture
 def model_file(tmp_path):
     return save(fitted("plain"), tmp_path / "model.standout")
-
-
-def taken_apart(path):
-    """Return the header and the other members of a model file."""
-    with ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    return json.loads(members.pop("header.json")), members
-
-
-def sealed(head, members, packed=ZIP_STORED):
-    """Return a file with right checksums, written by hand."""
-    text = head if isinstance(head, bytes) else json.dumps(head).encode()
-    buffer = BytesIO()
-    with ZipFile(buffer, "w", packed) as archive:
-        archive.writestr(ZipInfo("header.json"), text)
-        for name, content in members.items():
-            archive.writestr(name, content)
-        digest = sha256(text).hexdigest()
-        archive.comment = f"standout model; header sha256 {digest}; file sha256 {'0' * 64}".encode()
-    return resealed(buffer.getvalue())
-
-
-def resealed(blob):
-    return blob[:-64] + sha256(blob[:-64]).hexdigest().encode()
-
-
-def npy(array):
-    buffer = BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
 
 
 def test_a_file_written_by_hand_with_right_checksums_is_a_model(model_file):

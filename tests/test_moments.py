@@ -5,11 +5,19 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from conftest import NAMES, OneShot
+from helpers import EPS, covariance
+from standout._accumulate import Accumulator
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout.errors import FeatureError, InputError, NonFiniteError, OverfitWarning
+from standout.errors import (
+    FeatureError,
+    InputError,
+    NonFiniteError,
+    OverfitWarning,
+)
 
 
 @pytest.fixture
@@ -290,3 +298,90 @@ def test_a_row_left_out_by_its_weight_may_hold_anything(rows):
     expected = Moments.of(rows, weights=weights)
     rows[3] = 1e9
     np.testing.assert_allclose(Moments.of(rows, weights=weights).covariance(), expected.covariance(), rtol=1e-6)
+
+
+def test_extreme_weights_are_refused_and_heavy_ones_cost_no_digits():
+    for bad in (1e-170, 1e160):
+        with pytest.raises(InputError, match="too far for sums"):
+            DPCA().fit(np.random.default_rng(0).normal(size=(200, 4)), sample_weight=np.full(200, bad))
+    rng = np.random.default_rng(4)
+    rows, weights = rng.normal(size=(5000, 3)) + 1e3, np.ones(5000)
+    weights[777] = 1e15
+    moments = Moments.of(rows, weights=weights)
+    centred = rows - rows[777]
+    np.testing.assert_allclose(moments.scatter, (centred.T * weights) @ centred, rtol=1e-6)
+
+
+KINDS = {
+    "csr_array": sparse.csr_array,
+    "csc_matrix": sparse.csc_matrix,
+    "csr of bytes": lambda rows: sparse.csr_array(rows.astype("u1")),
+    "csr of float32": lambda rows: sparse.csr_array(rows.astype("f4")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_of_very_sparse_rows_are_a_sparse_product_and_the_same_numbers(kind, weighted, monkeypatch):
+    rows = np.random.default_rng(10).poisson(0.03, size=(900, 300)).astype(float)
+    weights = np.random.default_rng(11).integers(0, 3, size=900) if weighted else None
+    added = []
+    monkeypatch.setattr(Accumulator, "add", lambda *_: added.append(1))
+    found = Moments.of(KINDS[kind](rows), weights=weights)
+    assert not added, "the rows were added up in dense blocks"
+    expected = np.cov(rows.T, fweights=weights, ddof=0)
+    np.testing.assert_allclose(found.covariance(), expected, rtol=1e-12, atol=1e-15)
+    assert np.array_equal(found.scatter, found.scatter.T)
+    assert found.mean == pytest.approx(np.average(rows, axis=0, weights=weights), rel=1e-13)
+    assert found.rows == (900 if weights is None else np.count_nonzero(weights))
+
+
+def test_moments_of_sparse_rows_with_a_feature_far_from_zero_lose_no_digits():
+    rng = np.random.default_rng(12)
+    rows = rng.poisson(0.02, size=(900, 300)).astype(float)
+    rows[:, 7] = rng.integers(0, 8, size=900)
+    shifted = rows.copy()
+    shifted[:, 7] += 2.0**20
+    found = Moments.of(sparse.csr_array(shifted)).covariance()
+    np.testing.assert_allclose(found, covariance(rows), rtol=1e-11, atol=1e-13)
+
+
+def test_values_that_are_not_finite_are_located_in_very_sparse_rows(refused):
+    rows = sparse.csr_array(np.random.default_rng(13).poisson(0.02, size=(900, 300)).astype(float))
+    rows.data[40] = np.inf
+    where = str(rows.indices[40])
+    refused(lambda: Moments.of(rows, role="counts"), "counts", "1 inf", f"{where} (1)", kind=NonFiniteError)
+    model = DPCA(1).fit(np.eye(300) + 0.1)
+    refused(lambda: model.transform(rows), "X", "1 inf", f"{where} (1)", kind=NonFiniteError)
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+def test_moments_about_a_large_mean_are_those_of_the_rows_without_it(offset):
+    # Rows in steps of 2^−20 can be moved by whole numbers up to 2^32 without any rounding.
+    rows = np.round(np.random.default_rng(7).normal(size=(9000, 5)) * 2**20) / 2**20
+    plain, moved = Moments.of(rows), Moments.of(rows + offset)
+    assert moved.mean - offset == pytest.approx(plain.mean, abs=2 * EPS * offset)
+    assert moved.covariance() == pytest.approx(plain.covariance(), abs=1e-13)
+    parts = [Moments.of(part) for part in np.array_split(rows + offset, 300)]
+    assert sum(parts[1:], start=parts[0]).covariance() == pytest.approx(plain.covariance(), abs=1e-13)
+
+
+def test_rows_that_drift_far_keep_their_digits():
+    rows = np.random.default_rng(9).normal(size=(20_000, 3))
+    rows += np.linspace(0, 1, 20_000)[:, None] * [0, 1e3, 1e6]
+    exact = np.cov(rows.astype(np.longdouble).T, ddof=0).astype(float)
+    size = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
+    assert np.abs((Moments.of(rows).covariance() - exact) / size).max() < 1e-14
+
+
+@pytest.mark.parametrize("n_left_out", [10, 3000, 5000])
+@pytest.mark.parametrize("mingled", [False, True])
+def test_rows_of_weight_zero_cost_the_others_no_digits(n_left_out, mingled):
+    rng = np.random.default_rng(26)
+    rows = rng.normal(size=(3000, 4))
+    whole = np.vstack([1e7 + rng.normal(size=(n_left_out, 4)), rows])  # left out because they are far off
+    weights = np.r_[np.zeros(n_left_out), np.ones(3000)]
+    order = rng.permutation(len(whole)) if mingled else np.arange(len(whole))
+    moments = Moments.of(whole[order], weights=weights[order])
+    assert moments.covariance() == pytest.approx(covariance(rows), abs=1e-12)
+    assert moments.rows == moments.weight == 3000

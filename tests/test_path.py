@@ -8,16 +8,23 @@ from scipy import linalg
 from sklearn.decomposition import PCA
 
 from conftest import NAMES, OneShot
-from helpers import covariance, sample_pair
+from helpers import (
+    covariance,
+    few_rows,
+    quiet,
+    readme_toy,
+    same_subspace,
+    sample_pair,
+    top_of,
+)
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout._path import path
 from standout.errors import NotEnoughRowsError, ShrinkageWarning, StructuralWarning
 from standout.solvers.contrastive import subspace_similarity
-from test_cpca import few_rows, fit, readme_toy, same_subspace, top_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = quiet
 
 
 def pair(seed=0, m=900, n=1000, size=8):
@@ -295,6 +302,7 @@ def test_few_background_rows_shrink_the_trace_ratio_and_say_so():
 
 # --- bad arguments --------------------------------------------------------------------------------------------------
 
+
 ARGUMENTS = [
     ({"over": "ratio"}, "'shrinkage'"),
     ({"affinity": "angle"}, "'scores'"),
@@ -325,3 +333,7 @@ def test_a_path_needs_both_ends(data, refused):
     refused(lambda: path(data.target, None), "background")
     refused(lambda: path(None, data.background), "target")
     refused(lambda: path(data.target[:1], data.background), "n_samples=1")
+
+
+def fit(target, background, count=2, **parameters):
+    return CPCA(count, **parameters).fit(target, background=background)

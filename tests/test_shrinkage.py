@@ -1,17 +1,23 @@
 """The "auto" rule: exact, structural, shrunk; shared factors; the OAS formula; and no cliff between them."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import linalg
+from simulations import background
+from simulations.table import repeat
 from sklearn.covariance import OAS
 
+from helpers import quiet, same_up_to_sign, sample_pair
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout.errors import ShrinkageWarning
-
-IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+from standout.errors import (
+    ConditionWarning,
+    NotEnoughRowsError,
+    ShrinkageWarning,
+)
 
 
 def background_with_structure(p, rng):
@@ -32,7 +38,7 @@ def drawn(covariance, rows, rng):
     return rng.multivariate_normal(np.zeros(len(covariance)), covariance, size=rows, method="cholesky")
 
 
-@IGNORE
+@quiet
 @pytest.mark.parametrize("n", [25, 40, 150])
 def test_the_intensity_is_scikit_learns_oas_on_the_correlation_matrix(n):
     rng = np.random.default_rng(n)
@@ -47,7 +53,7 @@ def test_the_intensity_is_scikit_learns_oas_on_the_correlation_matrix(n):
     assert model.shrinkage_ == pytest.approx(OAS().fit(standardised).shrinkage_, rel=3 / n)
 
 
-@IGNORE
+@quiet
 def test_shrinkage_is_the_same_from_moments_from_rows_and_in_the_span_of_rows():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(20, 60)), rng.normal(size=(25, 60)) @ rng.normal(size=(60, 60))
@@ -62,7 +68,7 @@ def test_shrinkage_is_the_same_from_moments_from_rows_and_in_the_span_of_rows():
         np.testing.assert_allclose(other.patterns_, by_rows.patterns_, atol=1e-8)
 
 
-@IGNORE
+@quiet
 def test_a_fixed_intensity_solves_the_problem_it_says():
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(80, 10)) * 3, rng.normal(size=(30, 10)) @ rng.normal(size=(10, 10))
@@ -74,7 +80,7 @@ def test_a_fixed_intensity_solves_the_problem_it_says():
     np.testing.assert_allclose(model.background_variance_, variance, rtol=1e-10)
 
 
-@IGNORE
+@quiet
 def test_full_shrinkage_is_pca_in_background_sd_units():
     rng = np.random.default_rng(2)
     target, background = rng.normal(size=(80, 6)) * 3, rng.normal(size=(30, 6)) * [1, 2, 3, 4, 5, 6]
@@ -84,7 +90,7 @@ def test_full_shrinkage_is_pca_in_background_sd_units():
 
 
 @pytest.mark.parametrize(("n", "regime"), [(300, "shrunk"), (1500, "shrunk"), (1501, "exact")])
-@IGNORE
+@quiet
 def test_exact_from_fifty_rows_for_each_dimension(n, regime):
     rng = np.random.default_rng(3)
     model = DPCA().fit(rng.normal(size=(100, 30)), background=rng.normal(size=(n, 30)))
@@ -93,7 +99,7 @@ def test_exact_from_fifty_rows_for_each_dimension(n, regime):
 
 
 @pytest.mark.parametrize(("n", "regime"), [(300, "shrunk"), (301, "structural")])
-@IGNORE
+@quiet
 def test_a_constant_background_feature_has_an_infinite_ratio_from_ten_rows_for_each_dimension(n, regime):
     rng = np.random.default_rng(3)
     target, background = rng.normal(size=(100, 30)), rng.normal(size=(n, 30))
@@ -119,7 +125,7 @@ def test_the_warning_names_the_counts_and_the_remedy():
         DPCA().fit(rng.normal(size=(100, 20)) * 2, background=rng.normal(size=(100, 20)))
 
 
-@IGNORE
+@quiet
 def test_there_is_no_cliff_from_half_a_row_to_twenty_rows_for_each_feature():
     p, m, repeats = 50, 400, 12
     sizes = [25, 40, 49, 50, 51, 52, 60, 75, 100, 150, 300, 499, 502, 700, 1000]
@@ -160,7 +166,7 @@ def correlation(model, target, scores):
     return np.abs(np.corrcoef(model.transform(target)[:, 0], scores)[0, 1])
 
 
-@IGNORE
+@quiet
 @pytest.mark.parametrize("seed", range(4))
 def test_a_strong_factor_that_both_share_is_not_the_first_component(seed):
     rng = np.random.default_rng(seed)
@@ -172,7 +178,7 @@ def test_a_strong_factor_that_both_share_is_not_the_first_component(seed):
     assert correlation(model, target, own) > 0.8 > 0.6 > correlation(shrunk, target, own)
 
 
-@IGNORE
+@quiet
 def test_factors_are_kept_among_many_more_features_than_rows():
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -214,7 +220,7 @@ def estimated(target, background, own):
     return (1 - rho) * B + rho * (F + np.diag(psi)), A, rho, q
 
 
-@IGNORE
+@quiet
 @pytest.mark.parametrize("solver", ["auto", "dense", "gsvd", "span", "matrix_free", "moments"])
 @pytest.mark.parametrize(("m", "n", "p", "own"), [(40, 30, 90, 0.0), (60, 50, 80, 0.375), (150, 120, 40, 1.0)])
 def test_every_solver_finds_the_components_of_the_estimate_as_defined(m, n, p, own, solver):
@@ -239,7 +245,7 @@ def test_every_solver_finds_the_components_of_the_estimate_as_defined(m, n, p, o
     assert model.target_variance_ / model.background_variance_ == pytest.approx(model.ratios_)
 
 
-@IGNORE
+@quiet
 def test_without_factors_auto_is_oas():
     rng = np.random.default_rng(7)
     target, background = rng.normal(size=(60, 30)), rng.normal(size=(50, 30))
@@ -248,7 +254,7 @@ def test_without_factors_auto_is_oas():
     np.testing.assert_array_equal(auto.components_, oas.components_)
 
 
-@IGNORE
+@quiet
 def test_the_order_and_the_units_of_features_do_not_matter_where_factors_are_kept():
     rng = np.random.default_rng(8)
     target, background, _, _ = with_factors(rng, 50, 40, 70, [40.0, 10.0])
@@ -262,7 +268,7 @@ def test_the_order_and_the_units_of_features_do_not_matter_where_factors_are_kep
         assert abs(np.corrcoef(ours, theirs)[0, 1]) == pytest.approx(1.0, abs=1e-9)
 
 
-@IGNORE
+@quiet
 def test_shrinkage_fades_from_ten_to_fifty_rows_for_each_dimension():
     rng = np.random.default_rng(9)
     target, rows = rng.normal(size=(300, 10)), rng.normal(size=(600, 10)) @ rng.normal(size=(10, 10))
@@ -273,7 +279,7 @@ def test_shrinkage_fades_from_ten_to_fifty_rows_for_each_dimension():
         assert found.shrinkage_ == pytest.approx(factor * full[2], rel=1e-9)
 
 
-@IGNORE
+@quiet
 @pytest.mark.parametrize("p", [3, 5, 7])
 def test_one_axis_alone_is_never_a_factor(p):
     # It would mix factor and signal: with few features "auto" is OAS.
@@ -283,7 +289,7 @@ def test_one_axis_alone_is_never_a_factor(p):
     assert auto.n_factors_ == 0 and auto.shrinkage_ == oas.shrinkage_
 
 
-@IGNORE
+@quiet
 def test_factors_that_explain_nearly_everything_are_not_kept_without_residual_variances():
     for size in (10, 20):
         rng = np.random.default_rng(size)
@@ -294,7 +300,7 @@ def test_factors_that_explain_nearly_everything_are_not_kept_without_residual_va
         assert model.n_factors_ == 0 and correlation(model, target, own) > 0.6
 
 
-@IGNORE
+@quiet
 def test_features_that_vary_nowhere_change_nothing():
     rng = np.random.default_rng(4)
     target, background, _, _ = with_factors(rng, 50, 40, 60, [40.0, 10.0])
@@ -306,7 +312,7 @@ def test_features_that_vary_nowhere_change_nothing():
         np.testing.assert_allclose(padded.ratios_, plain.ratios_, rtol=1e-8)
 
 
-@IGNORE
+@quiet
 def test_rounding_beyond_the_joint_range_is_not_a_component():
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -317,7 +323,7 @@ def test_rounding_beyond_the_joint_range_is_not_a_component():
         assert ours.ratios_ == pytest.approx(theirs.ratios_, rel=1e-6)
 
 
-@IGNORE
+@quiet
 def test_the_summary_says_how_the_background_was_estimated():
     rng = np.random.default_rng(10)
     target, background, _, _ = with_factors(rng, 80, 60, 200, [100.0, 60.0])
@@ -335,3 +341,96 @@ def test_one_feature_has_no_correlations_to_shrink():
     model = DPCA(1).fit(target, background=background)
     assert (model.regime_, model.shrinkage_) == ("exact", 0.0)
     assert model.ratios_[0] == pytest.approx(target.var() / background.var())
+
+
+def test_few_rows_are_shrunk_with_a_warning_that_counts_them(data):
+    with pytest.warns(ShrinkageWarning, match=r"^40 background rows are few for 5 dim.* shrunk by 0\.\d+") as found:
+        model = DPCA().fit(data.target, background=data.background[:40])
+    assert model.regime_ == "shrunk" and 0 < model.shrinkage_ < 1
+    assert "More background rows or fewer features need less shrinkage" in str(found[0].message)
+    assert f"shrunk by {model.shrinkage_:.3g}" in model.summary() and "unshrunk" in model.summary()
+    # Who asks for a shrinkage is not warned of it.
+    assert DPCA(shrinkage=0.3).fit(data.target, background=data.background).shrinkage_ == 0.3
+    assert DPCA(shrinkage=None).fit(data.target, background=data.background).regime_ == "exact"
+
+
+@quiet
+def test_rows_that_hardly_weigh_are_no_evidence():
+    rng = np.random.default_rng(1)
+    target, background = rng.normal(size=(200, 50)), rng.normal(size=(3000, 50))
+    weights = np.r_[np.ones(60), np.full(2940, 1e-9)]
+    light = DPCA().fit(target, background=background, background_sample_weight=weights)
+    assert light.regime_ == "shrunk"
+    np.testing.assert_allclose(light.ratios_, DPCA().fit(target, background=background[:60]).ratios_, rtol=1e-3)
+    lopsided = DPCA(mix=[0.999, 0.001]).fit(target, background=[background[:60], background])
+    assert lopsided.regime_ == "shrunk"
+
+
+@quiet
+def test_one_varying_background_feature_is_never_shrunk_to_nonsense():
+    rng = np.random.default_rng(2)
+    for _ in range(40):
+        for solver in ("auto", "gsvd", "span"):
+            model = DPCA(1, solver=solver).fit(rng.normal(size=(5, 1)), background=rng.normal(size=(3, 1)))
+            assert 0 <= model.shrinkage_ <= 1
+        background = np.ones((2, 4))
+        background[:, 0] = rng.normal(size=2)
+        assert np.isfinite(DPCA(1).fit(rng.normal(size=(9, 4)), background=background).ratios_).all()
+
+
+@quiet
+def test_hardly_any_shrinkage_is_as_accurate_as_none_or_says_so():
+    rng = np.random.default_rng(3)
+    target, background = rng.normal(size=(60, 30)), rng.normal(size=(20, 30))
+    by_rows = DPCA(1, shrinkage=1e-13).fit(target, background=background)
+    assert by_rows.solver_ == "gsvd"
+    with pytest.warns(ConditionWarning):
+        DPCA(1, shrinkage=1e-9).fit(Moments.of(target), background=Moments.of(background))
+
+
+SOME = (
+    "1 factor, strength 100",
+    "3 factors, unequal unique variances",
+    "correlated genes in modules",
+    "raw counts with library depth",
+    "no factor, neighbours correlated",
+)
+
+
+@pytest.mark.parametrize("per_feature", [0.15, 1, 10])
+def test_keeping_shared_factors_reaches_more_of_the_best_ratio_than_oas(per_feature):
+    changes = []
+    for index, what in enumerate(SOME):
+        work = partial(background.one_run, what, per_feature)
+        oas, auto, _ = repeat(work, 12, 7000 + index).T
+        changes.append(np.mean(auto - oas))
+    assert np.mean(changes) > 0.02
+    assert min(changes) > -0.02, dict(zip(SOME, changes, strict=True))
+
+
+@pytest.mark.slow
+def test_auto_beats_oas_for_every_number_of_rows_and_loses_nowhere():
+    assert all(row.holds for row in background.estimates(20))
+
+
+@pytest.mark.parametrize(("size", "solver"), [(40, "dense"), (200, "span")])
+def test_fewer_background_rows_than_features_are_shrunk_and_units_do_not_matter(size, solver):
+    rng = np.random.default_rng(14)
+    target, background = sample_pair(rng, 60, 30, size)
+    units = 10 ** rng.uniform(-5, 5, size=size)
+    with pytest.warns(ShrinkageWarning, match="30 background rows are few"):
+        model = DPCA(3).fit(target, background=background)
+    with pytest.warns(ShrinkageWarning):
+        other = DPCA(3).fit(target * units, background=background * units)
+    assert (model.regime_, model.solver_, other.solver_) == ("shrunk", solver, solver)
+    assert other.shrinkage_ == pytest.approx(model.shrinkage_, rel=1e-12)
+    assert other.ratios_ == pytest.approx(model.ratios_, rel=1e-11)
+    back = other.components_ * units
+    assert same_up_to_sign(back / np.linalg.norm(back, axis=1)[:, None], model.components_, 1e-9)
+    assert np.all(np.einsum("ij,ij->i", back, model.components_) > 0)
+
+
+def test_fewer_background_rows_than_features_have_no_exact_answer():
+    target, background = sample_pair(np.random.default_rng(15), 60, 30, 40)
+    with pytest.raises(NotEnoughRowsError, match="30 rows, and 40 dimensions"):
+        DPCA(3, shrinkage=None).fit(target, background=background)

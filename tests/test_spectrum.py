@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, linalg
+from scipy import integrate
 from scipy.special import digamma
-from scipy.stats import wishart
 
+from helpers import quiet, sample_ratios
 from standout._dpca import DPCA
 from standout._spectrum import (
     count_components,
@@ -18,17 +18,7 @@ from standout._spectrum import (
     noise_edge,
     visibility_threshold,
 )
-
-
-def sample_ratios(p, m, n, rng, population=None):
-    """All ratios of one pair of Gaussian samples, covariances divided by m and n."""
-    scale = np.ones(p) if population is None else np.asarray(population)
-    target = wishart.rvs(m - 1, np.diag(scale), random_state=rng) if m - 1 >= p else None
-    if target is None:
-        rows = rng.normal(size=(m - 1, p)) * np.sqrt(scale)
-        target = rows.T @ rows
-    background = wishart.rvs(n - 1, np.eye(p), random_state=rng)
-    return linalg.eigvalsh(target / m, background / n)[::-1]
+from standout.errors import OverfitWarning
 
 
 @pytest.mark.parametrize(
@@ -121,7 +111,7 @@ def _auto(target, background):
     return DPCA("auto", shrinkage=None).fit(target, background=background).n_components_
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@quiet
 def test_auto_finds_nothing_in_noise_and_all_that_is_well_above_the_threshold():
     p, m, n = 20, 300, 400
     rng = np.random.default_rng(2)
@@ -161,3 +151,29 @@ def test_the_mean_log_of_a_sum_of_variances_is_that_of_a_simulation():
     draws = 0.7 * rng.chisquare(1, 10**6) + 0.3 * rng.chisquare(9, 10**6) / 9 + rng.chisquare(2, 10**6) / 2
     assert mean_log_variance([0.7, 0.3, 1.0], [1, 9, 2]) == pytest.approx(np.log(draws).mean(), abs=4e-3)
     assert mean_log_variance([[0.0], [0.0]], [[1], [2]]) == 0  # nothing varies: no log to correct
+
+
+@quiet
+@pytest.mark.parametrize("weights", [[1, 0.2, 0, 0], [1, 1e-6, 0, 0], [1, 0.25, 1e-3, 1e-3]])
+def test_a_target_worth_fewer_than_two_rows_is_fitted_without_a_p_value(weights):
+    rng = np.random.default_rng(0)
+    with pytest.warns(OverfitWarning, match="fewer than two"):
+        model = DPCA(1).fit(rng.normal(size=(4, 3)), background=rng.normal(size=(50, 3)), sample_weight=weights)
+    assert np.isfinite(model.ratios_).all() and np.isnan(model.p_value_)
+    assert "fewer than two" in str(model.summary())
+
+
+@quiet
+def test_the_p_value_exists_from_two_units_on():
+    for units in (1.0, 1.2, 1.5, 1.9):
+        assert math.isnan(largest_root_p_value(3.0, 5, units, 100))
+    for units in (2.0, 2 - 1e-15, 2.1, 3.0):
+        assert 0 < largest_root_p_value(3.0, 5, units, 100) < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("p", "m", "n"), [(5, 50, 50), (10, 60, 40), (20, 100, 60), (50, 200, 100), (77, 267, 135)])
+def test_the_size_of_the_largest_root_test_in_a_long_simulation(p, m, n):
+    rng = np.random.default_rng(p)
+    rejected = [largest_root_p_value(sample_ratios(p, m, n, rng)[0], p, m, n) < 0.05 for _ in range(10_000)]
+    assert 0.035 < np.mean(rejected) < 0.07

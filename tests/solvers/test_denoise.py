@@ -2,20 +2,18 @@
 
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
-from helpers import mixing
+from helpers import mixing, quiet
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout._spectrum import debiased, noise_edge
 from standout.datasets.factor import FactorModel
 from standout.datasets.tiles import digits_over_tiles
 from standout.errors import OverfitWarning
-
-IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def same_up_to_sign(one, other, atol):
     np.testing.assert_allclose(one * sign, other, atol=atol * np.abs(other).max())
 
 
-@IGNORE
+@quiet
 @pytest.mark.parametrize("shrinkage", [None, "auto", "oas", 0.3])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_scores_on_signal_axes_are_those_of_a_pca_of_the_denoised_target(pair, shrinkage, count):
@@ -43,7 +41,7 @@ def test_scores_on_signal_axes_are_those_of_a_pca_of_the_denoised_target(pair, s
     )
 
 
-@IGNORE
+@quiet
 def test_the_law_holds_where_no_edge_exists_and_in_the_span_of_rows():
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(30, 80)), rng.normal(size=(25, 80))
@@ -146,7 +144,7 @@ def test_the_embedded_example_is_shown_by_signal_axes_too():
 
 
 @pytest.mark.data
-@IGNORE
+@quiet
 def test_digits_over_photographs_are_shown_by_signal_axes_and_not_by_ratios(real_data):
     digits, frogs = np.load(real_data("mnist_6_9.npz")), np.load(real_data("cifar10_frogs_gray_6000.npz"))
     for seed in range(2):
@@ -166,7 +164,7 @@ def test_digits_over_photographs_are_shown_by_signal_axes_and_not_by_ratios(real
         assert ari["ratio"] < 0.25
 
 
-@IGNORE
+@quiet
 def test_denoising_makes_do_with_the_components_where_the_moments_know_fewer_dimensions_than_the_rows():
     rng = np.random.default_rng(0)
     mix = mixing(rng, 6, 1e9)
@@ -176,3 +174,58 @@ def test_denoising_makes_do_with_the_components_where_the_moments_know_fewer_dim
     gain = np.maximum(1 - 1 / model.ratios_, 0)
     expected = (target - model.mean_) @ model.components_.T * gain @ model.patterns_
     np.testing.assert_allclose(model.denoise(target), expected, rtol=1e-6, atol=1e-9 * np.abs(target).max())
+
+
+@quiet
+def test_a_target_with_less_variance_than_its_background_has_no_signal():
+    rng = np.random.default_rng(3)
+    target, background = rng.normal(size=(20, 60)) * 0.1, rng.normal(size=(25, 60))
+    model = DPCA(2, axes="signal").fit(target, background=background)
+    assert model.n_components_ == 0 and (model.denoise(target) == 0).all()
+    target[:, 0] *= 100
+    one = DPCA(2, axes="signal").fit(target, background=background)
+    assert np.isfinite(one.patterns_).all() and np.isfinite(one.ratios_).all()
+    np.testing.assert_allclose(one.components_ @ one.patterns_.T, np.eye(one.n_components_), atol=1e-8)
+
+
+@quiet
+def test_denoising_does_not_depend_on_how_the_fit_was_made():
+    rng = np.random.default_rng(10)
+    target, background = rng.normal(size=(300, 8)) * [5, 4, 1, 1, 1, 1, 1, 1], rng.normal(size=(900, 8))
+    expected = DPCA(1, axes="signal").fit(target, background=background).denoise(target)
+    by_rows = DPCA(1, solver="gsvd").fit(target, background=background)
+    np.testing.assert_allclose(by_rows.denoise(target), expected, atol=1e-8)
+    changed = DPCA(1).fit(target, background=background).set_params(shrinkage=0.9)
+    np.testing.assert_allclose(changed.denoise(target), expected, atol=1e-8)
+    basis = rng.normal(size=(5, 150))
+    wide = (rng.normal(size=(30, 5)) * [1, 1, 1, 4, 6]) @ basis, rng.normal(size=(80, 5)) @ basis
+    shown = DPCA(1).fit(wide[0], background=wide[1]).denoise(wide[0])
+    np.testing.assert_allclose(
+        shown, DPCA(1, axes="signal").fit(wide[0], background=wide[1]).denoise(wide[0]), atol=1e-8
+    )
+
+
+@quiet
+def test_a_component_that_shrinkage_or_a_graph_chose_is_worth_no_more_than_its_own_ratio():
+    rng = np.random.default_rng(11)
+    size = 20
+    rough, smooth = np.tile([1.0, -1.0], size // 2) / np.sqrt(size), np.ones(size) / np.sqrt(size)
+    shared = np.outer(rng.normal(size=3000) * 8, smooth)
+    background = rng.normal(size=(3000, size)) + shared
+    target = rng.normal(size=(3000, size)) + shared + np.outer(rng.normal(size=3000) * 12, rough)
+    chain = sparse.diags_array([np.ones(size - 1)] * 2, offsets=[-1, 1]).tocsr()
+    model = DPCA(1, axes="signal", graph=chain, smoothness=1e4).fit(target, background=background)
+    assert np.var(model.denoise(background)) < 0.1 * np.var(shared)
+
+
+@quiet
+def test_wide_noise_with_an_edge_has_nothing_to_denoise_whatever_is_shown():
+    rng = np.random.default_rng(12)
+    basis = rng.normal(size=(5, 400))
+    target, background = rng.normal(size=(80, 5)) @ basis, rng.normal(size=(200, 5)) @ basis
+    shown = DPCA(1, shrinkage=None).fit(target, background=background)
+    assert shown.ratios_[0] <= shown.noise_edge_
+    np.testing.assert_array_equal(shown.denoise(target), 0)
+    np.testing.assert_array_equal(
+        DPCA(1, axes="signal", shrinkage=None).fit(target, background=background).denoise(target), 0
+    )

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers import quiet
 from standout._dpca import DPCA
 from standout.errors import NonFiniteError
 from standout.solvers import gram
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-
+pytestmark = quiet
 KINDS = {
     "csr_array": sparse.csr_array,
     "csc_matrix": sparse.csc_matrix,
@@ -129,3 +129,20 @@ def test_memory_stays_far_below_the_dense_rows():
     finally:
         tracemalloc.stop()
     assert peak < 0.5 * 2 * 60 * 100_000 * 8
+
+
+@quiet
+@pytest.mark.parametrize("n", [300, 1000, 3000])
+def test_constants_that_are_not_zero_are_constants_on_wide_data_too(n):
+    rng = np.random.default_rng(n)
+    target, background = rng.normal(size=(100, n + 300)), rng.normal(size=(n, n + 300))
+    background[:, :40] = 10 * rng.normal(size=40)
+    target[:, 5] = background[:, 5] = 0.1
+    some = slice(0, 400) if n == 3000 else slice(None)  # the dense side of a smaller problem is enough
+    wide = DPCA().fit(target[:, some], background=background[:, some])
+    dense = DPCA(solver="dense").fit(target[:, some], background=background[:, some])
+    np.testing.assert_allclose(wide.ratios_, dense.ratios_, rtol=1e-8)
+    span = DPCA(solver="span", shrinkage=0.5).fit(target[:, some], background=background[:, some])
+    half = DPCA(solver="dense", shrinkage=0.5).fit(target[:, some], background=background[:, some])
+    np.testing.assert_allclose(span.ratios_, half.ratios_, rtol=1e-8)
+    assert (span.components_[:, 5] == 0).all()

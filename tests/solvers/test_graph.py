@@ -5,11 +5,10 @@ import pytest
 from scipy import linalg, sparse
 from sklearn.feature_extraction.image import grid_to_graph
 
+from helpers import quiet
 from standout._dpca import DPCA
 from standout.errors import InputError
 from standout.solvers.problem import laplacian
-
-IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
 
 def chain(size):
@@ -31,7 +30,7 @@ def cosine(model, direction):
     return abs(model.components_[0] @ direction) / np.linalg.norm(model.components_[0])
 
 
-@IGNORE
+@quiet
 def test_a_smooth_direction_is_found_with_few_rows(smooth):
     target, background, direction = smooth
     rough = DPCA(1, shrinkage=None).fit(target, background=background)
@@ -40,7 +39,7 @@ def test_a_smooth_direction_is_found_with_few_rows(smooth):
     assert cosine(model, direction) > 0.9
 
 
-@IGNORE
+@quiet
 @pytest.mark.parametrize("shrinkage", [None, 0.2])
 def test_the_problem_solved_is_the_one_defined(smooth, shrinkage):
     target, background, _ = smooth
@@ -52,7 +51,7 @@ def test_the_problem_solved_is_the_one_defined(smooth, shrinkage):
     np.testing.assert_allclose(model.ratios_, linalg.eigvalsh(cxx, denominator)[::-1][:3], rtol=1e-9)
 
 
-@IGNORE
+@quiet
 def test_no_smoothness_is_no_graph_and_units_do_not_matter(smooth):
     target, background, _ = smooth
     plain = DPCA(2).fit(target, background=background)
@@ -71,7 +70,7 @@ def test_adjacency_and_laplacian_are_told_apart():
     np.testing.assert_allclose(laplacian(grid_to_graph(3, 3), 9).sum(axis=0), 0, atol=1e-12)  # has a diagonal
 
 
-@IGNORE
+@quiet
 def test_wide_data_and_left_out_features_take_a_graph_too():
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(1)

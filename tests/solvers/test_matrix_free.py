@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import linalg, sparse
 
-from helpers import covariance, same_up_to_sign
+from helpers import covariance, quiet, same_up_to_sign
 from standout import _blas
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import ConditionWarning, NonFiniteError, RowsNeededError, ShrinkageWarning
 from standout.solvers import davidson, matrix_free
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = quiet
 
 
 def counts(seed, rows, features, own, density=0.2):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from helpers import mixing
+from helpers import mixing, quiet
 from standout._dpca import DPCA
 from standout.errors import ConditionWarning, StandoutWarning
 from standout.solvers import davidson
 from standout.solvers.davidson import SingularError
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = quiet
 
 
 def normal(seed, rows=700, features=60):

@@ -1,4 +1,4 @@
-"""DPCA as people use it: in pipelines and searches, in batches, on disk, and read by eye."""
+"""What the estimators share: labels, batches, scores, scikit-learn's interface, and failures that change nothing."""
 
 import pickle
 import warnings
@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -18,12 +18,17 @@ from sklearn.preprocessing import StandardScaler
 
 import standout._dpca as home
 from conftest import NAMES
-from helpers import null_log_ratio
+from helpers import null_log_ratio, quiet, sample_pair
 from standout._cpca import CPCA
 from standout._dpca import DPCA
+from standout._kernel_dpca import KernelDPCA
 from standout._moments import Moments
 from standout.datasets.factor import FactorModel
-from standout.errors import OverfitWarning, ShrinkageWarning, StandoutWarning, StructuralWarning
+from standout.errors import (
+    InputError,
+    NotEnoughRowsError,
+    StandoutWarning,
+)
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def test_it_works_in_a_pipeline_and_cross_validation(together, data):
     assert list(pipeline.get_feature_names_out()) == ["dpca0"]
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@quiet
 def test_a_search_shrinks_where_rows_are_few_for_the_features():
     factors = FactorModel(n_features=30, signal_sd=2.0)
     target, background = factors.sample(300, 60, seed=0)
@@ -187,27 +192,6 @@ def test_named_backgrounds_keep_their_names_over_batches(data):
     assert "background 'a'" in stream.summary()
 
 
-def test_groups_change_the_verdict_and_not_the_ratios(data, model):
-    groups = {"groups": np.arange(200) // 10, "background_groups": np.arange(300) // 15}
-    grouped = DPCA().fit(data.target, background=data.background, **groups)
-    np.testing.assert_array_equal(grouped.ratios_, model.ratios_)
-    assert grouped.noise_edge_ > 2 * model.noise_edge_ and grouped.p_value_ > 1e3 * model.p_value_
-    stream = DPCA().partial_fit(data.target, groups=groups["groups"])
-    for cut in (slice(0, 100), slice(100, 300)):  # the seventh mouse is in both batches
-        stream.partial_fit(background=data.background[cut], background_groups=groups["background_groups"][cut])
-    assert stream.noise_edge_ == pytest.approx(grouped.noise_edge_)
-
-
-def test_135_rows_of_9_mice_are_9():
-    rng = np.random.default_rng(0)
-    target, background = rng.normal(size=(270, 12)), rng.normal(size=(135, 12))
-    with pytest.warns(OverfitWarning, match="9 independent background units for 12 dimensions") as found:
-        model = DPCA(shrinkage=None).fit(target, background=background, background_groups=np.arange(135) // 15)
-    assert np.isnan(model.noise_edge_) and np.isnan(model.p_value_) and np.isnan(model.debiased_ratios_).all()
-    assert model.ratios_.shape == (2,) and "score(" in str(found[0].message)
-    assert "135 rows worth 9 independent units" in model.summary()
-
-
 def test_score_is_the_mean_log_ratio_of_the_definition(model):
     rng = np.random.default_rng(5)
     target, background = rng.normal(size=(80, 5)) + 20, rng.normal(size=(70, 5)) * 2
@@ -217,54 +201,7 @@ def test_score_is_the_mean_log_ratio_of_the_definition(model):
     assert model.score(Moments.of(target), background=Moments.of(background)) == pytest.approx(expected, rel=1e-10)
 
 
-def test_patterns_undo_components(model, data):
-    np.testing.assert_allclose(model.components_ @ model.patterns_.T, np.eye(2), atol=1e-12)
-    scores = model.transform(data.target)
-    restored = model.inverse_transform(scores)
-    np.testing.assert_allclose(restored, model.mean_ + scores @ model.patterns_)
-    np.testing.assert_allclose(model.transform(restored), scores, atol=1e-10)
-    everything = DPCA(None).fit(data.target, background=data.background)
-    np.testing.assert_allclose(everything.inverse_transform(everything.transform(data.target)), data.target, atol=1e-10)
-
-
-def test_top_features_move_by_so_many_background_sd(data):
-    frame = pd.DataFrame(data.target, columns=NAMES)
-    model = DPCA(1).fit(frame, background=data.background)
-    scores = model.transform(frame)[:, 0]
-    moves = [np.cov(scores, column, ddof=0)[0, 1] / scores.std() for column in data.target.T] / data.background.std(
-        axis=0
-    )
-    order = np.argsort(-np.abs(moves))
-    top = model.top_features(3)[0]
-    assert [name for name, _ in top] == [NAMES[i] for i in order[:3]]
-    np.testing.assert_allclose([weight for _, weight in top], moves[order[:3]], rtol=1e-10)
-    assert top[0].weight > 0 and len(model.top_features(99)[0]) == 5
-
-
-def test_normalize_gives_the_background_variance_one(data):
-    model = DPCA(shrinkage=None).fit(data.target, background=data.background)
-    unit = DPCA(normalize="background", shrinkage=None).fit(data.target, background=data.background)
-    np.testing.assert_allclose(np.var(unit.transform(data.background), axis=0), 1, rtol=1e-10)
-    np.testing.assert_allclose(np.var(unit.transform(data.target), axis=0), model.ratios_, rtol=1e-10)
-    np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1, rtol=1e-12)
-
-
-def test_centering_by_the_background_keeps_the_shift():
-    rng = np.random.default_rng(0)
-    target, background = rng.normal([0, 0, 9, 0], size=(300, 4)), rng.normal(size=(400, 4))
-    model = DPCA(1, centering="background", shrinkage=None).fit(target, background=background)
-    about = target - background.mean(axis=0)
-    expected = linalg.eigh(about.T @ about / 300, np.cov(background.T, ddof=0), eigvals_only=True)[-1]
-    np.testing.assert_allclose(model.ratios_, [expected], rtol=1e-10)
-    np.testing.assert_allclose(model.mean_, background.mean(axis=0), rtol=1e-12)
-    assert abs(model.components_[0, 2]) > 0.99
-    # Of noise, the second moment about the background's mean is a sum of two χ² variates.
-    noise = rng.chisquare(299, 10**6) / 300 + (1 / 300 + 1 / 400) * rng.chisquare(1, 10**6)
-    null = np.log(noise).mean() - np.log(rng.chisquare(399, 10**6) / 400).mean()
-    assert model.score(target, background=background) == pytest.approx(np.log(expected) - null, abs=1e-3)
-
-
-@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@quiet
 @pytest.mark.parametrize("centering", ["own", "background"])
 @pytest.mark.parametrize(("m", "n"), [(50, 5), (5, 50), (4, 4)])
 def test_the_score_of_noise_is_zero_on_average(m, n, centering):
@@ -274,7 +211,7 @@ def test_the_score_of_noise_is_zero_on_average(m, n, centering):
     assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(1500) and np.std(scores) / np.sqrt(1500) < 0.04
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@quiet
 def test_the_score_of_noise_is_zero_with_several_backgrounds_and_with_weights():
     rng = np.random.default_rng(2)
     first, second = rng.normal(size=(60, 2)), 3 * rng.normal(size=(60, 2)) + 5
@@ -295,45 +232,178 @@ def test_a_score_against_unit_variance_is_zero_on_average():
     assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(1500)
 
 
-def test_few_rows_are_shrunk_with_a_warning_that_counts_them(data):
-    with pytest.warns(ShrinkageWarning, match=r"^40 background rows are few for 5 dim.* shrunk by 0\.\d+") as found:
-        model = DPCA().fit(data.target, background=data.background[:40])
-    assert model.regime_ == "shrunk" and 0 < model.shrinkage_ < 1
-    assert "More background rows or fewer features need less shrinkage" in str(found[0].message)
-    assert f"shrunk by {model.shrinkage_:.3g}" in model.summary() and "unshrunk" in model.summary()
-    # Who asks for a shrinkage is not warned of it.
-    assert DPCA(shrinkage=0.3).fit(data.target, background=data.background).shrinkage_ == 0.3
-    assert DPCA(shrinkage=None).fit(data.target, background=data.background).regime_ == "exact"
+def test_score_without_a_background_is_refused(data, refused):
+    model = DPCA().fit(data.target, background=data.background)
+    refused(lambda: model.score(data.target), "no background was given")
 
 
-def test_noise_is_told_with_the_edge_and_a_remedy(remedy):
-    rng = np.random.default_rng(1)
-    rows = rng.normal(size=(400, 6))
-    with pytest.warns(
-        OverfitWarning, match=r"largest ratio, [\d.]+, is not above [\d.]+.*200 background rows"
-    ) as found:
-        model = DPCA().fit(rows[:200], background=rows[200:])
-    assert model.p_value_ > 0.05 and np.isnan(model.debiased_ratios_).all()
-    remedy(found[0].message)
+def test_scores_that_do_not_fit_are_refused(data, refused):
+    model = DPCA().fit(data.target, background=data.background)
+    refused(lambda: model.inverse_transform(data.target), "(200, 5)", "2 components")
+    refused(lambda: model.inverse_transform([["a", "b"]]), "scores")
+    for count in (0, 1.5, "all", True):
+        refused(lambda count=count: model.top_features(count), f"count={count!r}")
 
 
-def test_a_constant_background_feature_is_named_and_comes_first(data, remedy):
-    frames = [pd.DataFrame(rows, columns=NAMES) for rows in data]
-    with pytest.warns(StructuralWarning, match=r"1 ratio is infinite: the feature 'b' is constant") as found:
-        model = DPCA().fit(frames[0], background=frames[1].assign(b=3.0))
-    remedy(found[0].message)
-    assert model.regime_ == "structural" and np.isinf(model.ratios_[0]) and np.isfinite(model.ratios_[1])
-    assert "p = 0 " not in model.summary()  # no test is that sure
+def test_nothing_to_add_is_refused(data, refused):
+    refused(lambda: DPCA().partial_fit(), "neither X nor background")
+    refused(lambda: DPCA().fit(None, background=data.background), "X: no target rows")
 
 
-def test_a_summary_shows_ratios_beside_the_noise_edge(model):
-    text = model.summary()
-    assert repr(text) == str(text)
-    for k, ratio in enumerate(model.ratios_):
-        (line,) = [line for line in text.splitlines() if line.strip().startswith(f"dpca{k}")]
-        assert f"{ratio:.4g}" in line and f"{model.noise_edge_:.4g}" in line
-    assert "200 rows" in text and "300 rows" in text and "noise edge" in text
-    with pytest.warns(StandoutWarning):
-        lost = DPCA().fit(np.random.default_rng(0).normal(size=(9, 5)), background=np.eye(5))
-    assert "No noise edge" in lost.summary() and "nan" not in lost.summary()
-    assert "this is PCA" in DPCA().fit(np.random.default_rng(0).normal(size=(9, 5))).summary()
+OTHER = np.random.default_rng(9).normal(size=(50, 7))
+BAD = np.where(np.arange(7) == 6, np.nan, OTHER)
+FRAME = {"columns": list("pqrstuv")}
+FAILURES = {
+    "NaN in the target": lambda model, _: model.fit(pd.DataFrame(BAD, **FRAME), background=OTHER),
+    "NaN in the background": lambda model, _: model.fit(pd.DataFrame(OTHER, **FRAME), background=BAD),
+    "other features": lambda model, _: model.fit(OTHER, background=OTHER[:, :6]),
+    "too many components": lambda model, _: model.set_params(n_components=8).fit(OTHER, background=OTHER[::2]),
+    "bad weights": lambda model, _: model.fit(OTHER, background=OTHER, sample_weight=-np.ones(50)),
+    "constant background": lambda model, _: model.fit(OTHER, background=np.ones((9, 7))),
+    "batch with NaN": lambda model, data: model.partial_fit(data.target * np.nan, background=data.background),
+    "batch with NaN behind": lambda model, data: model.partial_fit(data.target, background=data.background * np.nan),
+    "batch with other features": lambda model, _: model.partial_fit(OTHER, background=OTHER),
+    "batch with other background features": lambda model, data: model.partial_fit(data.target, background=OTHER),
+    "batch with groups": lambda model, data: model.partial_fit(data.target, groups=np.arange(200)),
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_a_failure_leaves_the_estimator_as_it_was(data, how, named):
+    target = pd.DataFrame(data.target, columns=NAMES) if named else data.target
+    model = DPCA(shrinkage=None).fit(target, background=data.background)
+    before = model.components_.copy(), model.transform(target), model.n_features_in_
+    with pytest.raises(ValueError):  # noqa: PT011
+        FAILURES[how](model, data)
+    model.set_params(n_components=2)
+    assert hasattr(model, "feature_names_in_") == named and model.n_features_in_ == before[2]
+    np.testing.assert_array_equal(model.components_, before[0])
+    np.testing.assert_array_equal(model.transform(target), before[1])
+    more = model.partial_fit(target, background=data.background)
+    np.testing.assert_allclose(
+        more.ratios_, DPCA(shrinkage=None).fit(target, background=data.background).ratios_, rtol=1e-9
+    )
+
+
+def test_a_failed_first_batch_leaves_the_estimator_unfitted(data):
+    model = DPCA()
+    with pytest.raises(InputError):
+        model.partial_fit(data.target * np.nan)
+    assert not hasattr(model, "n_features_in_")
+    model.partial_fit(data.target[:, :3]).partial_fit(background=data.background[:, :3])
+    assert model.components_.shape == (2, 3)
+
+
+def test_an_unfitted_estimator_says_what_to_call(data):
+    for model in (DPCA(), DPCA().partial_fit(background=data.background)):
+        with pytest.raises(ValueError, match=r"(not fitted yet|no target rows yet)\. Call fit"):
+            model.transform(data.target)
+        assert not hasattr(model, "ratios_")
+
+
+def test_scoring_rows_that_have_no_variance_is_refused(data, refused):
+    model = DPCA().fit(data.target, background=data.background)
+    refused(lambda: model.score(data.target[:1], background=data.background), "target", "1", kind=NotEnoughRowsError)
+    refused(lambda: model.score(data.target, background=data.background[:1]), "background", kind=NotEnoughRowsError)
+    refused(lambda: model.score(None, background=data.background), "X")
+
+
+RNG = np.random.default_rng(0)
+T, A, B = RNG.normal(size=(200, 4)) * [3, 1, 1, 1], RNG.normal(size=(150, 4)), RNG.normal(size=(90, 4)) * [9, 1, 1, 1]
+
+
+def test_fitted_attributes_cannot_be_set_and_moments_can_be_summed():
+    model = DPCA().fit(T)
+    with pytest.raises(AttributeError, match="Fit again"):
+        model.ratios_ = 3
+    parts = sum([Moments.of(A[:50]), Moments.of(A[50:90]), Moments.of(A[90:])])
+    np.testing.assert_allclose(parts.scatter, Moments.of(A).scatter, rtol=1e-12)
+
+
+@quiet
+def test_warnings_point_at_the_users_line():
+    with pytest.warns(UserWarning, match="background rows") as caught:
+        DPCA().fit_transform(T, background=A[:20])
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+@quiet
+def test_a_constant_stays_constant_when_batches_with_several_backgrounds_are_added_up():
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        constant = rng.normal()
+        model = DPCA(2, centering="background")
+        for _ in range(3):
+            parts = [rng.normal(size=(40 + 9 * k, 5)) for k in range(4)]
+            for part in parts:
+                part[:, 2] = constant
+            model.partial_fit(parts[0], background=parts[1:])
+        assert np.isfinite(model.ratios_).all() and np.all(model.components_[:, 2] == 0)
+
+
+def plain(rows):
+    return rows
+
+
+@quiet
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize("form", [plain, sparse.csr_array, Moments.of])
+@pytest.mark.parametrize("solver", ["auto", "dense"])
+@pytest.mark.parametrize("relation", ["a sum", "a constant", "fewer dimensions"])
+def test_a_component_that_the_background_lacks_scores_infinity_on_old_and_new_rows(relation, solver, form, offset):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        mix = rng.normal(size=(6, 6))
+
+        def background(count, rng=rng, mix=mix):
+            rows = rng.normal(size=(count, 6))
+            if relation == "fewer dimensions":
+                return rows[:, :4] @ mix[:4] + offset
+            rows = rows @ mix
+            rows[:, 3] = rows[:, :3] @ [1.0, -2.0, 0.5] if relation == "a sum" else 0.1
+            return rows + offset
+
+        rows, new = (2 * rng.normal(size=(count, 6)) @ mix + offset for count in (200, 150))
+        old = background(300)
+        model = DPCA(2, shrinkage=None, solver=solver).fit(rows, background=old)
+        assert np.isinf(model.ratios_[0])
+        assert model.score(form(rows), background=form(old)) == np.inf
+        assert model.score(form(new), background=form(background(170))) == np.inf
+        # New background rows that do vary there give a finite score, by the definition.
+        other = rng.normal(size=(100, 6)) @ mix + offset
+        scores = [(part - part.mean(axis=0)) @ model.components_.T for part in (new, other)]
+        expected = np.log(scores[0].var(axis=0) / scores[1].var(axis=0)).mean() - null_log_ratio(150, 100)
+        assert model.score(form(new), background=form(other)) == pytest.approx(expected, rel=1e-6)
+
+
+@quiet
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_the_units_of_the_data_do_not_make_a_score_rounding(unit):
+    rng = np.random.default_rng(5)
+    target, background = unit * rng.normal(size=(80, 4)), unit * rng.normal(size=(90, 4))
+    assert np.isfinite(DPCA(2).fit(target).score(target))
+    for estimator in (DPCA(2), CPCA(2, alpha=1.0), KernelDPCA(2)):
+        assert np.isfinite(estimator.fit(target, background=background).score(target, background=background))
+
+
+@quiet
+def test_neither_side_varying_is_still_refused():
+    rng = np.random.default_rng(4)
+    rows, background = rng.normal(size=(50, 3)), rng.normal(size=(60, 3))
+    model = DPCA(1).fit(rows, background=background)
+    same = np.repeat(rows[:1], 30, axis=0)
+    with pytest.raises(InputError, match="neither target nor background"):
+        model.score(same, background=same)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("offset", [0, 1e4, 1e6, 1e8])
+def test_scores_about_a_large_mean_are_rows_minus_mean_times_components(offset, kind):
+    target, background = sample_pair(np.random.default_rng(8), 300, 400, 8)
+    model = DPCA(3).fit(kind(target + offset), background=kind(background + offset))
+    exact = ((target + offset).astype(np.longdouble) - model.mean_) @ model.components_.T.astype(np.longdouble)
+    np.testing.assert_allclose(model.transform(kind(target + offset)), exact.astype(float), rtol=1e-12, atol=1e-12)
+    one_by_one = np.vstack([model.transform(row[None]) for row in target + offset])
+    np.testing.assert_allclose(one_by_one, exact.astype(float), rtol=1e-12, atol=1e-12)
