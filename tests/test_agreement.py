@@ -43,7 +43,7 @@ def rows(request, condition):
 
 
 @pytest.mark.parametrize("solver", ["dense", "lanczos", "gsvd"])
-def test_scipy_eigh_gives_the_same_ratios_and_vectors(rows, condition, solver):
+def test_ratios_and_components_agree_with_scipy_eigh(rows, condition, solver):
     target, background = rows
     model = DPCA(4, shrinkage=None, solver=solver).fit(target, background=background)
     values, vectors = linalg.eigh(covariance(target), covariance(background))
@@ -51,7 +51,7 @@ def test_scipy_eigh_gives_the_same_ratios_and_vectors(rows, condition, solver):
     assert same_up_to_sign(model.components_, unit(vectors.T[::-1][:4]), 10 * agreed(condition))
 
 
-def test_scipy_eigh_gives_the_same_for_a_shrunk_background():
+def test_a_shrunk_fit_agrees_with_scipy_eigh():
     target, background = sample_pair(np.random.default_rng(3), 60, 40, 30)
     model = DPCA(5, shrinkage=0.2).fit(target, background=background)
     C_yy = covariance(background)
@@ -61,7 +61,7 @@ def test_scipy_eigh_gives_the_same_for_a_shrunk_background():
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.ShrinkageWarning")
-def test_shrinkage_is_the_published_formula_and_near_scikit_learns():
+def test_the_shrinkage_intensity_follows_the_published_oas_formula():
     background = sample_pair(np.random.default_rng(4), 60, 40, 30)[1]
     target = sample_pair(np.random.default_rng(5), 60, 40, 30)[0]
     model = DPCA(2, shrinkage="auto").fit(target, background=background)
@@ -76,7 +76,7 @@ def test_shrinkage_is_the_published_formula_and_near_scikit_learns():
 
 
 @pytest.mark.parametrize("shape", [(200, 12), (30, 200)])
-def test_scikit_learn_pca_gives_the_same_without_a_background(shape):
+def test_without_a_background_the_fit_agrees_with_scikit_learn_pca(shape):
     m, size = shape
     target = sample_pair(np.random.default_rng(6), m, 5, size)[0]
     model, pca = DPCA(5).fit(target), PCA(5, svd_solver="full").fit(target)
@@ -86,7 +86,7 @@ def test_scikit_learn_pca_gives_the_same_without_a_background(shape):
     assert np.abs(model.transform(target)) == pytest.approx(np.abs(pca.transform(target)), abs=1e-9)
 
 
-def test_scikit_learn_pca_of_the_whitened_target_gives_the_same_scores(rows, condition):
+def test_scores_agree_with_scikit_learn_pca_of_the_whitened_target(rows, condition):
     target, background = rows
     model = DPCA(3, shrinkage=None, normalize="background").fit(target, background=background)
     whitener = PCA(whiten=True).fit(background)
@@ -96,7 +96,7 @@ def test_scikit_learn_pca_of_the_whitened_target_gives_the_same_scores(rows, con
 
 
 @pytest.mark.filterwarnings("ignore::Warning:mne")
-def test_mne_csp_gives_the_same_filters_and_bounded_ratios(rows, condition):
+def test_filters_and_patterns_agree_with_mne_csp(rows, condition):
     mne = pytest.importorskip("mne")
     target, background = (part[:150] - part[:150].mean(axis=0) for part in rows)
     # One epoch of 150 time points for each class; CSP's covariances of both must count alike.
@@ -114,7 +114,7 @@ def test_mne_csp_gives_the_same_filters_and_bounded_ratios(rows, condition):
 
 
 @pytest.mark.filterwarnings("ignore::Warning")
-def test_gcpca_v2_gives_the_same_loadings(rows, condition):
+def test_components_agree_with_gcpca_v2(rows, condition):
     package = pytest.importorskip("generalized_contrastive_PCA")
     target, background = rows
     peer = package.gcPCA(method="v2", normalize_flag=False)
@@ -124,7 +124,7 @@ def test_gcpca_v2_gives_the_same_loadings(rows, condition):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_linear_discriminant_analysis_is_the_case_of_residuals_as_background(seed, condition):
+def test_linear_discriminant_analysis_is_dpca_with_within_class_residuals_as_background(seed, condition):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 4, size=300)
     centres = rng.normal(size=(4, 6)) * 3
@@ -152,7 +152,7 @@ def covariances(pair):
     return np.cov(pair[0].T, ddof=0), np.cov(pair[1].T, ddof=0)
 
 
-def test_the_contrast_index_is_that_of_gcpca_and_bounded(pair):
+def test_the_contrast_index_is_that_of_gcpca(pair):
     cxx, cyy = covariances(pair)
     model = DPCA(None, shrinkage=None).fit(pair[0], background=pair[1])
     np.testing.assert_allclose(model.contrast_, linalg.eigvalsh(cxx - cyy, cxx + cyy)[::-1], atol=1e-10)
@@ -161,7 +161,7 @@ def test_the_contrast_index_is_that_of_gcpca_and_bounded(pair):
     assert constant.contrast_[0] == 1.0
 
 
-def test_cpca_plus_plus_is_centring_by_the_background(pair):
+def test_cpca_plus_plus_is_dpca_centred_at_the_background_mean(pair):
     cxx, cyy = covariances(pair)
     shift = pair[0].mean(0) - pair[1].mean(0)
     expected = linalg.eigvalsh(cxx + np.outer(shift, shift), cyy)[::-1][:2]
@@ -169,7 +169,7 @@ def test_cpca_plus_plus_is_centring_by_the_background(pair):
     np.testing.assert_allclose(model.ratios_, expected, rtol=1e-10)
 
 
-def test_minimum_noise_fraction_is_the_case_of_neighbours_differences_as_background():
+def test_minimum_noise_fraction_is_dpca_with_differences_of_neighbours_as_background():
     rng = np.random.default_rng(1)
     smooth = 9 * np.sin(np.linspace(0, 60, 4000))[:, None]  # changes little from row to row
     noise = rng.normal(size=(4000, 5)) @ rng.normal(size=(5, 5))
@@ -180,7 +180,7 @@ def test_minimum_noise_fraction_is_the_case_of_neighbours_differences_as_backgro
     assert abs(np.corrcoef(model.transform(image)[:, 0], smooth[:, 0])[0, 1]) > 0.99
 
 
-def test_residual_component_analysis_is_its_likelihood(pair):
+def test_the_components_maximise_the_likelihood_of_residual_component_analysis(pair):
     """W = C_yy U (Λ − I)^½ maximises the likelihood of N(0, WWᵀ + C_yy), and each component adds λ − 1 − log λ."""
     cxx, cyy = covariances(pair)
     model = DPCA(2, shrinkage=None, normalize="background").fit(pair[0], background=pair[1])
@@ -198,7 +198,7 @@ def test_residual_component_analysis_is_its_likelihood(pair):
 
 
 @quiet
-def test_unique_component_analysis_is_contrastive_pca_at_its_own_alpha(pair):
+def test_unique_component_analysis_is_contrastive_pca_at_the_alpha_of_its_multiplier(pair):
     """Maximise vᵀAv with ‖v‖ = 1 and vᵀBv ≤ b: its multiplier is an alpha."""
     cxx, cyy = covariances(pair)
     bound = 0.5 * np.linalg.eigvalsh(cyy)[-1]
@@ -231,13 +231,13 @@ def unbiased(m, n):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7, 3.0])
-def test_the_subspace_at_an_alpha_is_theirs(ten_features, alpha):
+def test_the_subspace_at_a_given_alpha_agrees_with_ccpca(ten_features, alpha):
     theirs = peer.CPCA(n_components=2, standardize=False).fit(*ten_features, alpha=alpha)
     ours = CPCA(2, alpha=alpha * unbiased(300, 800)).fit(ten_features[0], background=ten_features[1])
     assert subspace_angles(ours.components_.T, theirs.components_).max() < 1e-7
 
 
-def test_their_best_alpha_is_the_trace_ratio(ten_features):
+def test_the_best_alpha_of_ccpca_is_the_trace_ratio(ten_features):
     theirs = peer.CPCA(n_components=2, standardize=False)
     theirs.fit(*ten_features, eta=1e-12, convergence_ratio=1e-14, max_iter=100)
     ours = CPCA(2, alpha="trace_ratio").fit(ten_features[0], background=ten_features[1])

@@ -42,7 +42,7 @@ def halves(adata):
     return [adata.X[(adata.obs["condition"] == side).to_numpy()] for side in ("stim", "ctrl")]
 
 
-def test_labels_say_what_is_target_and_background(cells):
+def test_labels_select_target_and_background(cells):
     stim, ctrl = halves(cells)
     plain = DPCA().fit(stim, background=ctrl)
     assert dpca(cells, groupby="condition", target="stim", background="ctrl") is None
@@ -57,13 +57,13 @@ def test_labels_say_what_is_target_and_background(cells):
     assert found["params"] == {"groupby": "condition", "target": "stim", "background": "ctrl", "n_comps": 2}
 
 
-def test_filters_and_mean_give_the_scores_of_every_cell(cells):
+def test_stored_filters_and_mean_reproduce_the_scores_of_every_cell(cells):
     dpca(cells, groupby="condition", background="ctrl")
     scores = (cells.X - cells.uns["dpca"]["mean"]) @ cells.varm["dPCs"]
     np.testing.assert_allclose(cells.obsm["X_dpca"], scores, rtol=1e-10, atol=1e-10)
 
 
-def test_without_a_target_all_other_labelled_cells_are_it(cells):
+def test_the_default_target_is_every_cell_with_another_label(cells):
     dpca(cells, groupby="condition", target="stim", background="ctrl", key_added="named")
     dpca(cells, groupby="condition", background="ctrl", key_added="rest")
     np.testing.assert_array_equal(cells.obsm["named"], cells.obsm["rest"])
@@ -74,7 +74,7 @@ def test_without_a_target_all_other_labelled_cells_are_it(cells):
     assert len(cells.obsm["X_dpca"]) == 500
 
 
-def test_results_go_where_scanpy_would_put_them(cells):
+def test_results_are_stored_where_scanpy_stores_them(cells):
     dpca(cells, groupby="condition", background="ctrl", key_added="mine", n_comps=3)
     assert cells.obsm["mine"].shape == (500, 3)
     assert cells.varm["mine"].shape == cells.varm["mine_patterns"].shape == (5, 3)
@@ -95,7 +95,7 @@ def test_several_labels_are_several_backgrounds(cells):
 
 @noise
 @pytest.mark.parametrize("form", ["one", "list", "dict", "path", "sparse", "backed"])
-def test_another_anndata_is_a_background_and_genes_are_matched_by_name(cells, tmp_path, form):
+def test_another_anndata_can_be_the_background_and_genes_are_matched_by_name(cells, tmp_path, form):
     stim, ctrl = (cells[cells.obs["condition"] == side].copy() for side in ("stim", "ctrl"))
     turned = ctrl[:, list("ecabd")].copy()
     plain = DPCA().fit(stim.X, background=ctrl.X)
@@ -116,18 +116,18 @@ def test_another_anndata_is_a_background_and_genes_are_matched_by_name(cells, tm
     np.testing.assert_allclose(stim.varm["dPCs"], plain.components_.T, rtol=1e-9, atol=1e-11)
 
 
-def test_without_a_background_it_is_pca(cells):
+def test_without_a_background_the_fit_is_pca(cells):
     dpca(cells)
     np.testing.assert_allclose(cells.uns["dpca"]["ratios"], DPCA().fit(cells.X).ratios_, rtol=1e-12)
 
 
-def test_a_layer_takes_the_place_of_x(cells):
+def test_a_layer_can_replace_x(cells):
     dpca(cells, groupby="condition", background="ctrl", key_added="x")
     dpca(cells, groupby="condition", background="ctrl", layer="half")
     np.testing.assert_allclose(cells.obsm["X_dpca"] * 2, cells.obsm["x"], rtol=1e-9, atol=1e-9)
 
 
-def test_genes_in_common_are_used_on_request_with_a_note(cells):
+def test_common_genes_are_used_on_request_with_a_warning(cells):
     stim, ctrl = (cells[cells.obs["condition"] == side].copy() for side in ("stim", "ctrl"))
     with pytest.raises(FeatureError, match=r"'b'.*features='common'"):
         dpca(stim, ctrl[:, list("acde")])
@@ -164,7 +164,7 @@ def test_subjects_are_the_independent_units(cells):
 
 
 @noise
-def test_results_are_the_same_after_a_file(cells, tmp_path):
+def test_results_survive_writing_and_reading_a_file(cells, tmp_path):
     dpca(cells, groupby="condition", background=["ctrl"], subjects="donor", shrinkage=0.3, mix=np.array([1.0]))
     cells.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
@@ -177,7 +177,7 @@ def test_results_are_the_same_after_a_file(cells, tmp_path):
 
 
 @noise
-def test_no_component_at_all_can_be_written_too(tmp_path):
+def test_a_fit_without_components_can_be_written(tmp_path):
     rng = np.random.default_rng(0)
     adata = anndata.AnnData(rng.normal(size=(400, 4)))
     adata.obs["side"] = ["a", "b"] * 200
@@ -186,12 +186,12 @@ def test_no_component_at_all_can_be_written_too(tmp_path):
     assert anndata.read_h5ad(tmp_path / "none.h5ad").obsm["X_dpca"].shape == (400, 0)
 
 
-def test_a_copy_leaves_the_original_alone(cells):
+def test_copy_does_not_change_the_original(cells):
     found = dpca(cells, groupby="condition", background="ctrl", copy=True)
     assert "X_dpca" in found.obsm and "X_dpca" not in cells.obsm and "dpca" not in cells.uns
 
 
-def test_a_view_becomes_an_anndata_of_its_own(cells):
+def test_a_view_is_copied_before_results_are_stored(cells):
     some = cells[:400, :4]
     with pytest.warns(anndata.ImplicitModificationWarning):
         dpca(some, groupby="condition", background="ctrl")
@@ -202,7 +202,7 @@ def test_a_view_becomes_an_anndata_of_its_own(cells):
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array])
-def test_every_form_of_x_gives_the_same_result_in_memory_and_backed(cells, tmp_path, form):
+def test_every_matrix_type_gives_the_same_result_in_memory_and_backed(cells, tmp_path, form):
     dpca(cells, groupby="condition", background="ctrl")
     other = anndata.AnnData(form(cells.X), obs=cells.obs, var=cells.var)
     other.write_h5ad(tmp_path / "other.h5ad")
@@ -223,7 +223,7 @@ def test_a_backed_anndata_stays_on_disk(cells, tmp_path):
 
 
 @noise
-def test_sparse_cells_are_never_made_dense_as_a_whole():
+def test_sparse_cells_are_never_converted_to_one_dense_array():
     rng = np.random.default_rng(0)
     X = sparse.random_array((600, 30_000), density=0.01, format="csr", rng=rng)
     adata = anndata.AnnData(X, obs=pd.DataFrame({"side": ["a", "b"] * 300}, index=[str(i) for i in range(600)]))
@@ -331,7 +331,7 @@ def warned(found, category, **how):
     return " ".join(str(warning.message) for warning in told if warning.category is category)
 
 
-def test_genes_that_hardly_any_background_cell_has_are_told_and_can_be_left_out():
+def test_genes_rare_in_the_background_give_a_warning_and_can_be_left_out():
     found = simulated(500, 150, 4000, rare=True)
     assert "fewer than 3 background cells" in warned(found, FeatureWarning)
     assert "min_cells=3" in found.target.uns["dpca"]["notes"]
@@ -342,7 +342,7 @@ def test_genes_that_hardly_any_background_cell_has_are_told_and_can_be_left_out(
     assert found.target.varm["dPCs"][100:150].any(), "genes that only the target has stay"
 
 
-def test_what_does_not_fit_is_answered_with_what_there_is(cells, refused, tmp_path):
+def test_an_unknown_key_or_label_lists_the_available_ones(cells, refused, tmp_path):
     stim = cells[cells.obs["condition"] == "stim"].copy()
     by = {"groupby": "condition", "background": "ctrl"}
     refused(lambda: dpca(cells, groupby="conditon", background="ctrl"), "'conditon'", "Did you mean 'condition'")
@@ -368,7 +368,7 @@ def test_what_does_not_fit_is_answered_with_what_there_is(cells, refused, tmp_pa
     refused(lambda: dpca(backed, **by, copy=True), "copy=True", "backed")
 
 
-def test_bad_values_and_names_are_told_by_gene(cells, refused):
+def test_errors_about_values_and_names_name_the_gene(cells, refused):
     cells.X[3, 1] = np.nan
     refused(lambda: dpca(cells, groupby="condition", background="ctrl"), "1 NaN", "b (1)", kind=NonFiniteError)
     cells.var_names = ["a", "b", "c", "d", "a"]  # in place: only a new AnnData warns of it
@@ -379,7 +379,7 @@ def test_an_anndata_without_x_is_refused(cells, refused):
     refused(lambda: dpca(anndata.AnnData(obs=cells.obs, var=cells.var)), "no X")
 
 
-def test_a_failed_call_writes_nothing(cells):
+def test_a_failed_call_changes_nothing(cells):
     with pytest.raises(InputError):
         dpca(cells, groupby="condition", background="ctrl", n_comps=77)
     assert not cells.obsm and not cells.varm and not cells.uns

@@ -42,7 +42,7 @@ def together(data):
     return np.vstack(data), np.repeat(["case", "control"], [len(data.target), len(data.background)])
 
 
-def test_labels_say_the_same_as_a_background(data, together, model):
+def test_background_label_is_equivalent_to_background(data, together, model):
     labelled = DPCA(background_label="control").fit(*together)
     np.testing.assert_allclose(labelled.components_, model.components_, rtol=1e-10)
     assert labelled.score(*together) == pytest.approx(model.score(data.target, background=data.background))
@@ -55,7 +55,7 @@ def test_labels_say_the_same_as_a_background(data, together, model):
     np.testing.assert_allclose(several.fit(X, y).mix_, [300 / 350, 50 / 350])
 
 
-def test_it_works_in_a_pipeline_and_cross_validation(together, data):
+def test_the_estimator_works_in_a_pipeline_and_in_cross_validation(together, data):
     X, y = together
     pipeline = make_pipeline(StandardScaler(), DPCA(1, background_label="control"))
     scores = cross_val_score(pipeline, X, y, cv=StratifiedKFold(4, shuffle=True, random_state=0))
@@ -66,7 +66,7 @@ def test_it_works_in_a_pipeline_and_cross_validation(together, data):
 
 
 @quiet
-def test_a_search_shrinks_where_rows_are_few_for_the_features():
+def test_a_grid_search_over_shrinkage_improves_the_held_out_score():
     factors = FactorModel(n_features=30, signal_sd=2.0)
     target, background = factors.sample(300, 60, seed=0)
     X, y = np.vstack([target, background]), np.repeat([1, 0], [300, 60])
@@ -101,7 +101,7 @@ def same(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_it_survives_pickle_joblib_and_copies(data, tmp_path):
+def test_a_model_survives_pickle_and_joblib(data, tmp_path):
     model = DPCA(shrinkage=None).fit(data.target, background=data.background)
     joblib.dump(model, tmp_path / "model.joblib")
     for other in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model.joblib")):
@@ -113,7 +113,7 @@ def test_it_survives_pickle_joblib_and_copies(data, tmp_path):
     np.testing.assert_allclose(unsolved.ratios_, model.ratios_, rtol=1e-12)
 
 
-def test_the_same_input_gives_the_same_bits(data, wide):
+def test_the_same_input_gives_bitwise_equal_results(data, wide):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)
         for rows in (data, wide):
@@ -122,7 +122,7 @@ def test_the_same_input_gives_the_same_bits(data, wide):
 
 
 @pytest.mark.parametrize(("kind", "frame"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
-def test_scores_can_be_frames(model, data, kind, frame):
+def test_transform_can_return_data_frames(model, data, kind, frame):
     scores = clone(model).set_output(transform=kind).fit(data.target, background=data.background).transform(data.target)
     assert isinstance(scores, frame) and list(scores.columns) == ["dpca0", "dpca1"]
     np.testing.assert_array_equal(scores.to_numpy(), model.transform(data.target))
@@ -130,7 +130,7 @@ def test_scores_can_be_frames(model, data, kind, frame):
     np.testing.assert_allclose(model.inverse_transform(scores), model.inverse_transform(scores.to_numpy()))
 
 
-def test_transform_takes_every_form_and_any_batch(data):
+def test_transform_accepts_every_table_type_and_any_batch(data):
     frame = pd.DataFrame(data.target, columns=NAMES)
     model = DPCA().fit(frame, background=data.background)
     expected = (data.target - model.mean_) @ model.components_.T
@@ -167,7 +167,7 @@ def test_batches_are_solved_when_an_attribute_is_first_read(data, model, solved)
     assert solved.times == 1 and stream.n_components_ == 2 and solved.times == 2
 
 
-def test_partial_fit_after_fit_goes_on(data, model):
+def test_partial_fit_continues_after_fit(data, model):
     half = DPCA().fit(data.target[:100], background=data.background[:100])
     half.partial_fit(data.target[100:]).partial_fit(background=data.background[100:])
     np.testing.assert_allclose(half.ratios_, model.ratios_, rtol=1e-10)
@@ -175,7 +175,7 @@ def test_partial_fit_after_fit_goes_on(data, model):
     np.testing.assert_array_equal(half.fit(data.target, background=data.background).ratios_, model.ratios_)
 
 
-def test_several_backgrounds_may_come_before_the_target(data):
+def test_backgrounds_may_arrive_before_the_target(data):
     parts = [data.background[:90], data.background[90:]]
     whole = DPCA().fit(data.target, background=parts)
     stream = DPCA().partial_fit(background=parts).partial_fit(data.target)
@@ -183,7 +183,7 @@ def test_several_backgrounds_may_come_before_the_target(data):
     np.testing.assert_allclose(stream.ratios_, whole.ratios_, rtol=1e-10)
 
 
-def test_named_backgrounds_keep_their_names_over_batches(data):
+def test_named_backgrounds_keep_their_names_across_batches(data):
     whole = DPCA(mix="equal").fit(data.target, background={"a": data.background[:90], "b": data.background[90:]})
     stream = DPCA(mix="equal").partial_fit(background={"a": data.background[:20], "b": data.background[90:]})
     stream.partial_fit(data.target, background={"a": data.background[20:90]})
@@ -192,7 +192,7 @@ def test_named_backgrounds_keep_their_names_over_batches(data):
     assert "background 'a'" in stream.summary()
 
 
-def test_score_is_the_mean_log_ratio_of_the_definition(model):
+def test_score_is_the_mean_log_ratio_less_its_null_expectation(model):
     rng = np.random.default_rng(5)
     target, background = rng.normal(size=(80, 5)) + 20, rng.normal(size=(70, 5)) * 2
     variance = [np.var(rows @ model.components_.T, axis=0) for rows in (target, background)]
@@ -232,12 +232,12 @@ def test_a_score_against_unit_variance_is_zero_on_average():
     assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(1500)
 
 
-def test_score_without_a_background_is_refused(data, refused):
+def test_score_needs_a_background(data, refused):
     model = DPCA().fit(data.target, background=data.background)
     refused(lambda: model.score(data.target), "no background was given")
 
 
-def test_scores_that_do_not_fit_are_refused(data, refused):
+def test_inverse_transform_and_top_features_check_their_arguments(data, refused):
     model = DPCA().fit(data.target, background=data.background)
     refused(lambda: model.inverse_transform(data.target), "(200, 5)", "2 components")
     refused(lambda: model.inverse_transform([["a", "b"]]), "scores")
@@ -245,7 +245,7 @@ def test_scores_that_do_not_fit_are_refused(data, refused):
         refused(lambda count=count: model.top_features(count), f"count={count!r}")
 
 
-def test_nothing_to_add_is_refused(data, refused):
+def test_fit_and_partial_fit_need_rows(data, refused):
     refused(lambda: DPCA().partial_fit(), "neither X nor background")
     refused(lambda: DPCA().fit(None, background=data.background), "X: no target rows")
 
@@ -271,7 +271,7 @@ FAILURES = {
 @pytest.mark.parametrize("how", FAILURES)
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_a_failure_leaves_the_estimator_as_it_was(data, how, named):
+def test_a_failed_fit_leaves_the_estimator_unchanged(data, how, named):
     target = pd.DataFrame(data.target, columns=NAMES) if named else data.target
     model = DPCA(shrinkage=None).fit(target, background=data.background)
     before = model.components_.copy(), model.transform(target), model.n_features_in_
@@ -296,14 +296,14 @@ def test_a_failed_first_batch_leaves_the_estimator_unfitted(data):
     assert model.components_.shape == (2, 3)
 
 
-def test_an_unfitted_estimator_says_what_to_call(data):
+def test_an_unfitted_estimator_asks_for_fit(data):
     for model in (DPCA(), DPCA().partial_fit(background=data.background)):
         with pytest.raises(ValueError, match=r"(not fitted yet|no target rows yet)\. Call fit"):
             model.transform(data.target)
         assert not hasattr(model, "ratios_")
 
 
-def test_scoring_rows_that_have_no_variance_is_refused(data, refused):
+def test_scoring_fewer_than_two_rows_is_an_error(data, refused):
     model = DPCA().fit(data.target, background=data.background)
     refused(lambda: model.score(data.target[:1], background=data.background), "target", "1", kind=NotEnoughRowsError)
     refused(lambda: model.score(data.target, background=data.background[:1]), "background", kind=NotEnoughRowsError)
@@ -323,14 +323,14 @@ def test_fitted_attributes_cannot_be_set_and_moments_can_be_summed():
 
 
 @quiet
-def test_warnings_point_at_the_users_line():
+def test_warnings_point_to_the_line_of_the_caller():
     with pytest.warns(UserWarning, match="background rows") as caught:
         DPCA().fit_transform(T, background=A[:20])
     assert {warning.filename for warning in caught} == {__file__}
 
 
 @quiet
-def test_a_constant_stays_constant_when_batches_with_several_backgrounds_are_added_up():
+def test_a_constant_feature_stays_constant_over_batches_of_several_backgrounds():
     for seed in range(25):
         rng = np.random.default_rng(seed)
         constant = rng.normal()
@@ -352,7 +352,7 @@ def plain(rows):
 @pytest.mark.parametrize("form", [plain, sparse.csr_array, Moments.of])
 @pytest.mark.parametrize("solver", ["auto", "dense"])
 @pytest.mark.parametrize("relation", ["a sum", "a constant", "fewer dimensions"])
-def test_a_component_that_the_background_lacks_scores_infinity_on_old_and_new_rows(relation, solver, form, offset):
+def test_a_component_without_background_variance_scores_infinity(relation, solver, form, offset):
     for seed in range(8):
         rng = np.random.default_rng(seed)
         mix = rng.normal(size=(6, 6))
@@ -380,7 +380,7 @@ def test_a_component_that_the_background_lacks_scores_infinity_on_old_and_new_ro
 
 @quiet
 @pytest.mark.parametrize("unit", [1e-30, 1e30])
-def test_the_units_of_the_data_do_not_make_a_score_rounding(unit):
+def test_scores_are_finite_in_extreme_units(unit):
     rng = np.random.default_rng(5)
     target, background = unit * rng.normal(size=(80, 4)), unit * rng.normal(size=(90, 4))
     assert np.isfinite(DPCA(2).fit(target).score(target))
@@ -389,7 +389,7 @@ def test_the_units_of_the_data_do_not_make_a_score_rounding(unit):
 
 
 @quiet
-def test_neither_side_varying_is_still_refused():
+def test_scoring_data_without_any_variance_is_an_error():
     rng = np.random.default_rng(4)
     rows, background = rng.normal(size=(50, 3)), rng.normal(size=(60, 3))
     model = DPCA(1).fit(rows, background=background)
@@ -400,7 +400,7 @@ def test_neither_side_varying_is_still_refused():
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("offset", [0, 1e4, 1e6, 1e8])
-def test_scores_about_a_large_mean_are_rows_minus_mean_times_components(offset, kind):
+def test_scores_of_rows_with_a_large_mean_are_accurate(offset, kind):
     target, background = sample_pair(np.random.default_rng(8), 300, 400, 8)
     model = DPCA(3).fit(kind(target + offset), background=kind(background + offset))
     exact = ((target + offset).astype(np.longdouble) - model.mean_) @ model.components_.T.astype(np.longdouble)

@@ -35,7 +35,7 @@ def test_eigenvalues_above_a_threshold_are_counted(values, threshold, seed):
     np.testing.assert_array_equal(matrix, before)
 
 
-def test_pivots_of_two_rows_are_counted_too():
+def test_two_by_two_pivots_are_counted():
     matrix = np.kron(np.eye(4), [[0.0, 3.0], [3.0, 0.0]])  # no pivot of one row is possible
     assert n_above(matrix, 0.0) == 4
     assert n_above(matrix, 3.5) == 0
@@ -44,7 +44,7 @@ def test_pivots_of_two_rows_are_counted_too():
 
 @pytest.mark.parametrize(("n_rows", "rank"), [(50, 20), (700, 699), (900, 450)])
 @pytest.mark.parametrize("decades", [0, 6])
-def test_the_rank_of_a_gram_matrix_is_that_of_its_eigenvalues(n_rows, rank, decades):
+def test_the_rank_of_a_gram_matrix_is_the_number_of_its_eigenvalues_above_rounding(n_rows, rank, decades):
     rng = np.random.default_rng(rank)
     rows = rng.normal(size=(n_rows, rank)) @ (
         np.logspace(0, -decades / 2, rank)[:, None] * rng.normal(size=(rank, 2000))
@@ -58,7 +58,7 @@ def threads():
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
-def test_only_small_work_is_kept_on_one_thread():
+def test_only_small_work_is_limited_to_one_thread():
     with threadpool_limits(2):
         with threads_for(SMALL_WORK / 2):
             assert set(threads()) == {1}
@@ -70,7 +70,7 @@ def test_only_small_work_is_kept_on_one_thread():
             assert set(threads()) == {2}
 
 
-def test_a_failure_inside_lifts_the_limit():
+def test_an_exception_restores_the_thread_limit():
     with threadpool_limits(2):
         with pytest.raises(ZeroDivisionError), threads_for(1.0):
             raise ZeroDivisionError
@@ -78,7 +78,7 @@ def test_a_failure_inside_lifts_the_limit():
 
 
 @quiet
-def test_fits_in_several_threads_at_once_agree_and_leave_no_limit_behind():
+def test_concurrent_fits_agree_and_restore_the_thread_limit():
     rng = np.random.default_rng(0)
     pairs = [(rng.normal(size=(60, 8)), rng.normal(size=(90, 8))) for _ in range(8)]
     expected = [DPCA().fit(x, background=y).ratios_ for x, y in pairs]
@@ -175,7 +175,7 @@ with threadpool_limits(1):
 """
 
 
-def test_the_routes_that_the_docs_name_give_the_same_bits_on_one_thread_and_on_two():
+def test_documented_reproducible_fits_are_bitwise_equal_on_one_and_two_threads():
     told = []
     for threads in "12":
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
@@ -185,7 +185,7 @@ def test_the_routes_that_the_docs_name_give_the_same_bits_on_one_thread_and_on_t
     assert told[0] == told[1] and len(told[0]) == 17
 
 
-def test_the_last_fit_out_lifts_the_limit_whichever_thread_it_is_in():
+def test_the_last_concurrent_fit_restores_the_thread_limit():
     # A process of its own, because in this one a test may have set a limit already.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", FITS_IN_THREADS], env=environment, capture_output=True, text=True)

@@ -16,7 +16,7 @@ def by_hand(rows, estimator):
     return rebuilt.var(axis=0).sum() / rows.var(axis=0).sum()
 
 
-def test_shares_and_ratios_are_those_of_the_rebuilt_rows(data):
+def test_shares_and_ratios_are_those_of_the_reconstructed_rows(data):
     for view in standout.compare(data.target, data.background, n_representatives=2):
         assert view.share == pytest.approx(by_hand(data.target, view.estimator), rel=1e-9)
         of_target, of_background = (view.estimator.transform(rows).var(axis=0) for rows in data)
@@ -24,7 +24,7 @@ def test_shares_and_ratios_are_those_of_the_rebuilt_rows(data):
         assert np.isnan(view.silhouette)
 
 
-def test_rows_on_a_cluster_of_which_nobody_knows_how_many_compare_as_in_memory(data):
+def test_dask_rows_of_unknown_number_compare_as_in_memory(data):
     labels = (data.target[:, 2] > 30).astype(int)
     rows = da.from_array(data.target, chunks=(61, 3))
     plain = standout.compare(data.target, data.background, labels=labels, n_representatives=2)
@@ -37,7 +37,7 @@ def test_rows_on_a_cluster_of_which_nobody_knows_how_many_compare_as_in_memory(d
             np.testing.assert_allclose(one.ratios, other.ratios, rtol=1e-9)
 
 
-def test_a_method_that_finds_nothing_in_noise_is_a_view_with_nothing():
+def test_a_method_without_components_has_share_zero():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(300, 5)), rng.normal(size=(400, 5))
     for rows in (target, da.from_array(target, chunks=(100, -1))):
@@ -48,7 +48,7 @@ def test_a_method_that_finds_nothing_in_noise_is_a_view_with_nothing():
         assert all(view.share > 0 and np.isfinite(view.silhouette) for view in views[:-1])
 
 
-def test_a_model_without_components_says_that_there_is_nothing_to_score(remedy):
+def test_scoring_a_model_without_components_is_an_error(remedy):
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(300, 5)), rng.normal(size=(400, 5))
     with pytest.warns(standout.errors.StandoutWarning):

@@ -67,7 +67,7 @@ def test_links_between_pages_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_every_error_and_warning_stands_in_the_tree_at_the_top():
+def test_every_error_and_warning_is_listed_in_the_module_docstring():
     import standout.errors as errors
 
     kinds = [name for name in errors.__all__ if name[0].isupper()]

@@ -49,18 +49,18 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("name", "value", "possible"), PARAMETERS)
-def test_a_bad_parameter_is_refused_with_what_is_possible(data, name, value, possible, refused):
+def test_a_bad_parameter_raises_an_error_with_the_allowed_values(data, name, value, possible, refused):
     estimator = DPCA(**{name: value})
     refused(lambda: estimator.fit(data.target, background=data.background), name, possible)
 
 
 @pytest.mark.parametrize("value", [np.int64(2), np.uint8(2)])
-def test_numpy_numbers_are_numbers(data, value):
+def test_numpy_scalars_are_accepted_as_numbers(data, value):
     model = DPCA(value, shrinkage=np.float32(0.5)).fit(data.target, background=data.background)
     assert model.n_components_ == 2 and model.shrinkage_ == 0.5
 
 
-def test_moments_are_refused_where_rows_are_needed(data, refused):
+def test_moments_are_an_error_where_rows_are_needed(data, refused):
     target, background = Moments.of(data.target), Moments.of(data.background)
     model = DPCA(shrinkage=None).fit(target, background=background)
     np.testing.assert_allclose(
@@ -78,7 +78,7 @@ def test_moments_are_refused_where_rows_are_needed(data, refused):
     )
 
 
-def test_automatic_counting_needs_something_to_compare(data, wide, refused):
+def test_counting_components_needs_a_background_with_enough_rows(data, wide, refused):
     refused(lambda: DPCA("auto").fit(data.target), "n_components='auto'", "there is none")
     refused(lambda: DPCA("auto").fit(wide.target, background=wide.background), "'auto'", "15", kind=NotEnoughRowsError)
     exact = DPCA(shrinkage=None)
@@ -87,7 +87,7 @@ def test_automatic_counting_needs_something_to_compare(data, wide, refused):
     )
 
 
-def test_more_components_than_dimensions_are_refused(data, wide, refused):
+def test_more_components_than_dimensions_are_an_error(data, wide, refused):
     refused(lambda: DPCA(6).fit(data.target, background=data.background), "n_components=6", "only 5 dimensions")
     refused(
         lambda: DPCA(12).fit(wide.target, background=wide.background),
@@ -106,7 +106,7 @@ def model(data):
     return DPCA().fit(data.target, background=data.background)
 
 
-def test_groups_change_the_verdict_and_not_the_ratios(data, model):
+def test_groups_change_the_noise_edge_and_not_the_ratios(data, model):
     groups = {"groups": np.arange(200) // 10, "background_groups": np.arange(300) // 15}
     grouped = DPCA().fit(data.target, background=data.background, **groups)
     np.testing.assert_array_equal(grouped.ratios_, model.ratios_)
@@ -117,7 +117,7 @@ def test_groups_change_the_verdict_and_not_the_ratios(data, model):
     assert stream.noise_edge_ == pytest.approx(grouped.noise_edge_)
 
 
-def test_135_rows_of_9_mice_are_9():
+def test_the_noise_edge_counts_groups_and_not_rows():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(270, 12)), rng.normal(size=(135, 12))
     with pytest.warns(OverfitWarning, match="9 independent background units for 12 dimensions") as found:
@@ -127,7 +127,7 @@ def test_135_rows_of_9_mice_are_9():
     assert "135 rows worth 9 independent units" in model.summary()
 
 
-def test_centering_by_the_background_keeps_the_shift():
+def test_centering_at_the_background_mean_keeps_the_shift():
     rng = np.random.default_rng(0)
     target, background = rng.normal([0, 0, 9, 0], size=(300, 4)), rng.normal(size=(400, 4))
     model = DPCA(1, centering="background", shrinkage=None).fit(target, background=background)
@@ -142,7 +142,7 @@ def test_centering_by_the_background_keeps_the_shift():
     assert model.score(target, background=background) == pytest.approx(np.log(expected) - null, abs=1e-3)
 
 
-def test_noise_is_told_with_the_edge_and_a_remedy(remedy):
+def test_pure_noise_gives_a_warning_with_the_noise_edge_and_a_remedy(remedy):
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(400, 6))
     with pytest.warns(
@@ -153,7 +153,7 @@ def test_noise_is_told_with_the_edge_and_a_remedy(remedy):
     remedy(found[0].message)
 
 
-def test_a_constant_background_feature_is_named_and_comes_first(data, remedy):
+def test_a_constant_background_feature_is_named_in_the_warning_and_ranked_first(data, remedy):
     frames = [pd.DataFrame(rows, columns=NAMES) for rows in data]
     with pytest.warns(StructuralWarning, match=r"1 ratio is infinite: the feature 'b' is constant") as found:
         model = DPCA().fit(frames[0], background=frames[1].assign(b=3.0))
@@ -167,13 +167,13 @@ T, A, B = RNG.normal(size=(200, 4)) * [3, 1, 1, 1], RNG.normal(size=(150, 4)), R
 
 
 @quiet
-def test_the_backgrounds_mean_adds_a_dimension():
+def test_centring_at_the_background_mean_adds_a_dimension():
     rng = np.random.default_rng(5)
     model = DPCA(2, centering="background").fit(rng.normal(size=(2, 5)), background=rng.normal(size=(100, 5)))
     assert model.ratios_[1] > 0
 
 
-def test_more_principal_components_than_rank_are_refused():
+def test_more_principal_components_than_the_rank_are_an_error():
     flat = T[:, :2] @ np.random.default_rng(6).normal(size=(2, 6))
     with pytest.raises(InputError, match="only 2 dimensions"):
         DPCA(3).fit(flat)
@@ -181,7 +181,7 @@ def test_more_principal_components_than_rank_are_refused():
     assert "joint rank 4" in DPCA(2).fit(T).summary()
 
 
-def test_infinite_ratios_come_by_target_variance_as_a_pca_inside_them():
+def test_components_with_infinite_ratio_are_ordered_by_target_variance():
     rng = np.random.default_rng(7)
     target, background = rng.normal(size=(400, 6)) * [1, 5, 1, 2, 1, 9], rng.normal(size=(900, 6))
     background[:, [1, 3, 5]] = 4.0
@@ -198,7 +198,7 @@ def sine(u, v):
 
 
 @quiet
-def test_the_error_of_the_direction_falls_with_the_root_of_the_rows():
+def test_the_error_of_the_direction_falls_with_the_square_root_of_the_number_of_rows():
     model = FactorModel()
     sizes = np.array([200, 400, 800, 1600, 3200])
     errors = []

@@ -49,7 +49,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_non_finite_values_are_located_wherever_they_are(data, form, refused):
+def test_non_finite_values_are_located_in_every_table_type(data, form, refused):
     make, where = FORMS[form]
     bad = make(spoilt(data.target))
     told = ["2 NaN and 1 inf values in 2 of 5 features", *where]
@@ -63,14 +63,14 @@ def test_non_finite_values_are_located_wherever_they_are(data, form, refused):
     refused(lambda: model.score(make(data.target), background=bad), "background: ", *told, kind=NonFiniteError)
 
 
-def test_the_background_with_the_bad_value_is_named(data, refused):
+def test_an_error_names_the_background_that_has_the_bad_value(data, refused):
     several = {"vehicle": data.background, "sham": spoilt(data.background)}
     refused(lambda: fit(data, background=several), "background 'sham': 2 NaN", kind=NonFiniteError)
     refused(lambda: fit(data, background=list(several.values())), "background 1: 2 NaN", kind=NonFiniteError)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, pd.DataFrame])
-def test_non_finite_values_are_located_with_more_features_than_rows(wide, form, refused):
+def test_non_finite_values_are_located_on_wide_data(wide, form, refused):
     bad = spoilt(wide.target, range(7), [np.nan] * 6 + [np.inf])
     told = ["6 NaN and 1 inf values in 7 of 40 features", "0 (1)", "and 2 more"]
     refused(lambda: DPCA().fit(form(bad), background=wide.background), "target: ", *told, kind=NonFiniteError)
@@ -80,7 +80,7 @@ def test_non_finite_values_are_located_with_more_features_than_rows(wide, form, 
     refused(lambda: DPCA().fit(wide.target, background=form(huge)), "background: ", "overflow", "1e+200", "4")
 
 
-def test_another_number_of_features_is_told(data, refused):
+def test_a_different_number_of_features_is_an_error(data, refused):
     refused(lambda: fit(data, background=data.background[:, :3]), "background: 3", "5", kind=FeatureError)
     model = fit(data)
     for call in (model.transform, lambda rows: model.score(rows, background=data.background), model.partial_fit):
@@ -94,7 +94,7 @@ def test_missing_and_extra_features_are_listed(data, refused):
     refused(lambda: fit(data, frame(data.target), {"sham": other}), "background 'sham': ", told, kind=FeatureError)
 
 
-def test_columns_in_another_order_are_put_right(data):
+def test_columns_in_a_different_order_are_matched_by_name(data):
     plain = fit(data)
     turned = frame(data.background)[list("ecadb")]
     model = fit(data, frame(data.target), turned)
@@ -106,7 +106,7 @@ def test_columns_in_another_order_are_put_right(data):
     np.testing.assert_allclose(parts.ratios_, plain.ratios_, rtol=1e-10)
 
 
-def test_moments_and_sources_in_another_order_are_put_right_or_refused(data):
+def test_moments_in_a_different_order_are_matched_by_name_or_an_error(data):
     model = fit(data, frame(data.target))
     turned = Moments.of(frame(data.target)[list("ecadb")])
     try:
@@ -132,12 +132,12 @@ def test_common_features_are_used_on_request(data, common):
     assert common.transform(frame(data.target)).shape == (200, 2)
 
 
-def test_a_model_of_common_features_scores_the_datasets_it_was_fitted_to(data, common):
+def test_a_model_of_common_features_scores_its_training_data(data, common):
     expected = np.log(common.ratios_).mean() - null_log_ratio(200, 300)
     assert common.score(frame(data.target), background=frame(data.background, "xbcde")) == pytest.approx(expected)
 
 
-def test_common_features_are_not_advised_to_those_who_ask_for_them(data):
+def test_an_error_does_not_suggest_common_features_when_they_are_already_used(data):
     model = DPCA(features="common")
     try:
         model.partial_fit(frame(data.target), background=frame(data.background, "xbcde"))
@@ -145,20 +145,20 @@ def test_common_features_are_not_advised_to_those_who_ask_for_them(data):
         assert "use features='common'" not in str(error)  # noqa: PT017
 
 
-def test_no_common_feature_is_refused(data, refused):
+def test_no_common_feature_is_an_error(data, refused):
     call = lambda: fit(data, frame(data.target), frame(data.background, "vwxyz"), given={"features": "common"})  # noqa: E731
     refused(call, "no feature in common", kind=FeatureError)
 
 
 @pytest.mark.parametrize("count", [0, 1])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, frame, lambda rows: pl.DataFrame(rows, schema=NAMES)])
-def test_too_few_rows_are_refused(data, form, count, refused):
+def test_fewer_than_two_rows_are_an_error(data, form, count, refused):
     refused(lambda: fit(data, form(data.target[:count])), "target: ", str(count))
     refused(lambda: fit(data, background=form(data.background[:count])), "background: ", str(count))
     refused(lambda: DPCA(1).fit(form(data.target[:count])), "target: ", str(count))
 
 
-def test_constant_data_are_refused(data, wide, refused):
+def test_constant_data_are_an_error(data, wide, refused):
     for rows in (data, wide):
         constant = np.full(rows.target.shape, 0.1)
         refused(lambda rows=rows, c=constant: fit(rows, c), "target: every feature is constant")
@@ -179,12 +179,12 @@ TEXT = {
 
 
 @pytest.mark.parametrize("kind", TEXT)
-def test_columns_that_are_not_numbers_are_named(data, kind, refused):
+def test_non_numeric_columns_are_named(data, kind, refused):
     bad = frame(data.target).assign(d=pd.Series(TEXT[kind]))
     refused(lambda: fit(data, bad), "target: 1 of 5 columns do not hold numbers: 'd'", "frame.drop(columns=['d'])")
 
 
-def test_polars_text_is_named_and_the_advice_is_polars_too(data, refused):
+def test_advice_about_non_numeric_polars_columns_is_valid_polars(data, refused):
     bad = pl.DataFrame(data.target, schema=NAMES).with_columns(d=pl.Series(["x", "y"] * 100))
     refused(lambda: fit(data, bad), "target: 1 of 5 columns do not hold numbers: 'd' (type String)")
     with pytest.raises(InputError) as error:
@@ -212,7 +212,7 @@ def test_polars_text_is_named_and_the_advice_is_polars_too(data, refused):
     ],
     ids=lambda rows: f"{type(rows).__name__} {getattr(rows, 'dtype', '')} {getattr(rows, 'ndim', '')}",
 )
-def test_what_is_not_a_table_of_numbers_is_refused_in_few_words(data, rows, refused):
+def test_anything_but_a_numeric_table_is_an_error_with_a_short_message(data, rows, refused):
     refused(lambda: fit(data, rows), "target: ")
     refused(lambda: fit(data, background=rows), "background")
     with pytest.raises(InputError) as error:
@@ -220,24 +220,24 @@ def test_what_is_not_a_table_of_numbers_is_refused_in_few_words(data, rows, refu
     assert len(str(error.value)) < 500  # not the rows themselves
 
 
-def test_a_lazy_frame_is_told_apart(data, refused):
+def test_a_polars_lazy_frame_is_an_error_that_suggests_collect(data, refused):
     refused(lambda: fit(data, pl.LazyFrame({"a": [1.0, 2.0]})), "target: ", "collect()")
 
 
-def test_repeated_and_mixed_column_names_are_refused(data, refused):
+def test_duplicate_and_mixed_column_names_are_an_error(data, refused):
     refused(lambda: fit(data, frame(data.target, "abcda")), "target: ", "'a'")
     mixed = frame(data.background, [*"abcd", 5])
     refused(lambda: fit(data, frame(data.target), mixed), "background: ", "5")
 
 
 @pytest.mark.parametrize("path", ["rows.csv", Path("rows.npy"), b"rows.csv"])
-def test_a_path_that_is_not_there_is_told(data, path, refused):
+def test_a_missing_file_is_an_error(data, path, refused):
     refused(lambda: fit(data, path), "target: ", "rows.", "no such file")
     refused(lambda: fit(data, background=path), "background: ", "rows.", "no such file")
     refused(lambda: fit(data).transform(path), "X: ", "rows.", "no such file")
 
 
-def test_shares_must_be_one_for_each_background(data, refused):
+def test_mix_needs_one_share_per_background(data, refused):
     two = [data.background[:150], data.background[150:]]
     refused(lambda: DPCA(mix=[1]).fit(data.target, background=two), "mix: 1 shares for 2 backgrounds")
     refused(lambda: DPCA(mix=[1, -1]).fit(data.target, background=two), "mix", "-1")
@@ -258,7 +258,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
-def test_bad_weights_are_refused(data, kind, refused):
+def test_bad_weights_raise_an_error(data, kind, refused):
     weights, words = WEIGHTS[kind]
     half = data.background[:200]
     model = DPCA().fit(data.target, background=half)
@@ -270,7 +270,7 @@ def test_bad_weights_are_refused(data, kind, refused):
 
 
 @pytest.mark.parametrize("kind", ["negative", "too short", "NaN"])
-def test_bad_weights_are_refused_with_more_features_than_rows(kind, refused):
+def test_bad_weights_raise_an_error_on_wide_data(kind, refused):
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(200, 450)), rng.normal(size=(200, 450))
     weights, words = WEIGHTS[kind]
@@ -278,7 +278,7 @@ def test_bad_weights_are_refused_with_more_features_than_rows(kind, refused):
 
 
 @pytest.mark.parametrize("ids", [np.arange(5), np.ones((200, 2)), 7], ids=["too short", "two columns", "one number"])
-def test_bad_groups_are_refused(data, ids, refused):
+def test_bad_groups_raise_an_error(data, ids, refused):
     shape = str(np.shape(ids))
     fit = DPCA().fit
     half = data.background[:200]
@@ -287,17 +287,17 @@ def test_bad_groups_are_refused(data, ids, refused):
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
-def test_rows_without_a_group_are_refused(data, missing, refused):
+def test_missing_group_ids_raise_an_error(data, missing, refused):
     ids = pd.Series(["m1"] * 100 + ["m2"] * 97 + [missing] * 3, dtype=object)
     refused(lambda: DPCA().fit(data.target, background=data.background, groups=ids), "target groups: ", "3")
 
 
-def test_weights_and_groups_of_a_background_need_a_background(data, refused):
+def test_background_weights_and_groups_need_a_background(data, refused):
     refused(lambda: DPCA().fit(data.target, background_sample_weight=np.ones(3)), "without a background")
     refused(lambda: DPCA().fit(data.target, background_groups=np.ones(3)), "without a background")
 
 
-def test_weights_of_several_backgrounds_must_fit_them(data, refused):
+def test_weights_of_several_backgrounds_must_match_them(data, refused):
     several = {"sham": data.background[:150], "vehicle": data.background[150:]}
     ones = np.ones(150)
     fit = DPCA().fit
@@ -307,7 +307,7 @@ def test_weights_of_several_backgrounds_must_fit_them(data, refused):
     refused(lambda: fit(data.target, background=several, background_sample_weight={"sham": -ones}), "'sham' weights")
 
 
-def test_a_background_given_twice_or_empty_is_refused(data, refused):
+def test_an_empty_or_doubly_given_background_is_an_error(data, refused):
     y = np.arange(200) % 2
     refused(lambda: DPCA().fit(data.target, background=[]), "background: an empty list")
     refused(lambda: DPCA().fit(data.target, background={}), "background: an empty list or dict")
@@ -320,7 +320,7 @@ def test_a_background_given_twice_or_empty_is_refused(data, refused):
     refused(lambda: twice.fit(data.target, 0 * y), "only background rows (0)")
 
 
-def test_a_label_that_does_not_occur_is_refused_with_those_that_do(data, refused):
+def test_an_unknown_background_label_lists_the_labels_that_occur(data, refused):
     y = np.repeat(["control", "treated"], 100)
     fit = lambda label, y=y: DPCA(background_label=label).fit(data.target, y)  # noqa: E731
     refused(lambda: fit("contrl"), "background_label='contrl'", "'control', 'treated'", "Did you mean 'control'?")
@@ -332,7 +332,7 @@ def test_a_label_that_does_not_occur_is_refused_with_those_that_do(data, refused
 @pytest.mark.parametrize(
     ("label", "y", "right"), [("0", [0, 1], "0"), (0, ["0", "1"], "'0'"), ("True", [True, False], "True")]
 )
-def test_a_label_of_another_type_is_shown_as_it_must_be_written(data, label, y, right, refused):
+def test_a_label_of_the_wrong_type_is_shown_in_the_right_type(data, label, y, right, refused):
     estimator = DPCA(background_label=label)
     refused(lambda: estimator.fit(data.target, np.repeat(y, 100)), f"Did you mean {right}?")
 
@@ -342,7 +342,7 @@ T, A, B = RNG.normal(size=(200, 4)) * [3, 1, 1, 1], RNG.normal(size=(150, 4)), R
 
 
 @quiet
-def test_shares_go_by_name_whatever_comes_first():
+def test_shares_are_matched_to_backgrounds_by_name():
     whole = DPCA(mix={"a": 0.9, "b": 0.1}).fit(T, background={"a": A, "b": B})
     np.testing.assert_allclose(whole.ratios_, DPCA(mix=[0.9, 0.1]).fit(T, background=[A, B]).ratios_)
     batches = DPCA(mix={"a": 0.9, "b": 0.1}).partial_fit(T, background={"b": B}).partial_fit(background={"a": A})
@@ -358,7 +358,7 @@ def test_shares_go_by_name_whatever_comes_first():
 
 
 @quiet
-def test_labelled_backgrounds_keep_their_order_over_batches():
+def test_the_order_of_labelled_backgrounds_does_not_depend_on_the_batches():
     X, y = np.vstack([T, A, B]), np.repeat(["t", "c", "d"], [200, 150, 90])
     whole = DPCA(mix=[0.1, 0.9], background_label=["c", "d"]).fit(X, y)
     batches = DPCA(mix=[0.1, 0.9], background_label=np.array(["c", "d"]))
@@ -367,27 +367,27 @@ def test_labelled_backgrounds_keep_their_order_over_batches():
     np.testing.assert_allclose(batches.ratios_, whole.ratios_, rtol=1e-10)
 
 
-def test_a_label_that_never_came_is_not_pca():
+def test_a_background_label_that_never_occurred_is_an_error():
     model = DPCA(background_label="C").partial_fit(T, ["c"] * 100 + ["t"] * 100)
     with pytest.raises(InputError, match="no row with background_label='C'"):
         _ = model.ratios_
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
-def test_rows_without_a_label_are_refused(missing):
+def test_missing_labels_are_an_error(missing):
     y = np.array(["c"] * 100 + ["t"] * 99 + [missing], dtype=object)
     with pytest.raises(InputError, match="1 of 200 rows have no label"):
         DPCA(background_label="c").fit(T, y)
 
 
-def test_columns_labelled_by_numbers_must_agree():
+def test_integer_column_labels_in_a_different_order_are_an_error():
     frame = pd.DataFrame(A)
     with pytest.raises(FeatureError, match="not matched"):
         DPCA().fit(pd.DataFrame(T), background=frame[[3, 2, 1, 0]])
 
 
 @quiet
-def test_common_features_may_be_all_of_them_and_the_rest_is_not_looked_at():
+def test_common_features_may_be_all_features_and_other_columns_are_not_checked():
     frame, other = pd.DataFrame(T, columns=list("abcd")), pd.DataFrame(A, columns=list("abcd"))
     model = DPCA(features="common").fit(frame, background=other)
     with pytest.raises(FeatureError, match="missing: 'd'"):
@@ -397,20 +397,20 @@ def test_common_features_may_be_all_of_them_and_the_rest_is_not_looked_at():
 
 
 @quiet
-def test_kinds_of_background_that_look_like_something_else():
+def test_sparse_frames_and_dok_matrices_are_accepted_as_background():
     expected = DPCA().fit(T, background=A).ratios_
     np.testing.assert_allclose(DPCA().fit(T, background=sparse.dok_array(A)).ratios_, expected, rtol=1e-10)
     frame = pd.DataFrame(A).astype(pd.SparseDtype(float))
     np.testing.assert_allclose(DPCA().fit(T, background=frame).ratios_, expected, rtol=1e-10)
 
 
-def test_labels_that_a_source_brings_are_used():
+def test_labels_of_a_source_are_used():
     source = standout_source()
     model = DPCA(background_label="c").fit(source)
     np.testing.assert_allclose(model.ratios_, DPCA().fit(T, background=A).ratios_, rtol=1e-10)
 
 
-def test_the_worth_of_a_mixture_is_that_of_its_shares():
+def test_the_effective_counts_of_a_mixture_follow_from_its_shares():
     counts = [Counts(101, 101.0, 51.0, 11.0), Counts(301, 301.0, 301.0, 301.0)]
     mixture = Mixture.of(counts, [0.5, 0.5])
     assert mixture.rows == 400
@@ -429,7 +429,7 @@ def standout_source():
 
 
 @quiet
-def test_the_mixed_mean_of_equal_means_is_that_mean_and_of_others_their_weighted_average():
+def test_the_mean_of_a_mixture_is_the_weighted_mean():
     rng = np.random.default_rng(0)
     for _ in range(300):
         shares = rng.dirichlet(np.ones(rng.integers(1, 6)))
@@ -445,7 +445,7 @@ def test_the_mixed_mean_of_equal_means_is_that_mean_and_of_others_their_weighted
 @quiet
 @pytest.mark.parametrize("container", [np.asarray, pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("kind", ["i8", "u8"])
-def test_integers_whose_differences_float64_cannot_hold_are_refused_by_name(container, kind, refused):
+def test_integers_that_float64_cannot_distinguish_are_an_error(container, kind, refused):
     rng = np.random.default_rng(2)
     rows = rng.integers(0, 300, size=(60, 3)).astype(kind)
     rows[:, 1] += 2**60
@@ -458,7 +458,7 @@ def test_integers_whose_differences_float64_cannot_hold_are_refused_by_name(cont
 
 
 @quiet
-def test_large_integers_that_differ_by_much_are_as_good_as_floats():
+def test_large_integers_with_large_differences_are_accepted():
     rng = np.random.default_rng(3)
     rows = rng.integers(0, 10**9, size=(200, 3))
     large = rows.copy()

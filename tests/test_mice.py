@@ -22,7 +22,7 @@ def test_the_rows_are_those_of_the_paper(mice):
 
 
 @quiet
-def test_a_protein_that_stands_twice_changes_nothing(mice):
+def test_a_duplicated_protein_changes_nothing(mice):
     twin, other = mice.names.index("ARC_N"), mice.names.index("pS6_N")
     np.testing.assert_array_equal(mice.target[:, twin], mice.target[:, other])
     kept = mice.fit(n_components=5, shrinkage=None)
@@ -33,7 +33,7 @@ def test_a_protein_that_stands_twice_changes_nothing(mice):
     assert np.isfinite(kept.ratios_).all() and kept.regime_ == "exact"
 
 
-def test_135_rows_of_9_mice_are_9_units(mice):
+def test_135_rows_of_9_mice_count_as_9_units(mice):
     with pytest.warns(OverfitWarning, match="9 independent background units"):
         model = DPCA(shrinkage=None).fit(
             mice.target, background=mice.background, groups=mice.mice, background_groups=mice.background_mice

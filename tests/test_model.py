@@ -14,7 +14,7 @@ def model(data):
     return DPCA().fit(data.target, background=data.background)
 
 
-def test_patterns_undo_components(model, data):
+def test_patterns_are_the_dual_of_the_components(model, data):
     np.testing.assert_allclose(model.components_ @ model.patterns_.T, np.eye(2), atol=1e-12)
     scores = model.transform(data.target)
     restored = model.inverse_transform(scores)
@@ -24,7 +24,7 @@ def test_patterns_undo_components(model, data):
     np.testing.assert_allclose(everything.inverse_transform(everything.transform(data.target)), data.target, atol=1e-10)
 
 
-def test_top_features_move_by_so_many_background_sd(data):
+def test_top_features_are_measured_in_background_sd(data):
     frame = pd.DataFrame(data.target, columns=NAMES)
     model = DPCA(1).fit(frame, background=data.background)
     scores = model.transform(frame)[:, 0]
@@ -38,7 +38,7 @@ def test_top_features_move_by_so_many_background_sd(data):
     assert top[0].weight > 0 and len(model.top_features(99)[0]) == 5
 
 
-def test_normalize_gives_the_background_variance_one(data):
+def test_normalize_background_gives_scores_of_unit_background_variance(data):
     model = DPCA(shrinkage=None).fit(data.target, background=data.background)
     unit = DPCA(normalize="background", shrinkage=None).fit(data.target, background=data.background)
     np.testing.assert_allclose(np.var(unit.transform(data.background), axis=0), 1, rtol=1e-10)
@@ -46,7 +46,7 @@ def test_normalize_gives_the_background_variance_one(data):
     np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1, rtol=1e-12)
 
 
-def test_a_summary_shows_ratios_beside_the_noise_edge(model):
+def test_the_summary_shows_ratios_and_the_noise_edge(model):
     text = model.summary()
     assert repr(text) == str(text)
     for k, ratio in enumerate(model.ratios_):

@@ -22,7 +22,7 @@ from standout.errors import ModelFileError
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_loaded_gives_the_same_bits_as_what_was_saved(case, tmp_path):
+def test_a_loaded_model_is_bitwise_equal_to_the_saved_one(case, tmp_path):
     estimator = fitted(case)
     with warnings.catch_warnings(record=True):  # batches are solved now, and may have something to say
         again = load(save(estimator, tmp_path / "model"))
@@ -30,7 +30,7 @@ def test_what_is_loaded_gives_the_same_bits_as_what_was_saved(case, tmp_path):
     assert differences(answers(estimator, rows_for(estimator)), answers(again, rows_for(estimator))) == []
 
 
-def test_the_checks_above_see_the_last_bit():
+def test_the_comparison_of_models_detects_a_change_in_the_last_bit():
     one, other = fitted("plain"), fitted("plain")
     assert differences(answers(one, X), answers(other, X)) == []
     other._model.components[0, 0] = np.nextafter(other.components_[0, 0], 9)
@@ -43,7 +43,7 @@ FORMATS = ["csr", "csc", "coo", "dia", "bsr", "dok", "lil"]
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_any_parameters_come_back(tmp_path_factory, data):
+def test_any_parameters_survive_saving(tmp_path_factory, data):
     draw = data.draw
     many = draw(st.sampled_from([1, 2, 3]), "backgrounds")
     shares = st.lists(st.floats(0.01, 9), min_size=many, max_size=many)
@@ -75,19 +75,19 @@ def test_any_parameters_come_back(tmp_path_factory, data):
     assert header(path)["about"] == about
 
 
-def test_names_of_any_text_come_back(tmp_path):
+def test_feature_names_of_any_text_survive_saving(tmp_path):
     names = ["", "größe 🦊", "\ud800", "a\0", 'quo"te\n']
     model = DPCA().fit(pd.DataFrame(X, columns=names), background=pd.DataFrame(Y, columns=names))
     assert load(save(model, tmp_path / "m")).feature_names_in_.tolist() == names
 
 
-def test_the_kind_of_output_is_kept(tmp_path):
+def test_the_output_container_survives_saving(tmp_path):
     frame = load(save(fitted("frames").set_output(transform="pandas"), tmp_path / "m")).transform(FRAMES[0])
     assert list(frame.columns) == ["dpca0", "dpca1"]
     np.testing.assert_array_equal(frame.to_numpy(), fitted("frames").transform(FRAMES[0]))
 
 
-def test_a_loaded_model_fits_anew_and_takes_no_batches(tmp_path, refused):
+def test_a_loaded_model_can_be_refitted_but_not_updated(tmp_path, refused):
     again = load(save(fitted("plain"), tmp_path / "m"))
     before = answers(again, X)
     refused(lambda: again.partial_fit(X), "keeps no moments", "rows cannot be added")
@@ -111,7 +111,7 @@ def test_denoising_needs_no_moments_and_the_file_is_small(tmp_path):
 
 
 @quiet
-def test_where_moments_cannot_give_the_signal_denoising_uses_the_components(tmp_path):
+def test_denoising_falls_back_to_the_components_when_moments_do_not_suffice(tmp_path):
     rng = np.random.default_rng(0)
     mix = np.geomspace(1, 1e-10, 6)[:, None] * np.linalg.qr(rng.normal(size=(6, 6)))[0]
     target = rng.normal(size=(50, 6)) @ mix
@@ -122,7 +122,7 @@ def test_where_moments_cannot_give_the_signal_denoising_uses_the_components(tmp_
     np.testing.assert_allclose(again.denoise(target), expected, atol=1e-6)
 
 
-def test_the_same_model_gives_the_same_bytes_but_for_the_date(tmp_path):
+def test_the_same_model_gives_the_same_bytes_except_for_the_date(tmp_path):
     one, other = (save(fitted("cPCA"), tmp_path / name) for name in "ab")
     members = [{name: ZipFile(path).read(name) for name in ZipFile(path).namelist()} for path in (one, other)]
     dates = [json.loads(found.pop("header.json")) for found in members]
@@ -132,7 +132,7 @@ def test_the_same_model_gives_the_same_bytes_but_for_the_date(tmp_path):
     assert len({info.date_time for info in ZipFile(one).infolist()}) == 1
 
 
-def test_numpy_reads_the_arrays_without_us(tmp_path):
+def test_numpy_can_read_the_arrays_of_a_model_file(tmp_path):
     model = fitted("several")
     with np.load(save(model, tmp_path / "m"), allow_pickle=False) as found:
         np.testing.assert_array_equal(found["model.components"], model.components_)
@@ -140,7 +140,7 @@ def test_numpy_reads_the_arrays_without_us(tmp_path):
         assert json.loads(found["header.json"])["estimator"] == "DPCA"
 
 
-def test_the_header_tells_what_is_in_the_file_without_its_arrays(tmp_path):
+def test_the_header_describes_the_model_without_loading_its_arrays(tmp_path):
     path = save(fitted("shares"), tmp_path / "m", about={"command": ["fit", "x.csv"], "seed": 1})
     found = header(path)
     assert found["about"] == {"command": ["fit", "x.csv"], "seed": 1}
@@ -155,7 +155,7 @@ def test_the_header_tells_what_is_in_the_file_without_its_arrays(tmp_path):
         load(path)
 
 
-def test_models_that_earlier_versions_kept_are_read():
+def test_models_saved_by_earlier_versions_load():
     told = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
     assert sorted(told) == sorted(path.stem for path in GOLDEN.glob("*.standout")) == ["cpca", "dpca", "kernel"]
     for name, expected in told.items():

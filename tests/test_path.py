@@ -62,7 +62,7 @@ def test_the_natural_grid_goes_from_pca_to_the_largest_ratio():
 
 
 @pytest.mark.parametrize("kind", ["constant", "few rows"])
-def test_the_natural_grid_ends_at_the_shrunk_ratio_where_the_exact_one_means_nothing(kind):
+def test_the_natural_grid_ends_at_the_shrunk_ratio_when_the_exact_one_is_undefined(kind):
     target, background = few_rows() if kind == "few rows" else pair()
     if kind == "constant":
         background[:, 3] = 1.0
@@ -99,7 +99,7 @@ def test_every_step_over_shrinkage_is_dpca(kind):
         np.testing.assert_allclose(components, model.components_, atol=1e-6)
 
 
-def test_lanczos_follows_shrinkage_from_600_features_on():
+def test_the_shrinkage_path_uses_lanczos_from_600_features():
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(900, 620)), rng.normal(size=(900, 620))
     target[:, 0] *= 4
@@ -119,7 +119,7 @@ def test_the_end_of_the_shrinkage_path_is_pca_in_background_sd_units():
     assert found.values[0] == 0 and found.values[-1] == 1 and len(found.values) == 41
 
 
-def test_the_shrinkage_path_starts_above_zero_where_the_exact_problem_has_no_answer():
+def test_the_shrinkage_path_starts_above_zero_when_the_exact_problem_is_singular():
     target, background = few_rows()
     found = path(target, background, over="shrinkage")
     assert found.values[0] > 0 and np.isfinite(found.components).all()
@@ -127,7 +127,7 @@ def test_the_shrinkage_path_starts_above_zero_where_the_exact_problem_has_no_ans
         path(target, background, over="shrinkage", values=[0, 0.5])
 
 
-def test_rescaling_a_feature_leaves_the_similarity_along_shrinkage_as_it_is():
+def test_rescaling_features_does_not_change_the_similarity_along_shrinkage():
     target, background = pair()
     units = np.geomspace(1e-3, 1e3, 8)
     plain = path(target, background, over="shrinkage")
@@ -158,12 +158,12 @@ def test_similarity_of_scores_is_that_of_the_projected_rows(wide):
     np.testing.assert_allclose(found.similarity, expected, atol=1e-9)
 
 
-def test_a_subspace_without_scores_is_like_no_other():
+def test_a_subspace_without_scores_has_similarity_zero_to_all_others():
     bases = np.eye(3)[:, :, None]
     np.testing.assert_array_equal(subspace_similarity(bases, np.diag([1.0, 1.0, 0.0])), np.eye(3))
 
 
-def test_each_cluster_has_its_medoid_and_that_of_zero_has_pca():
+def test_each_cluster_is_represented_by_its_medoid_and_the_first_one_by_pca():
     target, background = pair(size=12)
     found = path(target, background, n_representatives=4)
     assert found.representatives[0] == 0 and (np.diff(found.representatives) > 0).all()
@@ -177,7 +177,7 @@ def test_each_cluster_has_its_medoid_and_that_of_zero_has_pca():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
-def test_any_number_of_representatives_and_steps_goes_together(count):
+def test_any_number_of_representatives_works_with_any_number_of_steps(count):
     target, background = pair()
     for values in ([0], [0, 2.0], [1.0, 2.0, 4.0], [0, 1.0, 2.0, 3.0, 9.0]):
         found = path(target, background, values=values, n_representatives=count)
@@ -185,7 +185,7 @@ def test_any_number_of_representatives_and_steps_goes_together(count):
         assert 0 <= found.pick < len(values) and found.pick in found.representatives
 
 
-def test_a_path_repeats_and_moments_are_enough():
+def test_a_path_is_reproducible_and_can_be_computed_from_moments():
     target, background = pair()
     found = path(target, background)
     sources = [
@@ -199,14 +199,14 @@ def test_a_path_repeats_and_moments_are_enough():
         np.testing.assert_allclose(other.components, found.components, atol=1e-8)
 
 
-def test_features_in_common_are_followed():
+def test_a_path_can_use_common_features():
     target, background = pair(size=5)
     frame, other = pd.DataFrame(target, columns=NAMES), pd.DataFrame(background[:, 1:], columns=NAMES[1:])
     found = path(frame, other, features="common", n_components=1)
     assert found.components.shape == (41, 1, 5) and (found.components[..., 0] == 0).all()
 
 
-def test_the_minimax_mixture_is_followed():
+def test_a_path_can_use_the_minimax_mixture():
     target, background = pair()
     several = [background[:400] * np.linspace(1, 2, 8), background[400:]]
     found = path(target, several, over="shrinkage", values=[0.0, 0.5], mix="minimax")
@@ -228,7 +228,7 @@ def test_the_pick_is_the_medoid_of_the_largest_cluster_without_zero():
     np.testing.assert_array_equal(path.components[medoid], model.components_)
 
 
-def test_the_search_separates_groups_that_pca_does_not_see():
+def test_the_search_separates_groups_that_pca_does_not():
     target, background = readme_toy(0)
     kinds = np.repeat(np.arange(4), 100)
     centres = [np.array([scores[kinds == k].mean(0) for k in range(4)]) for scores in (
@@ -280,7 +280,7 @@ def test_one_component_of_the_trace_ratio_is_dpca(rows):
     assert (model.shrinkage_, model.regime_) == (dpca.shrinkage_, dpca.regime_)
 
 
-def test_the_trace_ratio_is_infinite_where_the_background_leaves_room_for_it():
+def test_the_trace_ratio_is_infinite_when_the_background_is_constant_in_enough_directions():
     target, background = pair(m=900, n=1000)
     background[:, [1, 4]] = 7.0
     with pytest.warns(StructuralWarning):
@@ -292,7 +292,7 @@ def test_the_trace_ratio_is_infinite_where_the_background_leaves_room_for_it():
     assert abs(top_of(target, background, finite.alpha_, 3)[0].sum()) < 1e-9 * np.trace(covariance(target))
 
 
-def test_few_background_rows_shrink_the_trace_ratio_and_say_so():
+def test_few_background_rows_shrink_the_trace_ratio_with_a_warning():
     target, background = few_rows()
     with pytest.warns(ShrinkageWarning):
         model = fit(target, background, 3, alpha="trace_ratio")
@@ -325,11 +325,11 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("arguments", "possible"), ARGUMENTS)
-def test_a_bad_argument_is_refused_with_what_is_possible(data, arguments, possible, refused):
+def test_a_bad_argument_raises_an_error_with_the_allowed_values(data, arguments, possible, refused):
     refused(lambda: path(data.target, data.background, **arguments), possible)
 
 
-def test_a_path_needs_both_ends(data, refused):
+def test_a_path_needs_a_target_and_a_background(data, refused):
     refused(lambda: path(data.target, None), "background")
     refused(lambda: path(None, data.background), "target")
     refused(lambda: path(data.target[:1], data.background), "n_samples=1")

@@ -84,7 +84,7 @@ def test_three_percent_of_outliers_ruin_the_classical_ratio_and_not_the_robust_o
     assert cosine(robust.components_[0], MODEL.signal) > 0.95
 
 
-def test_how_far_out_the_outliers_lie_hardly_matters(clean):
+def test_the_size_of_the_outliers_hardly_matters(clean):
     near, far = (robust_moments(spoiled(clean[0], 1, size=size)).covariance() for size in (1e3, 1e9))
     assert np.abs(near - far).max() < 0.01 * np.abs(near).max()
 
@@ -100,7 +100,7 @@ def test_on_gaussian_rows_it_is_close_to_the_covariance():
     assert robust_moments(rows).mean @ whiten == pytest.approx(np.zeros(8), abs=0.04)
 
 
-def test_scikit_learns_minimum_covariance_determinant_finds_the_same_direction(dirty):
+def test_the_direction_agrees_with_the_minimum_covariance_determinant(dirty):
     peer = [MinCovDet(random_state=0).fit(rows).covariance_ for rows in dirty]
     values, vectors = linalg.eigh(*peer)
     ours = DPCA(1).fit(robust_moments(dirty[0]), background=robust_moments(dirty[1]))
@@ -108,7 +108,7 @@ def test_scikit_learns_minimum_covariance_determinant_finds_the_same_direction(d
     assert ours.ratios_[0] == pytest.approx(values[-1], rel=0.25)
 
 
-def test_counts_groups_and_names_are_those_of_the_rows(clean):
+def test_counts_groups_and_names_are_kept(clean):
     names = [f"f{i}" for i in range(12)]
     groups = np.arange(1000) // 10
     found = robust_moments(pd.DataFrame(clean[0], columns=names), groups=groups)
@@ -116,7 +116,7 @@ def test_counts_groups_and_names_are_those_of_the_rows(clean):
     assert robust_moments(clean[0], names=names).names == tuple(names)
 
 
-def test_whole_weights_repeat_rows_and_zero_leaves_them_out(clean):
+def test_integer_weights_repeat_rows_and_zero_weights_remove_them(clean):
     rows = clean[0][:300]
     weights = np.random.default_rng(6).integers(0, 4, 300)
     holes = np.where(weights[:, None] == 0, np.nan, rows)
@@ -126,14 +126,14 @@ def test_whole_weights_repeat_rows_and_zero_leaves_them_out(clean):
     assert weighted.weight == repeated.weight and weighted.rows == np.count_nonzero(weights)
 
 
-def test_other_forms_of_the_same_rows_give_the_same(clean):
+def test_every_table_type_gives_the_same_robust_moments(clean):
     rows = clean[0].round(2)
     expected = robust_moments(rows).covariance()
     assert robust_moments(sparse.csr_array(rows)).covariance() == pytest.approx(expected, rel=1e-9)
     assert robust_moments(rows.tolist()).covariance() == pytest.approx(expected, rel=1e-9)
 
 
-def test_constant_and_repeated_features_are_carried_along(clean):
+def test_constant_and_duplicate_features_are_handled(clean):
     rows = clean[0]
     wide = np.column_stack([rows, rows[:, 0], np.full(1000, 3.0), rows[:, 1] + rows[:, 2]])
     found, plain = robust_moments(wide), robust_moments(rows)
@@ -145,18 +145,18 @@ def test_constant_and_repeated_features_are_carried_along(clean):
     assert found.mean[13] == 3.0 and found.variance()[13] == 0.0
 
 
-def test_too_few_rows_are_refused(clean, refused):
+def test_fewer_than_two_rows_are_an_error(clean, refused):
     refused(lambda: robust_moments(clean[0][:12]), "12 rows for 12 features", kind=NotEnoughRowsError)
 
 
-def test_a_feature_that_only_outliers_move_is_refused_by_name(clean, refused):
+def test_a_feature_that_varies_only_in_outliers_is_an_error(clean, refused):
     rows = clean[0].copy()
     rows[:, 4] = np.where(np.arange(1000) < 40, rows[:, 4], 0.0)
     names = [f"gene {i}" for i in range(12)]
     refused(lambda: robust_moments(pd.DataFrame(rows, columns=names)), "same value", "'gene 4'")
 
 
-def test_an_iteration_that_does_not_settle_is_an_error(clean, refused):
+def test_an_iteration_that_does_not_converge_is_an_error(clean, refused):
     refused(lambda: robust_moments(clean[0], max_iter=2), "did not settle in 2 steps", "max_iter")
     rows = clean[0].copy()
     rows[:950, 0] = rows[:950, 1]  # nearly all rows in a subspace that no single feature shows
@@ -164,11 +164,11 @@ def test_an_iteration_that_does_not_settle_is_an_error(clean, refused):
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_iter", 0), ("max_iter", 2.5), ("tol", 0), ("tol", "small")])
-def test_bad_settings_are_refused(clean, name, value, refused):
+def test_bad_settings_are_an_error(clean, name, value, refused):
     refused(lambda: robust_moments(clean[0], **{name: value}), f"{name}={value!r}")
 
 
-def test_bad_rows_are_refused(clean, refused):
+def test_bad_rows_are_an_error(clean, refused):
     rows = clean[0].copy()
     rows[5, 3] = np.nan
     refused(lambda: robust_moments(rows), "1 NaN", kind=NonFiniteError)

@@ -40,7 +40,7 @@ def drawn(covariance, rows, rng):
 
 @quiet
 @pytest.mark.parametrize("n", [25, 40, 150])
-def test_the_intensity_is_scikit_learns_oas_on_the_correlation_matrix(n):
+def test_the_intensity_is_oas_of_the_correlation_matrix(n):
     rng = np.random.default_rng(n)
     target, background = rng.normal(size=(60, 30)), rng.normal(size=(n, 30)) @ rng.normal(size=(30, 30))
     model = DPCA(shrinkage="oas").fit(target, background=background)
@@ -54,7 +54,7 @@ def test_the_intensity_is_scikit_learns_oas_on_the_correlation_matrix(n):
 
 
 @quiet
-def test_shrinkage_is_the_same_from_moments_from_rows_and_in_the_span_of_rows():
+def test_shrinkage_is_the_same_from_rows_and_from_moments():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(20, 60)), rng.normal(size=(25, 60)) @ rng.normal(size=(60, 60))
     by_rows = DPCA().fit(target, background=background)
@@ -69,7 +69,7 @@ def test_shrinkage_is_the_same_from_moments_from_rows_and_in_the_span_of_rows():
 
 
 @quiet
-def test_a_fixed_intensity_solves_the_problem_it_says():
+def test_a_fixed_intensity_solves_the_problem_of_its_definition():
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(80, 10)) * 3, rng.normal(size=(30, 10)) @ rng.normal(size=(10, 10))
     model = DPCA(3, shrinkage=0.3).fit(target, background=background)
@@ -91,7 +91,7 @@ def test_full_shrinkage_is_pca_in_background_sd_units():
 
 @pytest.mark.parametrize(("n", "regime"), [(300, "shrunk"), (1500, "shrunk"), (1501, "exact")])
 @quiet
-def test_exact_from_fifty_rows_for_each_dimension(n, regime):
+def test_the_fit_is_exact_from_50_rows_per_dimension(n, regime):
     rng = np.random.default_rng(3)
     model = DPCA().fit(rng.normal(size=(100, 30)), background=rng.normal(size=(n, 30)))
     assert model.regime_ == regime
@@ -100,7 +100,7 @@ def test_exact_from_fifty_rows_for_each_dimension(n, regime):
 
 @pytest.mark.parametrize(("n", "regime"), [(300, "shrunk"), (301, "structural")])
 @quiet
-def test_a_constant_background_feature_has_an_infinite_ratio_from_ten_rows_for_each_dimension(n, regime):
+def test_a_constant_background_feature_has_an_infinite_ratio_from_10_rows_per_dimension(n, regime):
     rng = np.random.default_rng(3)
     target, background = rng.normal(size=(100, 30)), rng.normal(size=(n, 30))
     background[:, 4] = 1.0
@@ -111,7 +111,7 @@ def test_a_constant_background_feature_has_an_infinite_ratio_from_ten_rows_for_e
 
 
 @pytest.mark.parametrize("n", [299, 301])
-def test_the_warning_of_few_rows_ends_at_ten_for_each_dimension(n):
+def test_few_rows_give_a_warning_below_10_per_dimension(n):
     rng = np.random.default_rng(3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -119,14 +119,14 @@ def test_the_warning_of_few_rows_ends_at_ten_for_each_dimension(n):
     assert any(issubclass(warning.category, ShrinkageWarning) for warning in caught) == (n < 300)
 
 
-def test_the_warning_names_the_counts_and_the_remedy():
+def test_the_shrinkage_warning_gives_the_counts_and_a_remedy():
     rng = np.random.default_rng(4)
     with pytest.warns(ShrinkageWarning, match=r"100 background rows are few for 20 dimensions.*[Mm]ore background"):
         DPCA().fit(rng.normal(size=(100, 20)) * 2, background=rng.normal(size=(100, 20)))
 
 
 @quiet
-def test_there_is_no_cliff_from_half_a_row_to_twenty_rows_for_each_feature():
+def test_performance_never_drops_from_half_a_row_to_20_rows_per_feature():
     p, m, repeats = 50, 400, 12
     sizes = [25, 40, 49, 50, 51, 52, 60, 75, 100, 150, 300, 499, 502, 700, 1000]
     rng = np.random.default_rng(5)
@@ -223,7 +223,7 @@ def estimated(target, background, own):
 @quiet
 @pytest.mark.parametrize("solver", ["auto", "dense", "gsvd", "span", "matrix_free", "moments"])
 @pytest.mark.parametrize(("m", "n", "p", "own"), [(40, 30, 90, 0.0), (60, 50, 80, 0.375), (150, 120, 40, 1.0)])
-def test_every_solver_finds_the_components_of_the_estimate_as_defined(m, n, p, own, solver):
+def test_every_solver_finds_the_components_of_the_factor_estimate(m, n, p, own, solver):
     rng = np.random.default_rng(p)
     target, background, _, _ = with_factors(rng, m, n, p, [30.0, 20.0, 4.0])
     target[:, 1:], background[:, 1:] = (rows[:, 1:] + 0.6 * rows[:, :-1] for rows in (target, background))
@@ -255,7 +255,7 @@ def test_without_factors_auto_is_oas():
 
 
 @quiet
-def test_the_order_and_the_units_of_features_do_not_matter_where_factors_are_kept():
+def test_order_and_units_of_features_do_not_matter_to_the_factor_estimate():
     rng = np.random.default_rng(8)
     target, background, _, _ = with_factors(rng, 50, 40, 70, [40.0, 10.0])
     model = DPCA().fit(target, background=background)
@@ -269,7 +269,7 @@ def test_the_order_and_the_units_of_features_do_not_matter_where_factors_are_kep
 
 
 @quiet
-def test_shrinkage_fades_from_ten_to_fifty_rows_for_each_dimension():
+def test_shrinkage_fades_out_from_10_to_50_rows_per_dimension():
     rng = np.random.default_rng(9)
     target, rows = rng.normal(size=(300, 10)), rng.normal(size=(600, 10)) @ rng.normal(size=(10, 10))
     for n, factor in ((80, 1.0), (101, 1.0), (201, 0.75), (301, 0.5), (500, 0.0025), (501, 0.0)):
@@ -281,7 +281,7 @@ def test_shrinkage_fades_from_ten_to_fifty_rows_for_each_dimension():
 
 @quiet
 @pytest.mark.parametrize("p", [3, 5, 7])
-def test_one_axis_alone_is_never_a_factor(p):
+def test_a_single_candidate_axis_is_never_a_factor(p):
     # It would mix factor and signal: with few features "auto" is OAS.
     rng = np.random.default_rng(p)
     target, background, _, _ = with_factors(rng, 60, 9 * p, p, [20.0], signal=4.0)
@@ -301,7 +301,7 @@ def test_factors_that_explain_nearly_everything_are_not_kept_without_residual_va
 
 
 @quiet
-def test_features_that_vary_nowhere_change_nothing():
+def test_constant_features_do_not_change_the_factor_estimate():
     rng = np.random.default_rng(4)
     target, background, _, _ = with_factors(rng, 50, 40, 60, [40.0, 10.0])
     wide = [np.hstack([rows, np.ones((len(rows), 300))]) for rows in (target, background)]
@@ -324,7 +324,7 @@ def test_rounding_beyond_the_joint_range_is_not_a_component():
 
 
 @quiet
-def test_the_summary_says_how_the_background_was_estimated():
+def test_the_summary_shows_how_the_background_was_estimated():
     rng = np.random.default_rng(10)
     target, background, _, _ = with_factors(rng, 80, 60, 200, [100.0, 60.0])
     text = str(DPCA().fit(target, background=background).summary())
@@ -343,7 +343,7 @@ def test_one_feature_has_no_correlations_to_shrink():
     assert model.ratios_[0] == pytest.approx(target.var() / background.var())
 
 
-def test_few_rows_are_shrunk_with_a_warning_that_counts_them(data):
+def test_few_background_rows_are_shrunk_with_a_warning(data):
     with pytest.warns(ShrinkageWarning, match=r"^40 background rows are few for 5 dim.* shrunk by 0\.\d+") as found:
         model = DPCA().fit(data.target, background=data.background[:40])
     assert model.regime_ == "shrunk" and 0 < model.shrinkage_ < 1
@@ -355,7 +355,7 @@ def test_few_rows_are_shrunk_with_a_warning_that_counts_them(data):
 
 
 @quiet
-def test_rows_that_hardly_weigh_are_no_evidence():
+def test_rows_of_negligible_weight_do_not_count_as_evidence():
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(200, 50)), rng.normal(size=(3000, 50))
     weights = np.r_[np.ones(60), np.full(2940, 1e-9)]
@@ -367,7 +367,7 @@ def test_rows_that_hardly_weigh_are_no_evidence():
 
 
 @quiet
-def test_one_varying_background_feature_is_never_shrunk_to_nonsense():
+def test_shrinkage_is_between_0_and_1_with_one_varying_feature():
     rng = np.random.default_rng(2)
     for _ in range(40):
         for solver in ("auto", "gsvd", "span"):
@@ -379,7 +379,7 @@ def test_one_varying_background_feature_is_never_shrunk_to_nonsense():
 
 
 @quiet
-def test_hardly_any_shrinkage_is_as_accurate_as_none_or_says_so():
+def test_very_small_shrinkage_uses_gsvd_or_gives_a_warning():
     rng = np.random.default_rng(3)
     target, background = rng.normal(size=(60, 30)), rng.normal(size=(20, 30))
     by_rows = DPCA(1, shrinkage=1e-13).fit(target, background=background)
@@ -409,12 +409,12 @@ def test_keeping_shared_factors_reaches_more_of_the_best_ratio_than_oas(per_feat
 
 
 @pytest.mark.slow
-def test_auto_beats_oas_for_every_number_of_rows_and_loses_nowhere():
+def test_auto_beats_oas_for_every_number_of_rows_in_the_full_simulation():
     assert all(row.holds for row in background.estimates(20))
 
 
 @pytest.mark.parametrize(("size", "solver"), [(40, "dense"), (200, "span")])
-def test_fewer_background_rows_than_features_are_shrunk_and_units_do_not_matter(size, solver):
+def test_with_fewer_background_rows_than_features_the_fit_is_shrunk_and_independent_of_units(size, solver):
     rng = np.random.default_rng(14)
     target, background = sample_pair(rng, 60, 30, size)
     units = 10 ** rng.uniform(-5, 5, size=size)
@@ -430,7 +430,7 @@ def test_fewer_background_rows_than_features_are_shrunk_and_units_do_not_matter(
     assert np.all(np.einsum("ij,ij->i", back, model.components_) > 0)
 
 
-def test_fewer_background_rows_than_features_have_no_exact_answer():
+def test_an_exact_fit_with_fewer_background_rows_than_features_is_an_error():
     target, background = sample_pair(np.random.default_rng(15), 60, 30, 40)
     with pytest.raises(NotEnoughRowsError, match="30 rows, and 40 dimensions"):
         DPCA(3, shrinkage=None).fit(target, background=background)

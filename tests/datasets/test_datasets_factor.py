@@ -164,7 +164,7 @@ def test_the_population_ratio_is_one_plus_signal_over_noise():
     np.testing.assert_allclose(ratios[1:], 1, atol=1e-12)
 
 
-def test_samples_have_the_population_covariances():
+def test_samples_have_the_covariances_of_the_population():
     model = FactorModel(oblique=0.5, shared_growth=2.0)
     target, background = model.sample(400_000, 400_000)
     np.testing.assert_allclose(np.cov(target.T), model.target_covariance, atol=0.5)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning"
 
 
 @pytest.mark.parametrize(("k", "solver"), [(2, "dense"), (5, "dense"), (6, "gsvd"), (9, "gsvd"), (12, "gsvd")])
-def test_auto_turns_to_the_rows_when_covariances_are_not_enough(k, solver):
+def test_auto_chooses_gsvd_when_covariances_are_ill_conditioned(k, solver):
     # The sample makes the condition of the covariances about ten times worse: 1e11 at k = 5, 1e13 at k = 6.
     target, background, exact = ill_conditioned(k)
     model = DPCA(TOP, shrinkage=None).fit(target, background=background)
@@ -21,7 +21,7 @@ def test_auto_turns_to_the_rows_when_covariances_are_not_enough(k, solver):
 
 
 @pytest.mark.parametrize("k", [6, 9, 12])
-def test_moments_alone_warn_when_they_are_not_enough(k):
+def test_ill_conditioned_moments_give_a_warning(k):
     target, background, _ = ill_conditioned(k)
     with pytest.warns(ConditionWarning, match="condition number"):
         model = DPCA(TOP, shrinkage=None).fit(Moments.of(target), background=Moments.of(background))

@@ -42,7 +42,7 @@ def test_scores_on_signal_axes_are_those_of_a_pca_of_the_denoised_target(pair, s
 
 
 @quiet
-def test_the_law_holds_where_no_edge_exists_and_in_the_span_of_rows():
+def test_scores_on_signal_axes_are_a_pca_of_the_denoised_target_on_wide_data():
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(30, 80)), rng.normal(size=(25, 80))
     target[:, 0] *= 8
@@ -51,7 +51,7 @@ def test_the_law_holds_where_no_edge_exists_and_in_the_span_of_rows():
         same_up_to_sign(PCA(2, svd_solver="full").fit_transform(model.denoise(target)), model.transform(target), 1e-9)
 
 
-def test_denoising_is_the_wiener_estimate_by_definition(pair):
+def test_denoising_is_the_wiener_estimate(pair):
     target, background = pair
     model = DPCA(2, axes="signal", shrinkage=None).fit(target, background=background)
     cxx, cyy = np.cov(target.T, ddof=0), np.cov(background.T, ddof=0)
@@ -64,7 +64,7 @@ def test_denoising_is_the_wiener_estimate_by_definition(pair):
     np.testing.assert_allclose(model.denoise(target), expected, atol=1e-8)
 
 
-def test_denoising_does_not_depend_on_the_axes_shown(pair):
+def test_denoising_does_not_depend_on_the_axes(pair):
     by_ratio = DPCA(1).fit(pair[0], background=pair[1])
     by_signal = DPCA(3, axes="signal").fit(pair[0], background=pair[1])
     np.testing.assert_allclose(by_ratio.denoise(pair[0]), by_signal.denoise(pair[0]), atol=1e-9)
@@ -72,7 +72,7 @@ def test_denoising_does_not_depend_on_the_axes_shown(pair):
     np.testing.assert_allclose(batches.denoise(pair[0]), by_signal.denoise(pair[0]), atol=1e-9)
 
 
-def test_denoising_recovers_the_targets_own_part_better_than_pca_does():
+def test_denoising_recovers_the_target_specific_part_better_than_pca():
     model = FactorModel(n_features=20, signal_sd=3.0)
     rng = np.random.default_rng(2)
     shared = (rng.normal(size=(2000, 4)) * model.background_sd) @ model.directions[:, :4].T
@@ -86,7 +86,7 @@ def test_denoising_recovers_the_targets_own_part_better_than_pca_does():
     assert error < 0.15 * np.mean(own**2)
 
 
-def test_signal_axes_keep_patterns_and_variances_consistent(pair):
+def test_signal_axes_have_consistent_patterns_and_variances(pair):
     target, background = pair
     model = DPCA(3, axes="signal").fit(target, background=background)
     np.testing.assert_allclose(model.components_ @ model.patterns_.T, np.eye(3), atol=1e-10)
@@ -97,7 +97,7 @@ def test_signal_axes_keep_patterns_and_variances_consistent(pair):
     assert np.all(np.diff(model.target_variance_) <= 0)
 
 
-def test_an_infinite_ratio_passes_whole():
+def test_a_component_with_infinite_ratio_is_not_attenuated():
     rng = np.random.default_rng(4)
     target, background = rng.normal(size=(300, 5)), rng.normal(size=(900, 5))
     target[:, 2] *= 3
@@ -108,7 +108,7 @@ def test_an_infinite_ratio_passes_whole():
     np.testing.assert_allclose(model.denoise(target)[:, 2], centred, rtol=1e-6)
 
 
-def test_fewer_axes_than_asked_are_told(pair):
+def test_fewer_signal_axes_than_requested_give_a_warning(pair):
     with pytest.warns(OverfitWarning, match="only 3 above the noise edge"):
         model = DPCA(5, axes="signal").fit(pair[0], background=pair[1])
     assert model.n_components_ == 3
@@ -124,7 +124,7 @@ def test_noise_has_no_signal():
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.ShrinkageWarning")
-def test_where_no_edge_exists_the_warning_says_so():
+def test_a_warning_says_when_the_noise_edge_is_undefined():
     rng = np.random.default_rng(6)
     with pytest.warns(OverfitWarning, match="no noise edge can tell which"):
         DPCA(2, axes="signal").fit(rng.normal(size=(40, 30)) * 3, background=rng.normal(size=(20, 30)))
@@ -136,7 +136,7 @@ def test_without_a_background_signal_axes_are_pca(pair):
     np.testing.assert_allclose(model.denoise(pair[0]), pair[0] - pair[0].mean(0))
 
 
-def test_the_embedded_example_is_shown_by_signal_axes_too():
+def test_signal_axes_separate_the_groups_of_the_embedded_example():
     example = digits_over_tiles()
     scores = DPCA(2, axes="signal").fit(example.target, background=example.background).transform(example.target)
     found = KMeans(2, n_init=10, random_state=0).fit_predict(scores)
@@ -145,7 +145,7 @@ def test_the_embedded_example_is_shown_by_signal_axes_too():
 
 @pytest.mark.data
 @quiet
-def test_digits_over_photographs_are_shown_by_signal_axes_and_not_by_ratios(real_data):
+def test_signal_axes_separate_digits_over_photographs_and_ratios_do_not(real_data):
     digits, frogs = np.load(real_data("mnist_6_9.npz")), np.load(real_data("cifar10_frogs_gray_6000.npz"))
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -165,7 +165,7 @@ def test_digits_over_photographs_are_shown_by_signal_axes_and_not_by_ratios(real
 
 
 @quiet
-def test_denoising_makes_do_with_the_components_where_the_moments_know_fewer_dimensions_than_the_rows():
+def test_denoising_uses_the_components_when_moments_have_fewer_dimensions_than_rows():
     rng = np.random.default_rng(0)
     mix = mixing(rng, 6, 1e9)
     target, background = rng.normal(size=(40, 6)) @ mix, rng.normal(size=(7, 6)) @ mix
@@ -189,7 +189,7 @@ def test_a_target_with_less_variance_than_its_background_has_no_signal():
 
 
 @quiet
-def test_denoising_does_not_depend_on_how_the_fit_was_made():
+def test_denoising_does_not_depend_on_the_solver_or_later_parameters():
     rng = np.random.default_rng(10)
     target, background = rng.normal(size=(300, 8)) * [5, 4, 1, 1, 1, 1, 1, 1], rng.normal(size=(900, 8))
     expected = DPCA(1, axes="signal").fit(target, background=background).denoise(target)
@@ -206,7 +206,7 @@ def test_denoising_does_not_depend_on_how_the_fit_was_made():
 
 
 @quiet
-def test_a_component_that_shrinkage_or_a_graph_chose_is_worth_no_more_than_its_own_ratio():
+def test_denoising_weights_each_component_by_its_unpenalised_ratio():
     rng = np.random.default_rng(11)
     size = 20
     rough, smooth = np.tile([1.0, -1.0], size // 2) / np.sqrt(size), np.ones(size) / np.sqrt(size)
@@ -219,7 +219,7 @@ def test_a_component_that_shrinkage_or_a_graph_chose_is_worth_no_more_than_its_o
 
 
 @quiet
-def test_wide_noise_with_an_edge_has_nothing_to_denoise_whatever_is_shown():
+def test_denoised_wide_noise_is_zero():
     rng = np.random.default_rng(12)
     basis = rng.normal(size=(5, 400))
     target, background = rng.normal(size=(80, 5)) @ basis, rng.normal(size=(200, 5)) @ basis

@@ -48,7 +48,7 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_components_of_sparse_rows_are_those_of_the_dense_ones_and_nothing_is_made_dense(kind, dense_panels):
+def test_sparse_rows_give_the_components_of_dense_rows_without_dense_panels(kind, dense_panels):
     target, background = counts(120, 1), counts(150, 0)
     found = DPCA(3).fit(KINDS[kind](target), background=KINDS[kind](background))
     assert not dense_panels
@@ -60,7 +60,7 @@ def test_components_of_sparse_rows_are_those_of_the_dense_ones_and_nothing_is_ma
     [{"shrinkage": 0.2}, {"centering": "background"}, {"mix": "equal"}, {"mix": [0.2, 0.8], "centering": "background"}],
     ids=str,
 )
-def test_with_every_option_and_weights(options, dense_panels):
+def test_sparse_and_dense_rows_agree_with_every_option(options, dense_panels):
     target, first, second = counts(120, 1), counts(90, 0), counts(100, 2)
     backgrounds = {"one": first, "two": second} if "mix" in options else first
     weights = np.random.default_rng(5).integers(0, 3, size=120).astype(float)
@@ -74,7 +74,7 @@ def test_with_every_option_and_weights(options, dense_panels):
     same(found, DPCA(3, **options).fit(target, background=backgrounds, sample_weight=weights))
 
 
-def test_without_a_background_it_is_pca(dense_panels):
+def test_without_a_background_the_fit_is_pca(dense_panels):
     target = counts(120, 1)
     found = DPCA(3).fit(sparse.csr_array(target))
     assert not dense_panels
@@ -82,7 +82,7 @@ def test_without_a_background_it_is_pca(dense_panels):
     np.testing.assert_allclose(found.ratios_, values**2 / 120, rtol=1e-10)
 
 
-def test_entries_that_stand_twice_are_added_up(dense_panels):
+def test_duplicate_sparse_entries_are_summed(dense_panels):
     target, background = counts(120, 1), counts(150, 0)
     rows = sparse.csr_array(target)
     twice = sparse.csr_array((np.repeat(rows.data / 2, 2), np.repeat(rows.indices, 2), 2 * rows.indptr), rows.shape)
@@ -93,7 +93,7 @@ def test_entries_that_stand_twice_are_added_up(dense_panels):
 
 
 @pytest.mark.parametrize("value", [5.0, 2.0**20])
-def test_a_feature_far_from_zero_sends_all_to_dense_panels_and_loses_no_digits(value, dense_panels):
+def test_a_sparse_feature_far_from_zero_uses_dense_panels_and_loses_no_precision(value, dense_panels):
     target, background = counts(120, 1), counts(150, 0)
     shifted = [rows.copy() for rows in (target, background)]
     for rows in shifted:
@@ -103,7 +103,7 @@ def test_a_feature_far_from_zero_sends_all_to_dense_panels_and_loses_no_digits(v
     np.testing.assert_allclose(found.ratios_, DPCA(3).fit(target, background=background).ratios_, rtol=1e-9)
 
 
-def test_crowded_rows_are_faster_in_dense_panels(dense_panels):
+def test_sparse_matrices_with_many_entries_use_dense_panels(dense_panels):
     rng = np.random.default_rng(3)
     rows = [sparse.csr_array(rng.poisson(1.0, size=(40, 400))) for _ in range(2)]
     DPCA(2).fit(rows[0], background=rows[1])
@@ -111,7 +111,7 @@ def test_crowded_rows_are_faster_in_dense_panels(dense_panels):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
-def test_a_bad_value_is_located_and_nothing_is_made_dense_for_it(bad, refused):
+def test_a_bad_value_is_located_in_wide_sparse_rows(bad, refused):
     target, background = sparse.csr_array(counts(120, 1)), sparse.csr_array(counts(150, 0))
     background.data[40] = bad
     where = str(background.indices[40])
@@ -119,7 +119,7 @@ def test_a_bad_value_is_located_and_nothing_is_made_dense_for_it(bad, refused):
     refused(fit, "background", where, kind=NonFiniteError if bad != 1e200 else ValueError)
 
 
-def test_memory_stays_far_below_the_dense_rows():
+def test_memory_stays_far_below_that_of_dense_rows():
     rows = [sparse.random(60, 100_000, density=0.002, format="csr", random_state=seed) for seed in (0, 1)]
     DPCA(1).fit(rows[0], background=rows[1])
     tracemalloc.start()
@@ -133,7 +133,7 @@ def test_memory_stays_far_below_the_dense_rows():
 
 @quiet
 @pytest.mark.parametrize("n", [300, 1000, 3000])
-def test_constants_that_are_not_zero_are_constants_on_wide_data_too(n):
+def test_constant_features_have_no_weight_on_wide_data(n):
     rng = np.random.default_rng(n)
     target, background = rng.normal(size=(100, n + 300)), rng.normal(size=(n, n + 300))
     background[:, :40] = 10 * rng.normal(size=40)

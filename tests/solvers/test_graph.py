@@ -41,7 +41,7 @@ def test_a_smooth_direction_is_found_with_few_rows(smooth):
 
 @quiet
 @pytest.mark.parametrize("shrinkage", [None, 0.2])
-def test_the_problem_solved_is_the_one_defined(smooth, shrinkage):
+def test_the_penalised_problem_is_the_one_defined(smooth, shrinkage):
     target, background, _ = smooth
     model = DPCA(3, shrinkage=shrinkage, graph=chain(60), smoothness=2.5).fit(target, background=background)
     cxx, cyy = np.cov(target.T, ddof=0), np.cov(background.T, ddof=0)
@@ -52,7 +52,7 @@ def test_the_problem_solved_is_the_one_defined(smooth, shrinkage):
 
 
 @quiet
-def test_no_smoothness_is_no_graph_and_units_do_not_matter(smooth):
+def test_smoothness_zero_ignores_the_graph_and_units_do_not_matter(smooth):
     target, background, _ = smooth
     plain = DPCA(2).fit(target, background=background)
     none = DPCA(2, graph=chain(60), smoothness=0).fit(target, background=background)
@@ -63,7 +63,7 @@ def test_no_smoothness_is_no_graph_and_units_do_not_matter(smooth):
     np.testing.assert_allclose(other.ratios_, one.ratios_, rtol=1e-9)
 
 
-def test_adjacency_and_laplacian_are_told_apart():
+def test_adjacency_and_laplacian_are_distinguished():
     expected = laplacian(chain(5), 5).toarray()
     np.testing.assert_allclose(laplacian(expected, 5).toarray(), expected)
     np.testing.assert_allclose(laplacian(chain(5).toarray() * 2, 5).toarray(), expected * 2)
@@ -71,7 +71,7 @@ def test_adjacency_and_laplacian_are_told_apart():
 
 
 @quiet
-def test_wide_data_and_left_out_features_take_a_graph_too():
+def test_a_graph_works_with_wide_data_and_common_features():
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(20, 50)), rng.normal(size=(25, 50))
@@ -83,7 +83,7 @@ def test_wide_data_and_left_out_features_take_a_graph_too():
     assert (model.components_[:, 7] == 0).all() and model.components_[:, 6].all()
 
 
-def test_bad_graphs_are_refused():
+def test_bad_graphs_are_an_error():
     for bad, words in [
         (np.eye(3), "shape"),
         (np.triu(np.ones((4, 4)), 1), "not symmetric"),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning"
 @quiet
 @pytest.mark.parametrize(("mean", "sd"), [(20, 5), (20, 1e-3), (20, 1e-5), (1e6, 1)])
 @pytest.mark.parametrize("large", [False, True])
-def test_parts_of_a_whole_have_one_dimension_less_however_far_from_zero_they_are(mean, sd, large):
+def test_compositional_data_have_one_dimension_less_at_any_offset(mean, sd, large):
     for seed in range(10):
         rng = np.random.default_rng(seed)
         parts = [sd * rng.normal(size=(count, 4)) * spread + mean for count, spread in ((100, [1, 2, 1, 1]), (300, 1))]
@@ -41,7 +41,7 @@ def errors(k, solver, seeds):
         yield np.abs(model.ratios_ / exact - 1).max()
 
 
-def test_the_reference_knows_a_case_that_can_be_done_by_hand():
+def test_the_exact_reference_solves_a_case_known_by_hand():
     target = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 3.0], [0.0, -3.0]]) + 1e6
     background = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]) / 2**30
     assert exact_ratios(target, background) == pytest.approx([9 * 2**60, 4 * 2**60], rel=1e-15)
@@ -50,7 +50,7 @@ def test_the_reference_knows_a_case_that_can_be_done_by_hand():
 
 @quiet
 @pytest.mark.parametrize("k", GSVD_REACH)
-def test_ratios_lose_the_condition_once_by_generalized_svd_and_its_square_from_covariances(k):
+def test_the_error_grows_with_the_condition_of_the_rows_for_gsvd_and_with_its_square_for_covariances(k):
     # One draw's error is a matter of luck within a factor of ten: the middle of five is not.
     found = list(errors(k, "gsvd", 5))
     assert np.median(found) <= 10 * GSVD_REACH[k]
@@ -61,7 +61,7 @@ def test_ratios_lose_the_condition_once_by_generalized_svd_and_its_square_from_c
 
 
 @pytest.mark.parametrize("condition", [1.0, 10.0])
-def test_ratios_from_1e14_to_1e_minus_12_have_nine_digits_by_generalized_svd(condition):
+def test_gsvd_gives_nine_digits_of_ratios_from_1e14_to_1e_minus_12(condition):
     rng, size = np.random.default_rng(4), 14
     ratios = np.geomspace(1e14, 1e-12, size)
 
@@ -81,7 +81,7 @@ def test_ratios_from_1e14_to_1e_minus_12_have_nine_digits_by_generalized_svd(con
 
 @quiet
 @pytest.mark.parametrize("apart", [1e-7, 1e-8, 1e-10])
-def test_features_that_differ_by_less_than_sums_can_tell_are_found_from_rows_and_told_without(apart):
+def test_nearly_equal_features_are_resolved_from_rows_and_give_a_warning_from_moments(apart):
     rng = np.random.default_rng(14)
     target, background = rng.normal(size=(2000, 5)), rng.normal(size=(3000, 5))
     target[:, 4] = target[:, 3] + 10 * apart * rng.normal(size=2000)

@@ -16,7 +16,7 @@ def moments(covariance, rows=100_000):
     return Moments(np.zeros(size), np.asarray(covariance, dtype=float) * rows, float(rows), float(rows), rows)
 
 
-def test_the_example_with_a_closed_answer():
+def test_an_example_with_a_closed_form_solution():
     first, second = np.diag([10.0, 1, 1, 1, 1]), np.diag([1.0, 10, 1, 1, 1])
     target = np.diag([8.0, 8, 3, 1, 1])
     alone = DPCA(1, shrinkage=None, mix=[0, 1]).fit(moments(target), background=[moments(first), moments(second)])
@@ -27,7 +27,7 @@ def test_the_example_with_a_closed_answer():
 
 
 @pytest.mark.parametrize(("size", "count"), [(4, 2), (6, 3), (10, 4)])
-def test_no_other_shares_leave_a_smaller_ratio(size, count):
+def test_no_other_shares_give_a_smaller_largest_ratio(size, count):
     rng = np.random.default_rng(size)
 
     def random():
@@ -58,7 +58,7 @@ def test_no_other_shares_leave_a_smaller_ratio(size, count):
 
 
 @quiet
-def test_one_background_needs_no_mixing_and_shares_are_kept():
+def test_one_background_is_not_mixed_and_scores_use_the_fitted_shares():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(90, 5)), rng.normal(size=(200, 5))
     plain = DPCA().fit(target, background=background)
@@ -74,7 +74,7 @@ def test_one_background_needs_no_mixing_and_shares_are_kept():
 
 
 @quiet
-def test_more_features_than_rows_give_the_shares_of_the_moments():
+def test_wide_rows_and_their_moments_give_the_same_shares():
     rng = np.random.default_rng(1)
     target = rng.normal(size=(20, 70))
     backgrounds = [rng.normal(size=(15, 70)) * rng.uniform(0.5, 2, size=70) for _ in range(3)]
@@ -93,7 +93,7 @@ def _largest(target, backgrounds, shares, rho):
 
 @quiet
 @pytest.mark.parametrize("shrinkage", [None, 0.5, 0.9, "auto", "oas"])
-def test_minimax_is_minimax_for_the_problem_that_is_solved(shrinkage):
+def test_minimax_shares_minimise_the_largest_ratio_of_the_shrunk_problem(shrinkage):
     rng = np.random.default_rng(8)
     target = rng.normal(size=(300, 6))
     backgrounds = [rng.normal(size=(60, 6)) * rng.uniform(0.3, 10, size=6) for _ in range(2)]
@@ -105,7 +105,7 @@ def test_minimax_is_minimax_for_the_problem_that_is_solved(shrinkage):
 
 
 @quiet
-def test_minimax_takes_features_that_stand_twice_and_refuses_what_is_not_linear():
+def test_minimax_accepts_duplicate_features_and_rejects_nonlinear_problems():
     rng = np.random.default_rng(9)
     target, parts = rng.normal(size=(400, 3)), [rng.normal(size=(400, 3)) * s for s in ([1, 2, 3], [3, 2, 1])]
     plain = DPCA(1, mix="minimax").fit(target, background=parts)
