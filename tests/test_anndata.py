@@ -225,7 +225,7 @@ def test_a_backed_anndata_stays_on_disk(cells, tmp_path):
 @noise
 def test_sparse_cells_are_never_converted_to_one_dense_array():
     rng = np.random.default_rng(0)
-    X = sparse.random_array((600, 30_000), density=0.01, format="csr", rng=rng)
+    X = sparse.random_array((600, 30_000), density=0.01, format="csr", random_state=rng)
     adata = anndata.AnnData(X, obs=pd.DataFrame({"side": ["a", "b"] * 300}, index=[str(i) for i in range(600)]))
     tracemalloc.start()
     try:
@@ -375,7 +375,7 @@ def test_errors_about_values_and_names_name_the_gene(cells, refused):
     refused(lambda: dpca(cells, groupby="condition", background="ctrl"), "var_names_make_unique")
 
 
-def test_an_anndata_without_x_is_refused(cells, refused):
+def test_an_anndata_without_x_is_an_error(cells, refused):
     refused(lambda: dpca(anndata.AnnData(obs=cells.obs, var=cells.var)), "no X")
 
 

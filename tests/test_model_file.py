@@ -1,6 +1,7 @@
 """Saved models: what is loaded is what was saved, and a bad file is told plainly and does no harm."""
 
 import json
+import re
 import warnings
 from zipfile import ZipFile
 
@@ -155,15 +156,22 @@ def test_the_header_describes_the_model_without_loading_its_arrays(tmp_path):
         load(path)
 
 
+def without_matrix(text):
+    """Return a repr without the description of a sparse matrix, which differs between versions of scipy."""
+    return re.sub(r"<[^>]*>", "<matrix>", text)
+
+
 def test_models_saved_by_earlier_versions_load():
-    told = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
-    assert sorted(told) == sorted(path.stem for path in GOLDEN.glob("*.standout")) == ["cpca", "dpca", "kernel"]
-    for name, expected in told.items():
+    answers = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
+    assert sorted(answers) == sorted(path.stem for path in GOLDEN.glob("*.standout")) == ["cpca", "dpca", "kernel"]
+    for name, expected in answers.items():
         model, rows = load(GOLDEN / f"{name}.standout"), np.array(expected["rows"])
         frame = pd.DataFrame(rows, columns=model.feature_names_in_)
         np.testing.assert_allclose(model.transform(frame), expected["scores"], rtol=1e-9)
-        assert model.summary() == expected["summary"] and repr(model) == expected["repr"]
+        assert model.summary() == expected["summary"]
+        assert without_matrix(repr(model)) == without_matrix(expected["repr"])
         if name == "dpca":
+            np.testing.assert_array_equal(model.graph.toarray(), np.eye(4, k=1) + np.eye(4, k=-1))
             np.testing.assert_allclose(model.denoise(frame), expected["denoised"], rtol=1e-9)
         if name == "cpca":
             assert model.path_.representative_values.tolist() == expected["representatives"]

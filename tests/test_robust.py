@@ -145,7 +145,7 @@ def test_constant_and_duplicate_features_are_handled(clean):
     assert found.mean[13] == 3.0 and found.variance()[13] == 0.0
 
 
-def test_fewer_than_two_rows_are_an_error(clean, refused):
+def test_too_few_rows_are_an_error(clean, refused):
     refused(lambda: robust_moments(clean[0][:12]), "12 rows for 12 features", kind=NotEnoughRowsError)
 
 

@@ -339,7 +339,7 @@ def peak(work):
 def large_sparse(seed, rows, features, density, factor=1.0):
     """Return random entries; some features share a factor of ``factor`` in half of the rows."""
     rng = np.random.default_rng(seed)
-    matrix = sparse.random_array((rows, features), density=density, format="csr", rng=rng)
+    matrix = sparse.random_array((rows, features), density=density, format="csr", random_state=rng)
     high = np.repeat(rng.integers(0, 2, size=rows), np.diff(matrix.indptr)).astype(bool)
     matrix.data[high & (matrix.indices < features // 10)] *= factor
     return matrix
