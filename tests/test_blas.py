@@ -151,7 +151,7 @@ def fitted(name, estimator, target, background):
 narrow = rng.normal(size=(1000, 150)) * np.linspace(2, 1, 150), rng.normal(size=(2000, 150))
 small = rng.normal(size=(300, 40)) * np.linspace(2, 1, 40), rng.normal(size=(500, 40))
 wide = rng.normal(size=(60, 5000)) + rng.normal(size=(60, 1)), rng.normal(size=(70, 5000))
-thin = [sparse.random_array((n, 400), density=0.05, random_state=np.random.default_rng(n), format="csr") for n in (500, 5000)]
+thin = [sparse.random_array((n, 400), density=0.05, random_state=n, format="csr") for n in (500, 5000)]
 for name, estimator in {
     "dense": DPCA(3), "all": DPCA(None), "shrunk": DPCA(3, shrinkage="oas"), "cpca": CPCA(2, alpha=1.0),
 }.items():

@@ -162,9 +162,9 @@ def without_matrix(text):
 
 
 def test_models_saved_by_earlier_versions_load():
-    answers = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
-    assert sorted(answers) == sorted(path.stem for path in GOLDEN.glob("*.standout")) == ["cpca", "dpca", "kernel"]
-    for name, expected in answers.items():
+    golden = json.loads((GOLDEN / "answers.json").read_text(encoding="utf-8"))
+    assert sorted(golden) == sorted(path.stem for path in GOLDEN.glob("*.standout")) == ["cpca", "dpca", "kernel"]
+    for name, expected in golden.items():
         model, rows = load(GOLDEN / f"{name}.standout"), np.array(expected["rows"])
         frame = pd.DataFrame(rows, columns=model.feature_names_in_)
         np.testing.assert_allclose(model.transform(frame), expected["scores"], rtol=1e-9)
