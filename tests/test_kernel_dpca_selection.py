@@ -38,7 +38,7 @@ def new():
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_background_units_find_held_out_structure_that_nuisance_features_hide(problem):
-    raw, standardized = repeat(held_out(problem), 8, 41).mean(axis=0)
+    raw, standardized = repeat(held_out(problem), 4, 41).mean(axis=0)
     # The generators give figures of the order of the published ones (4.11, 4.40, 4.05, 1.99).
     assert standardized >= PROBLEMS[problem][1]
     assert standardized > raw + 1
@@ -173,7 +173,7 @@ def waves(rng, n):
 
 def test_cross_validated_gamma_improves_on_a_median_that_is_too_wide():
     gains = []
-    for seed in range(10):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         (target, background), (new_target, new_background) = waves(rng, 150), waves(rng, 400)
         models = KernelDPCA(), KernelDPCA(gamma="cv")
@@ -212,7 +212,7 @@ def test_the_number_of_components_is_found_on_held_out_rows():
     model = KernelDPCA("auto").fit(target, background=background)
     assert 1 <= model.n_components_ <= 10 and model.transform(target).shape == (150, model.n_components_)
     counts = []
-    for seed in range(30):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         noise, other = rng.normal(size=(60, 3)), rng.normal(size=(50, 3))
         counts.append(KernelDPCA("auto").fit(noise, background=other).n_components_)
@@ -279,7 +279,7 @@ def test_replicates_are_not_counted_as_rows():
 
 def test_groups_of_independent_rows_do_not_turn_noise_into_components():
     counts = []
-    for seed in range(40):
+    for seed in range(20):
         target, background = np.random.default_rng(seed).normal(size=(2, 150, 3))
         model = KernelDPCA("auto", kernel="linear")
         model.fit(target, background=background, groups=np.arange(150) // 15, background_groups=1000 + np.arange(150))

@@ -413,6 +413,7 @@ def test_auto_beats_oas_for_every_number_of_rows_in_the_full_simulation():
     assert all(row.holds for row in background.estimates(20))
 
 
+@pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
 @pytest.mark.parametrize(("size", "solver"), [(40, "dense"), (200, "span")])
 def test_with_fewer_background_rows_than_features_the_fit_is_shrunk_and_independent_of_units(size, solver):
     rng = np.random.default_rng(14)

@@ -52,7 +52,7 @@ def test_the_largest_ratio_of_noise_is_just_below_the_edge():
         assert 0.75 < np.mean(top) / noise_edge(p, m, n) < 1.0
 
 
-@pytest.mark.parametrize(("p", "m", "n"), [(5, 50, 50), (10, 60, 40), (20, 100, 60), (50, 200, 100)])
+@pytest.mark.parametrize(("p", "m", "n"), [(5, 50, 50), (10, 60, 40), (20, 100, 60)])
 def test_the_largest_root_test_keeps_its_size_on_gaussian_noise(p, m, n):
     # 1200 draws tell 0.05 from 0.03 and 0.075 by three standard errors (0.0063 each).
     rng = np.random.default_rng(p)

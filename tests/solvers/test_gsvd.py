@@ -51,13 +51,13 @@ def test_the_exact_reference_solves_a_case_known_by_hand():
 @quiet
 @pytest.mark.parametrize("k", GSVD_REACH)
 def test_the_error_grows_with_the_condition_of_the_rows_for_gsvd_and_with_its_square_for_covariances(k):
-    # One draw's error is a matter of luck within a factor of ten: the middle of five is not.
-    found = list(errors(k, "gsvd", 5))
+    # One draw's error is a matter of luck within a factor of ten: the middle of three is not.
+    found = list(errors(k, "gsvd", 3))
     assert np.median(found) <= 10 * GSVD_REACH[k]
     # Perturbation theory gives 2ε·cond·√λ for the worst draw; the sample makes cond worse by about three.
     assert max(found) <= 2 * EPS * 3 * 10.0**k * np.sqrt(100)
     if k in MOMENTS_REACH:
-        assert np.median(list(errors(k, "dense", 5))) <= 10 * MOMENTS_REACH[k]
+        assert np.median(list(errors(k, "dense", 3))) <= 10 * MOMENTS_REACH[k]
 
 
 @pytest.mark.parametrize("condition", [1.0, 10.0])

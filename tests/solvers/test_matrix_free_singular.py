@@ -40,7 +40,7 @@ def twice_and_constant(rows):
 @pytest.mark.parametrize("relation", [twice, a_sum, all_in_one, twice_and_constant])
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_exact_background_relation_gives_an_infinite_ratio_or_an_error(relation, count):
-    for seed in range(20):
+    for seed in range(6):
         target, background = normal(seed)
         relation(background)
         dense = DPCA(count, solver="dense", shrinkage=None).fit(target, background=background)
@@ -63,7 +63,7 @@ def test_the_error_about_a_singular_background_gives_a_remedy(refused):
 @pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-5, 1e-7, 1e-9])
 def test_a_near_relation_gives_the_ratio_of_the_definition_or_an_error(noise):
     solved = 0
-    for seed in range(8):
+    for seed in range(4):
         target, background = normal(seed)
         background[:, 0] = background[:, 1] + noise * background[:, 0]
         try:
@@ -75,7 +75,7 @@ def test_a_near_relation_gives_the_ratio_of_the_definition_or_an_error(noise):
         assert model.ratios_ == pytest.approx(dense.ratios_, rel=1e-2), seed
         assert scores[0].var(axis=0) / scores[1].var(axis=0) == pytest.approx(dense.ratios_, rel=1e-2), seed
         solved += 1
-    assert solved == 8 if noise > 1e-4 else solved == 0 if noise < 1e-7 else True
+    assert solved == 4 if noise > 1e-4 else solved == 0 if noise < 1e-7 else True
 
 
 def test_moderate_residuals_give_a_warning_and_large_ones_an_error(monkeypatch):
@@ -112,7 +112,7 @@ def several_near_relations(rng, size, condition):
 @pytest.mark.parametrize("make", [spectrum_that_falls_off, nearly_repeated_feature, several_near_relations])
 @pytest.mark.parametrize("size", [6, 20, 60, 150])
 def test_ratios_of_ill_conditioned_rows_agree_with_gsvd_or_give_a_warning(make, size):
-    for exponent in range(2, 13):
+    for exponent in range(2, 13, 1 if size < 100 else 3):  # large sizes repeat the proof
         rng = np.random.default_rng([size, exponent])
         mix = make(rng, size, 10.0**exponent)
         sd = np.geomspace(1, 4, size)
@@ -126,8 +126,8 @@ def test_ratios_of_ill_conditioned_rows_agree_with_gsvd_or_give_a_warning(make, 
             except SingularError:
                 assert exponent > 4
                 continue
-        told = any(issubclass(w.category, ConditionWarning) for w in warned)
-        if told:
+        warned = any(issubclass(w.category, ConditionWarning) for w in warned)
+        if warned:
             assert exponent > 4
         else:
             assert model.ratios_ == pytest.approx(expected, rel=1e-5), exponent
