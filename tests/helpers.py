@@ -1,4 +1,4 @@
-"""What several test files need: data, covariances as the paper writes them, and exact answers."""
+"""Shared helpers: data, covariances as the paper defines them, exact ratios, and comparisons."""
 
 import csv
 from functools import cache
@@ -51,7 +51,7 @@ def mixing(rng, size, condition):
 
 
 def sample_pair(rng, m, n, size, condition=10.0):
-    """Return target and background rows: correlated features, means of their own, ratios well apart."""
+    """Return target and background rows: correlated features, different means, well-separated ratios."""
     mix = mixing(rng, size, condition)
     sd = np.geomspace(3, 0.5, size)
     target = (rng.normal(size=(m, size)) * sd) @ mix + rng.normal(size=size)
@@ -60,7 +60,7 @@ def sample_pair(rng, m, n, size, condition=10.0):
 
 
 def same_up_to_sign(found, expected, tolerance):
-    """Tell whether the rows of two matrices agree, each up to its sign and relative to its length."""
+    """Return whether the rows of two matrices agree, each up to its sign and relative to its length."""
     turned = expected * np.where(np.einsum("ij,ij->i", found, expected) < 0, -1.0, 1.0)[:, None]
     length = np.linalg.norm(expected, axis=1)
     return bool(np.all(np.linalg.norm(found - turned, axis=1) <= tolerance * length))
@@ -112,7 +112,7 @@ def null_log_ratio(m, n):
 
 
 def possible(one):
-    """Whether the wanted rate could have given so many hits (99.9 %)."""
+    """Return whether the number of hits is consistent with the expected rate (99.9 %)."""
     ends = binomtest(one.hits, one.runs).proportion_ci(0.999)
     return ends.low <= one.wanted[1] and ends.high >= one.wanted[0]
 

@@ -6,7 +6,6 @@ import contrastive
 import numpy as np
 import pandas as pd
 import pytest
-from generalized_contrastive_PCA import gcPCA
 from scipy import linalg
 from sklearn.base import clone
 from sklearn.decomposition import PCA
@@ -139,15 +138,6 @@ def test_the_subspace_agrees_with_the_package_contrastive(alpha):
     # They divide by n − 1, which is another alpha for us.
     model = fit(target, background, alpha=alpha * (m - 1) / m * n / (n - 1))
     assert same_subspace(model.transform(target).T, theirs.T, 1e-8)
-
-
-@pytest.mark.parametrize("method", ["v2", "v4"])
-def test_gcpca_v2_and_v4_find_the_components_of_dpca(method):
-    target, background = pair()
-    peer = gcPCA(method=method, normalize_flag=False)
-    peer.fit(target - target.mean(0), background - background.mean(0))
-    dpca = DPCA(3, shrinkage=None).fit(target, background=background)
-    assert same_up_to_sign(dpca.components_, peer.loadings_[:, :3].T, 1e-7)
 
 
 # --- the bugs of other packages -------------------------------------------------------------------------------------

@@ -71,8 +71,6 @@ def test_moments_are_an_error_where_rows_are_needed(data, refused):
     refused(lambda: model.transform(target), "transform works on rows", kind=RowsNeededError)
     labelled = DPCA(background_label=0)
     refused(lambda: labelled.fit(target, np.ones(200)), "background_label splits rows", kind=RowsNeededError)
-    for solver in ("gsvd", "span"):
-        refused(lambda s=solver: DPCA(solver=s).fit(target, background=background), solver, kind=RowsNeededError)
     refused(
         lambda: DPCA().fit(target, background=background, sample_weight=np.ones(200)), "weights", kind=StandoutError
     )

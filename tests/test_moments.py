@@ -184,16 +184,6 @@ def test_batches_with_a_drifting_mean_lose_no_precision(step, first):
         close(Moments.of(source), rows, rtol=1e-10)
 
 
-@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6, 1e8])
-def test_a_large_mean_loses_no_more_precision_than_storing_it_does(offset):
-    moved = np.random.default_rng(5).normal(size=(20_000, 3)) + offset
-    exact = np.cov((moved - offset).T, ddof=0)  # this subtraction is exact: what the moved data really hold
-    np.testing.assert_allclose(Moments.of(moved).covariance(), exact, rtol=1e-11, atol=1e-11)
-    parts = [Moments.of(part) for part in np.split(moved, 40)]
-    whole = sum(parts[1:], start=parts[0])
-    np.testing.assert_allclose(whole.covariance(), exact, rtol=1e-9, atol=1e-9)
-
-
 def test_moments_of_single_precision_rows_are_summed_in_double_precision():
     rows = (np.random.default_rng(6).normal(size=(50_000, 3)) + 1000).astype(np.float32)
     close(Moments.of(rows), rows.astype(np.float64), rtol=1e-11)
@@ -292,14 +282,6 @@ def test_infinities_of_opposite_sign_are_found(rows):
         Moments.of(rows, weights=np.ones(500))
 
 
-def test_the_values_of_a_row_of_weight_zero_do_not_matter(rows):
-    weights = np.ones(500)
-    weights[3] = 0
-    expected = Moments.of(rows, weights=weights)
-    rows[3] = 1e9
-    np.testing.assert_allclose(Moments.of(rows, weights=weights).covariance(), expected.covariance(), rtol=1e-6)
-
-
 def test_extreme_weights_are_an_error_and_unequal_weights_lose_no_precision():
     for bad in (1e-170, 1e160):
         with pytest.raises(InputError, match="too far for sums"):
@@ -355,7 +337,7 @@ def test_non_finite_values_are_located_in_very_sparse_rows(refused):
     refused(lambda: model.transform(rows), "X", "1 inf", f"{where} (1)", kind=NonFiniteError)
 
 
-@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6, 1e8])
 def test_adding_a_large_constant_does_not_change_the_covariance(offset):
     # Rows in steps of 2^−20 can be moved by whole numbers up to 2^32 without any rounding.
     rows = np.round(np.random.default_rng(7).normal(size=(9000, 5)) * 2**20) / 2**20

@@ -96,5 +96,9 @@ def test_bad_graphs_are_an_error():
     rows = rng.normal(size=(50, 4))
     with pytest.raises(InputError, match="smoothness=-1"):
         DPCA(graph=chain(4), smoothness=-1).fit(rows, background=rows)
-    with pytest.raises(InputError, match="cannot use a graph"):
-        DPCA(graph=chain(4), solver="gsvd").fit(rows, background=rows)
+
+
+@pytest.mark.parametrize("solver", ["gsvd", "span", "matrix_free"])
+def test_solvers_without_covariances_reject_a_graph(solver, refused):
+    rows = np.random.default_rng(2).normal(size=(50, 4))
+    refused(lambda: DPCA(graph=chain(4), solver=solver).fit(rows, background=rows), solver, "cannot use a graph")

@@ -9,8 +9,7 @@ from scipy import linalg, sparse
 from helpers import covariance, quiet, same_up_to_sign
 from standout import _blas
 from standout._dpca import DPCA
-from standout._moments import Moments
-from standout.errors import ConditionWarning, NonFiniteError, RowsNeededError, ShrinkageWarning
+from standout.errors import ConditionWarning, ShrinkageWarning
 from standout.solvers import davidson, matrix_free
 
 pytestmark = quiet
@@ -127,15 +126,6 @@ def test_a_mean_of_ten_thousand_sd_loses_no_precision(make, weighted):
     check(model, weighted_covariance(target, np.ones(400) if weights is None else weights), covariance(background))
 
 
-def test_without_a_background_the_fit_is_pca(pair):
-    target = pair[0]
-    model = DPCA(4, solver="matrix_free").fit(sparse.csr_array(target))
-    values, vectors = np.linalg.eigh(covariance(target))
-    assert model.solver_ == "matrix_free" and model.regime_ == "exact" and model.shrinkage_ == 0
-    assert model.ratios_ == pytest.approx(values[::-1][:4], rel=1e-10)
-    assert same_up_to_sign(model.components_, vectors[:, ::-1].T[:4], 2e-5)
-
-
 @pytest.mark.parametrize("count", [1, 3, 6])
 @pytest.mark.parametrize("shrinkage", [None, "oas", 0.2])
 def test_the_dense_solver_agrees_on_constant_features(pair, count, shrinkage):
@@ -188,12 +178,6 @@ def test_the_iteration_converges_when_its_space_cannot_grow(monkeypatch):
     model = DPCA(4, solver="matrix_free", shrinkage=None).fit(target, background=background)
     assert len(starts) > 3
     check(model, covariance(target), covariance(background))
-
-
-def test_a_duplicate_feature_changes_no_ratio(pair):
-    target, background = (np.hstack([rows, rows[:, :1]]) for rows in pair)
-    model = DPCA(4, solver="matrix_free", shrinkage=None).fit(target, background=background)
-    assert model.ratios_ == pytest.approx(reference(*map(covariance, pair), 0.0, 4)[0], rel=1e-10)
 
 
 def test_a_large_residual_gives_a_warning(pair, monkeypatch, remedy):
@@ -268,31 +252,9 @@ def test_a_source_read_with_more_memory_may_form_covariances(pair, little_memory
     assert DPCA(3).fit(source, background=pair[1]).solver_ == "dense"
 
 
-def test_moments_alone_are_an_error(pair, refused):
-    fit = DPCA(2, solver="matrix_free").fit
-    refused(lambda: fit(Moments.of(pair[0]), background=pair[1]), "solver='matrix_free'", kind=RowsNeededError)
-
-
-def test_a_graph_is_an_error(pair, refused):
-    graph = sparse.diags_array([np.ones(149), np.ones(149)], offsets=[-1, 1])
-    refused(lambda: DPCA(2, solver="matrix_free", graph=graph).fit(pair[0], background=pair[1]), "cannot use a graph")
-
-
 def test_partial_fit_of_a_model_without_moments_is_an_error(pair, refused):
     model = DPCA(2, solver="matrix_free").fit(pair[0], background=pair[1])
     refused(lambda: model.partial_fit(pair[0]), "keeps no moments")
-
-
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("role", ["target", "background"])
-def test_non_finite_values_are_located(pair, refused, make, role):
-    rows = {"target": pair[0].copy(), "background": pair[1].copy()}
-    rows[role][5, 17] = np.nan
-    fit = DPCA(2, solver="matrix_free").fit
-    refused(
-        lambda: fit(make(rows["target"]), background=make(rows["background"])), role, "1 NaN", "17 (1)",
-        kind=NonFiniteError,
-    )  # fmt: skip
 
 
 def test_more_components_than_the_target_has_dimensions_are_an_error(pair, refused):
