@@ -69,6 +69,11 @@ def test_moments_of_parts_add_up_to_those_of_the_whole(rows, cuts):
     assert (first.rows, first.n_effective) == (500, 500)
 
 
+def test_moments_can_be_summed(rows):
+    parts = sum([Moments.of(rows[:50]), Moments.of(rows[50:90]), Moments.of(rows[90:])])
+    np.testing.assert_allclose(parts.scatter, Moments.of(rows).scatter, rtol=1e-12)
+
+
 def exact_covariance(whole):
     """Return the covariance of whole numbers by arithmetic without rounding."""
     table = whole.astype(object)
