@@ -312,9 +312,9 @@ def nbytes(matrix):
 
 
 def test_fit_and_transform_need_less_memory_than_twice_the_input():
-    target, background = large_sparse(6, 10_000, 2000, 0.02, factor=9.0), large_sparse(7, 10_000, 2000, 0.02)
+    target, background = large_sparse(6, 20_000, 3000, 0.02, factor=9.0), large_sparse(7, 20_000, 3000, 0.02)
     held = nbytes(target) + nbytes(background)
-    assert 2 * held < 8 * 2000**2
+    assert 2 * held < 8 * 3000**2
     model = DPCA(1, solver="matrix_free", shrinkage=0.5)
     assert peak(lambda: model.fit(target, background=background)) < 2 * held
     assert peak(lambda: model.transform(target)) < held / 2
