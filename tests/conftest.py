@@ -1,4 +1,4 @@
-"""What several test files share: a small pair of datasets, the look of a good message, the real data."""
+"""Shared fixtures: a small pair of datasets, checks of error messages, the real data, and the command line."""
 
 import json
 import os
@@ -69,7 +69,7 @@ class OnCluster(Source):
         self._rows, self.names, self.n_features = rows, names, rows.shape[1]
 
     def blocks(self, _rows):
-        raise AssertionError("rows were fetched from a source that adds up its own moments")
+        raise AssertionError("rows were fetched from a source that computes its moments")
 
     def moments(self, weights=None, groups=None, *, names=None, role="data"):
         return Moments.of(self._rows, weights=weights, groups=groups, names=names or self.names, role=role)
@@ -167,7 +167,7 @@ def refused(remedy):
 
 @pytest.fixture(scope="session")
 def real_data():
-    """Return a function that gives the path of a file in STANDOUT_DATA, or skips the test."""
+    """Return a function that finds a file in STANDOUT_DATA or skips the test."""
     folder = os.environ.get("STANDOUT_DATA")
 
     def find(name):
@@ -179,7 +179,7 @@ def real_data():
 
 
 class Result:
-    """What a command left: its exit code, and what it wrote to stdout and stderr."""
+    """The result of a command: its exit code, stdout and stderr."""
 
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
@@ -232,7 +232,7 @@ def files(data, tmp_path):
 
 @pytest.fixture
 def one_file(data, tmp_path):
-    """Target and two backgrounds in one file, told apart by a column."""
+    """Target and two backgrounds in one file, distinguished by a column."""
     parts = {"ill": data.target, "sham": data.background[:140], "rest": data.background[140:]}
     frames = [pd.DataFrame(rows, columns=NAMES).assign(state=name) for name, rows in parts.items()]
     whole = pd.concat(frames).sample(frac=1, random_state=0)
@@ -242,7 +242,7 @@ def one_file(data, tmp_path):
 
 @pytest.fixture
 def stopped(cli, remedy, tmp_path):
-    """Check that a command ends with one line on stderr, exit code 2, and no file more than before."""
+    """Check that a command ends with one line on stderr and exit code 2, and leaves every file unchanged."""
 
     def check(*arguments, told):
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -1,14 +1,20 @@
-"""What several test files need: data, covariances as the paper writes them, and exact answers."""
+"""Shared helpers: data, covariances as the paper defines them, exact ratios, and comparisons."""
+
+import csv
+from functools import cache
 
 import mpmath
 import numpy as np
+import pytest
 from scipy import linalg
 from scipy.special import digamma
-from scipy.stats import binomtest
+from scipy.stats import binomtest, wishart
 
+from standout._dpca import DPCA
 from standout._moments import Moments
 
 EPS = float(np.finfo(float).eps)
+quiet = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
 
 def covariance(rows):
@@ -45,7 +51,7 @@ def mixing(rng, size, condition):
 
 
 def sample_pair(rng, m, n, size, condition=10.0):
-    """Return target and background rows: correlated features, means of their own, ratios well apart."""
+    """Return target and background rows: correlated features, different means, well-separated ratios."""
     mix = mixing(rng, size, condition)
     sd = np.geomspace(3, 0.5, size)
     target = (rng.normal(size=(m, size)) * sd) @ mix + rng.normal(size=size)
@@ -54,7 +60,7 @@ def sample_pair(rng, m, n, size, condition=10.0):
 
 
 def same_up_to_sign(found, expected, tolerance):
-    """Tell whether the rows of two matrices agree, each up to its sign and relative to its length."""
+    """Return whether the rows of two matrices agree, each up to its sign and relative to its length."""
     turned = expected * np.where(np.einsum("ij,ij->i", found, expected) < 0, -1.0, 1.0)[:, None]
     length = np.linalg.norm(expected, axis=1)
     return bool(np.all(np.linalg.norm(found - turned, axis=1) <= tolerance * length))
@@ -106,6 +112,113 @@ def null_log_ratio(m, n):
 
 
 def possible(one):
-    """Whether the wanted rate could have given so many hits (99.9 %)."""
+    """Return whether the number of hits is consistent with the expected rate (99.9 %)."""
     ends = binomtest(one.hits, one.runs).proportion_ci(0.999)
     return ends.low <= one.wanted[1] and ends.high >= one.wanted[0]
+
+
+SIZE, TOP = 50, 5
+
+
+@cache
+def ill_conditioned(k, seed=0):
+    """Return target and background times a mixing matrix of condition 10^k, and their exact ratios."""
+    rng = np.random.default_rng(100 * seed + k)
+    sd = np.ones(SIZE)
+    sd[:TOP] = [6, 5, 4, 3, 2]
+    mix = mixing(rng, SIZE, 10.0**k)
+    target, background = (rng.normal(size=(200, SIZE)) * sd) @ mix, rng.normal(size=(200, SIZE)) @ mix
+    return target, background, exact_ratios(target, background, TOP)
+
+
+def agree(models, tolerance):
+    first, *others = models
+    for other in others:
+        assert other.ratios_ == pytest.approx(first.ratios_, rel=tolerance)
+        assert other.shrinkage_ == pytest.approx(first.shrinkage_, rel=1e-11)
+        for name in ("components_", "patterns_"):
+            one, two = getattr(first, name), getattr(other, name)
+            assert same_up_to_sign(two, one, 100 * tolerance)
+            assert np.all(np.einsum("ij,ij->i", one, two) > 0)
+        assert other.mean_ == pytest.approx(first.mean_, abs=1e-12)
+        for name in ("target_variance_", "background_variance_"):
+            assert getattr(other, name) == pytest.approx(getattr(first, name), rel=100 * tolerance)
+        assert other.noise_edge_ == pytest.approx(first.noise_edge_, rel=1e-12, nan_ok=True)
+
+
+def readme_toy(seed):
+    """The example in the README of ``contrastive``: four groups under strong shared variation."""
+    rng = np.random.default_rng(seed)
+    gap = 3
+    background = np.hstack([rng.normal(0, sd, (400, 10)) for sd in (10, 3, 1)])
+    target = np.zeros((400, 30))
+    target[:, :10] = rng.normal(0, 10, (400, 10))
+    for group in range(4):
+        rows = slice(100 * group, 100 * group + 100)
+        target[rows, 10:20] = rng.normal(2 * gap * (group // 2), 1, (100, 10))
+        target[rows, 20:] = rng.normal(gap * (group % 2), 1, (100, 10))
+    return target, background
+
+
+def few_rows(seed=0, m=12, n=15, size=40):
+    rng = np.random.default_rng(seed)
+    sd = np.where(np.arange(size) == 7, 5.0, 1.0)
+    return rng.normal(size=(m, size)) * sd + 3, rng.normal(size=(n, size)) - 2
+
+
+def top_of(target, background, alpha, count):
+    """The raw definition: the last columns of eigh."""
+    values, vectors = linalg.eigh(covariance(target) - alpha * covariance(background))
+    return values[::-1][:count], vectors[:, ::-1][:, :count].T
+
+
+def same_subspace(one, other, tolerance=1e-9):
+    return np.sin(linalg.subspace_angles(one.T, other.T)).max() < tolerance
+
+
+def ridge(target, background, rho, count):
+    """The raw definition on explicit features: ratios and unit vectors against (1 − ρ)·C + ρ·(tr C / rank)·I."""
+    C_xx, C_yy = covariance(target), covariance(background)
+    rank = np.linalg.matrix_rank(C_xx / np.trace(C_xx) + C_yy / np.trace(C_yy), tol=1e-10)
+    shrunk = (1 - rho) * C_yy + rho * np.trace(C_yy) / rank * np.eye(len(C_yy))
+    values, vectors = linalg.eigh(C_xx, shrunk)
+    top = vectors[:, ::-1][:, :count]
+    return values[::-1][:count], top / np.linalg.norm(top, axis=0)
+
+
+def second_order(rows, gamma, coef0):
+    """The explicit features of (γ x·z + c)²."""
+    first, second = np.triu_indices(rows.shape[1])
+    pairs = rows[:, first] * rows[:, second] * np.where(first == second, 1.0, np.sqrt(2)) * gamma
+    return np.hstack([np.full((len(rows), 1), coef0), np.sqrt(2 * gamma * coef0) * rows, pairs])
+
+
+class Mice:
+    """Proteins without missing values, the class and the mouse of each row."""
+
+    def __init__(self, path, background):
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header, *rows = csv.reader(file)
+        proteins = slice(1, header.index("Genotype"))
+        values = np.array([[float(cell) if cell else np.nan for cell in row[proteins]] for row in rows])
+        kind = np.array([row[header.index("class")] for row in rows])
+        mouse = np.array([row[0].split("_")[0] for row in rows])
+        chosen = [np.isin(kind, ["t-SC-m", "t-SC-s"]) & (np.isnan(values).sum(axis=1) < 43), kind == background]
+        whole = ~np.isnan(values[chosen[0] | chosen[1]]).any(axis=0)
+        self.names = tuple(np.array(header[proteins])[whole])
+        self.target, self.background = (values[rows][:, whole] for rows in chosen)
+        self.mice, self.background_mice = (mouse[rows] for rows in chosen)
+
+    def fit(self, **settings):
+        return DPCA(**settings).fit(self.target, background=self.background)
+
+
+def sample_ratios(p, m, n, rng, population=None):
+    """All ratios of one pair of Gaussian samples, covariances divided by m and n."""
+    scale = np.ones(p) if population is None else np.asarray(population)
+    target = wishart.rvs(m - 1, np.diag(scale), random_state=rng) if m - 1 >= p else None
+    if target is None:
+        rows = rng.normal(size=(m - 1, p)) * np.sqrt(scale)
+        target = rows.T @ rows
+    background = wishart.rvs(n - 1, np.eye(p), random_state=rng)
+    return linalg.eigvalsh(target / m, background / n)[::-1]

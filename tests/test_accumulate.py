@@ -25,7 +25,7 @@ def whole_numbers(rows, columns, seed=0):
 
 @pytest.mark.parametrize("columns", [1, 2, 119, 240, 500, 1001, 2001])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_the_lower_triangle_is_that_of_the_product_and_the_upper_one_stays(columns, order):
+def test_only_the_lower_triangle_of_the_product_is_added(columns, order):
     rows = np.asarray(whole_numbers(300, columns), order=order)
     total = np.zeros((columns, columns), order="F")
     with threadpool_limits(2), scatter_adder(10**9, columns, reads_ahead=True) as add:
@@ -46,13 +46,13 @@ def test_sums_do_not_depend_on_the_number_of_threads():
 
 
 @pytest.mark.parametrize(("rows", "ahead"), [(10**9, False), (10, True)])
-def test_without_a_reader_or_much_work_blas_does_it(rows, ahead):
+def test_small_work_and_work_without_a_reader_thread_goes_to_blas(rows, ahead):
     with threadpool_limits(2), scatter_adder(rows, 500, ahead) as add:
         assert add is add_scatter
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
-def test_bad_values_in_a_file_are_told_as_in_an_array_and_numpy_warns_of_nothing(tmp_path, bad, remedy):
+def test_a_bad_value_in_a_file_raises_the_same_error_as_in_an_array(tmp_path, bad, remedy):
     rows = np.random.default_rng(0).normal(size=(9000, 400))
     rows[[10, 8000], 3] = bad
     np.save(tmp_path / "rows.npy", rows)
@@ -64,7 +64,7 @@ def test_bad_values_in_a_file_are_told_as_in_an_array_and_numpy_warns_of_nothing
     assert remedy(str(in_file.value)) == remedy(str(in_memory.value))
 
 
-def test_a_failing_product_is_raised_and_the_limit_lifted():
+def test_a_failing_product_raises_and_restores_the_thread_limit():
     with threadpool_limits(2):
         with pytest.raises(ValueError, match="broadcast"), scatter_adder(10**9, 500, reads_ahead=True) as add:
             add(np.zeros((400, 400), order="F"), np.ones((10, 500)))
@@ -86,7 +86,7 @@ class Watched(Source):
             yield self.table[start : start + rows]
 
 
-def test_blas_has_one_thread_while_a_stream_is_added_up_and_all_of_them_after():
+def test_blas_uses_one_thread_while_a_stream_is_summed_and_all_threads_afterwards():
     source = Watched()
     with threadpool_limits(2):
         found = Moments.of(select_columns(source, np.arange(300)))
@@ -98,7 +98,7 @@ def test_blas_has_one_thread_while_a_stream_is_added_up_and_all_of_them_after():
 
 @pytest.mark.parametrize("memory", [0, "8MB"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_file_gives_what_its_array_gives(tmp_path, weighted, memory):
+def test_a_file_and_its_array_have_the_same_moments(tmp_path, weighted, memory):
     rng = np.random.default_rng(1)
     table = rng.normal(size=(8000, 400)) @ rng.normal(size=(400, 400)) + 1e3
     weights = rng.uniform(0.5, 2, size=8000) if weighted else None

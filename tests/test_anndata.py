@@ -57,7 +57,7 @@ def test_labels_select_target_and_background(cells):
     assert found["params"] == {"groupby": "condition", "target": "stim", "background": "ctrl", "n_comps": 2}
 
 
-def test_filters_and_mean_give_the_scores_of_every_cell(cells):
+def test_stored_filters_and_mean_reproduce_the_scores_of_every_cell(cells):
     dpca(cells, groupby="condition", background="ctrl")
     scores = (cells.X - cells.uns["dpca"]["mean"]) @ cells.varm["dPCs"]
     np.testing.assert_allclose(cells.obsm["X_dpca"], scores, rtol=1e-10, atol=1e-10)
@@ -95,7 +95,7 @@ def test_several_labels_are_several_backgrounds(cells):
 
 @noise
 @pytest.mark.parametrize("form", ["one", "list", "dict", "path", "sparse", "backed"])
-def test_another_anndata_is_a_background_and_genes_are_matched_by_name(cells, tmp_path, form):
+def test_another_anndata_can_be_the_background_and_genes_are_matched_by_name(cells, tmp_path, form):
     stim, ctrl = (cells[cells.obs["condition"] == side].copy() for side in ("stim", "ctrl"))
     turned = ctrl[:, list("ecabd")].copy()
     plain = DPCA().fit(stim.X, background=ctrl.X)
@@ -116,7 +116,7 @@ def test_another_anndata_is_a_background_and_genes_are_matched_by_name(cells, tm
     np.testing.assert_allclose(stim.varm["dPCs"], plain.components_.T, rtol=1e-9, atol=1e-11)
 
 
-def test_without_a_background_it_is_pca(cells):
+def test_without_a_background_the_fit_is_pca(cells):
     dpca(cells)
     np.testing.assert_allclose(cells.uns["dpca"]["ratios"], DPCA().fit(cells.X).ratios_, rtol=1e-12)
 
@@ -127,7 +127,7 @@ def test_a_layer_replaces_x(cells):
     np.testing.assert_allclose(cells.obsm["X_dpca"] * 2, cells.obsm["x"], rtol=1e-9, atol=1e-9)
 
 
-def test_genes_in_common_are_used_on_request_with_a_note(cells):
+def test_common_genes_are_used_on_request_with_a_warning(cells):
     stim, ctrl = (cells[cells.obs["condition"] == side].copy() for side in ("stim", "ctrl"))
     with pytest.raises(FeatureError, match=r"'b'.*features='common'"):
         dpca(stim, ctrl[:, list("acde")])
@@ -202,7 +202,7 @@ def test_a_view_becomes_a_separate_anndata(cells):
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array])
-def test_every_form_of_x_gives_the_same_result_in_memory_and_backed(cells, tmp_path, form):
+def test_every_matrix_type_gives_the_same_result_in_memory_and_backed(cells, tmp_path, form):
     dpca(cells, groupby="condition", background="ctrl")
     other = anndata.AnnData(form(cells.X), obs=cells.obs, var=cells.var)
     other.write_h5ad(tmp_path / "other.h5ad")
@@ -223,9 +223,9 @@ def test_a_backed_anndata_stays_on_disk(cells, tmp_path):
 
 
 @noise
-def test_sparse_cells_are_never_made_dense_as_a_whole():
+def test_sparse_cells_are_never_converted_to_one_dense_array():
     rng = np.random.default_rng(0)
-    X = sparse.random_array((600, 30_000), density=0.01, format="csr", rng=rng)
+    X = sparse.random_array((600, 30_000), density=0.01, format="csr", random_state=rng)
     adata = anndata.AnnData(X, obs=pd.DataFrame({"side": ["a", "b"] * 300}, index=[str(i) for i in range(600)]))
     tracemalloc.start()
     try:
@@ -375,11 +375,11 @@ def test_bad_values_and_duplicate_names_are_reported_by_gene(cells, refused):
     refused(lambda: dpca(cells, groupby="condition", background="ctrl"), "var_names_make_unique")
 
 
-def test_an_anndata_without_x_is_refused(cells, refused):
+def test_an_anndata_without_x_is_an_error(cells, refused):
     refused(lambda: dpca(anndata.AnnData(obs=cells.obs, var=cells.var)), "no X")
 
 
-def test_a_failed_call_writes_nothing(cells):
+def test_a_failed_call_changes_nothing(cells):
     with pytest.raises(InputError):
         dpca(cells, groupby="condition", background="ctrl", n_comps=77)
     assert not cells.obsm and not cells.varm and not cells.uns

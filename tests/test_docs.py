@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from simulations.__main__ import INTRO, SIMULATIONS
 
+from helpers import quiet
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -16,7 +18,7 @@ def code_of(page):
     return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@quiet
 @pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=lambda page: page.name)
 def test_the_code_on_a_page_runs(page, capsys):
     names = {}

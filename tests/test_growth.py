@@ -17,13 +17,13 @@ def kept():
 
 
 @pytest.mark.parametrize(("name", "table"), [("growth", growth_table), ("prediction", prediction_table)])
-def test_the_tables_on_the_page_are_those_of_the_numbers_kept(kept, name, table):
+def test_the_tables_on_the_page_follow_from_the_stored_measurements(kept, name, table):
     page = (DOCS / "scale.md").read_text(encoding="utf-8")
     written = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", page, re.DOTALL)[1]
     assert written.strip() == table(kept), "run: python -m benchmarks.growth --draw"
 
 
-def test_the_numbers_kept_are_those_of_the_sizes_measured_today(kept):
+def test_the_stored_measurements_cover_the_sizes_of_the_benchmark(kept):
     assert {name: curve["size"] for name, curve in kept["growth"].items()} == {n: g[0] for n, g in GROWTH.items()}
 
 
@@ -40,6 +40,6 @@ def test_one_worker_sends_nothing():
     assert predict(1e6, 1e3, 1, Machine(1e10, 1e9)).bytes_sent == 0
 
 
-def test_the_exponent_of_a_power_is_found():
+def test_the_exponent_of_a_power_law_is_recovered():
     size = np.array([1.0, 2, 4, 8, 16])
     assert slope({"size": size, "seconds": 3 * size**1.7}) == pytest.approx(1.7)

@@ -13,7 +13,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from helpers import covariance, same_up_to_sign, sample_pair
+from helpers import covariance, quiet, ridge, same_up_to_sign, sample_pair, second_order
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._kernels import Kernel
@@ -21,7 +21,8 @@ from standout._model_file import load, save
 from standout._moments import Moments
 from standout.errors import FeatureError, InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = quiet
+
 
 # Scores rest on the inverse root of the landmarks' kernel matrix, which rounding disturbs by ε times its condition:
 # about 1e-16·1e5 here.
@@ -35,23 +36,6 @@ def test_scikit_learn_estimator_checks_pass(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         check(estimator)
-
-
-def ridge(target, background, rho, count):
-    """The raw definition on explicit features: ratios and unit vectors against (1 − ρ)·C + ρ·(tr C / rank)·I."""
-    C_xx, C_yy = covariance(target), covariance(background)
-    rank = np.linalg.matrix_rank(C_xx / np.trace(C_xx) + C_yy / np.trace(C_yy), tol=1e-10)
-    shrunk = (1 - rho) * C_yy + rho * np.trace(C_yy) / rank * np.eye(len(C_yy))
-    values, vectors = linalg.eigh(C_xx, shrunk)
-    top = vectors[:, ::-1][:, :count]
-    return values[::-1][:count], top / np.linalg.norm(top, axis=0)
-
-
-def second_order(rows, gamma, coef0):
-    """The explicit features of (γ x·z + c)²."""
-    first, second = np.triu_indices(rows.shape[1])
-    pairs = rows[:, first] * rows[:, second] * np.where(first == second, 1.0, np.sqrt(2)) * gamma
-    return np.hstack([np.full((len(rows), 1), coef0), np.sqrt(2 * gamma * coef0) * rows, pairs])
 
 
 def rings(n, seed):
@@ -98,7 +82,7 @@ def test_a_linear_kernel_is_linear_dpca_with_a_ridge_also_out_of_sample(pair, ne
     assert model.ratios_ == pytest.approx(model.target_variance_ / model.background_variance_)
 
 
-def test_a_linear_kernel_on_ample_rows_is_dpca_itself(new):
+def test_a_linear_kernel_with_many_rows_is_dpca(new):
     target, background = sample_pair(np.random.default_rng(2), 150, 200, 6)
     kernel = KernelDPCA(3, kernel="linear", standardize=False).fit(target, background=background)
     linear = DPCA(3, shrinkage=None).fit(target, background=background)
@@ -171,7 +155,7 @@ def test_a_callable_is_the_kernel_of_its_formula(pair, new):
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 5, 8])
-def test_a_power_is_a_power(degree):
+def test_a_polynomial_kernel_is_the_power_of_the_affine_product(degree):
     rows = np.random.default_rng(3).normal(size=(5, 3))
     found = Kernel("poly", gamma=0.5, degree=degree, coef0=0.7).between(rows, rows[:4])
     assert found == pytest.approx((0.5 * rows @ rows[:4].T + 0.7) ** degree, rel=1e-12)
@@ -203,7 +187,7 @@ def test_landmarks_are_rows_of_every_set_and_the_seed_chooses_them(pair):
     assert not np.array_equal(other.fit(pair[0], background=backgrounds).landmarks_, model.landmarks_)
 
 
-def test_few_landmarks_take_no_matrix_of_rows_by_rows():
+def test_few_landmarks_never_form_a_full_kernel_matrix():
     rng = np.random.default_rng(4)
     rows = rng.normal(size=(120_000, 3))  # rows × rows would be 115 GB
     model = KernelDPCA(1, n_landmarks=30).fit(rows[:60_000] * [1, 1, 4], background=rows[60_000:])
@@ -234,7 +218,7 @@ def test_repeating_every_row_changes_nothing(pair, new, kernel, standardize):
     assert thrice.transform(new) == pytest.approx(once.transform(new), rel=1e-8, abs=1e-10)
 
 
-def test_the_ridge_of_the_literature_does_change_when_rows_are_repeated(pair):
+def test_the_ridge_of_the_literature_changes_when_rows_are_repeated(pair):
     # ε‖a‖² on coefficients instead of ε aᵀKa: the reason for the kernel's own norm.
     def top_ratio(target, background, epsilon=1e-2):
         rows = np.vstack([target, background])
@@ -257,7 +241,7 @@ def test_the_order_of_the_rows_does_not_matter(pair, new, kernel):
     assert mixed.transform(new) == pytest.approx(model.transform(new), rel=1e-8, abs=1e-10)
 
 
-def test_whole_weights_repeat_rows_and_zero_leaves_them_out(pair, new):
+def test_integer_weights_repeat_rows_and_zero_weights_remove_them(pair, new):
     weights = np.random.default_rng(6).integers(0, 4, 60)
     spoiled = np.where(weights[:, None] == 0, np.nan, pair[0])
     weighted = KernelDPCA(2, shrinkage=0.1).fit(spoiled, background=pair[1], sample_weight=weights)
@@ -275,7 +259,7 @@ def test_the_median_heuristic_is_the_median_of_squared_distances(pair):
         assert 1 / model.gamma_ == pytest.approx(np.median(pdist(rows, "sqeuclidean")), rel=1e-2)
 
 
-def test_units_and_a_shift_do_not_matter_to_the_radial_kernel(pair, new):
+def test_the_radial_kernel_is_invariant_to_units_and_shifts(pair, new):
     model = KernelDPCA().fit(pair[0], background=pair[1])
     units = 10.0 ** np.arange(-3, 3)
     moved = KernelDPCA().fit(units * pair[0] + 1e3 * units, background=units * pair[1] + 1e3 * units)
@@ -283,7 +267,7 @@ def test_units_and_a_shift_do_not_matter_to_the_radial_kernel(pair, new):
 
 
 @pytest.mark.parametrize("far", [1e4, 1e8])
-def test_clusters_far_from_each_other_keep_their_own_distances(far):
+def test_distances_within_distant_clusters_stay_accurate(far):
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(60, 3)), rng.normal(size=(50, 3))
     background[:, 2] = far
@@ -294,14 +278,14 @@ def test_clusters_far_from_each_other_keep_their_own_distances(far):
     assert KernelDPCA(gamma="median").fit(target, background=background[:20]).n_components_ == 2
 
 
-def test_numpy_booleans_are_booleans(pair, new, tmp_path):
+def test_numpy_booleans_are_accepted(pair, new, tmp_path):
     for value in (True, False):
         models = [KernelDPCA(standardize=kind(value)).fit(pair[0], background=pair[1]) for kind in (bool, np.bool_)]
         assert np.array_equal(models[0].transform(new), models[1].transform(new))
         assert np.array_equal(load(save(models[1], tmp_path / "m")).transform(new), models[0].transform(new))
 
 
-def test_labels_say_what_the_background_is(pair, new):
+def test_labels_select_the_background(pair, new):
     rows, labels = np.vstack(pair), np.repeat(["case", "control"], [60, 80])
     model = KernelDPCA(background_label="control").fit(rows, labels)
     assert np.array_equal(model.transform(new), KernelDPCA().fit(pair[0], background=pair[1]).transform(new))
@@ -332,7 +316,7 @@ def test_the_score_is_the_mean_log_ratio_of_held_out_scores():
     assert abs(model.score(new_background, background=new_background)) < 1e-12
 
 
-def test_a_model_survives_pickling_and_says_what_it_is(pair, new):
+def test_a_model_survives_pickling_and_has_a_summary(pair, new):
     model = KernelDPCA(n_landmarks=30).fit(pair[0], background=pair[1], groups=np.arange(60) // 4)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).transform(new), model.transform(new))
     told = str(model.summary())
@@ -343,7 +327,7 @@ def test_a_model_survives_pickling_and_says_what_it_is(pair, new):
 
 
 @pytest.mark.parametrize("name", ["components_", "patterns_", "top_features", "inverse_transform", "partial_fit"])
-def test_what_has_no_meaning_for_a_kernel_is_not_there(pair, name, remedy):
+def test_methods_without_meaning_for_a_kernel_are_absent(pair, name, remedy):
     model = KernelDPCA().fit(pair[0], background=pair[1])
     assert not hasattr(model, name) and not hasattr(KernelDPCA, name)
     with pytest.raises(AttributeError, match=f"KernelDPCA has no {name}") as error:
@@ -366,11 +350,11 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("name", "value", "possible"), PARAMETERS)
-def test_a_bad_parameter_is_refused_with_what_is_possible(pair, name, value, possible, refused):
+def test_a_bad_parameter_raises_an_error_with_the_allowed_values(pair, name, value, possible, refused):
     refused(lambda: KernelDPCA(**{name: value}).fit(pair[0], background=pair[1]), name, possible)
 
 
-def test_the_exact_problem_is_refused_where_it_has_no_meaning(pair, refused):
+def test_the_exact_problem_is_an_error_for_an_infinite_dimensional_kernel(pair, refused):
     target, background = pair
 
     def fitted(**options):
@@ -384,7 +368,7 @@ def test_the_exact_problem_is_refused_where_it_has_no_meaning(pair, refused):
     refused(lambda: call.fit(target, background=few), "5 rows", kind=NotEnoughRowsError)
 
 
-def test_bad_data_is_refused_by_name(pair, new, refused):
+def test_errors_name_the_dataset_with_bad_data(pair, new, refused):
     target, background = pair
     spoiled = background.copy()
     spoiled[3, 2] = np.nan
@@ -399,7 +383,7 @@ def test_bad_data_is_refused_by_name(pair, new, refused):
     refused(lambda: KernelDPCA().fit(target[:1], background=background), "n_samples=1", kind=NotEnoughRowsError)
 
 
-def test_moments_and_impossible_kernels_are_refused(pair, refused):
+def test_moments_and_invalid_kernels_are_an_error(pair, refused):
     target, background = pair
     moments = Moments.of(background)
     refused(lambda: KernelDPCA().fit(target, background=moments), "background", "rows", kind=RowsNeededError)
@@ -412,12 +396,12 @@ def test_moments_and_impossible_kernels_are_refused(pair, refused):
     refused(lambda: large.fit(1e4 * target, background=background), "not finite")
 
 
-def test_too_many_rows_for_all_to_be_landmarks_are_refused_with_the_remedy(refused):
+def test_too_many_rows_for_an_exact_kernel_are_an_error_that_suggests_landmarks(refused):
     rows = np.random.default_rng(7).normal(size=(6000, 2))
     refused(lambda: KernelDPCA().fit(rows, background=rows), "12000 rows", "1.2 GB", "n_landmarks=500")
 
 
-def test_a_failed_fit_leaves_the_model_as_it_was(pair, new):
+def test_a_failed_fit_leaves_the_model_unchanged(pair, new):
     model = KernelDPCA().fit(pair[0], background=pair[1])
     before = model.transform(new)
     with pytest.raises(InputError):

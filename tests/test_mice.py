@@ -1,34 +1,13 @@
 """The paper's mice, read honestly: 267 and 135 rows, but of 18 and 9 animals."""
 
-import csv
-
 import numpy as np
 import pytest
 
+from helpers import Mice, quiet
 from standout._dpca import DPCA
 from standout.errors import OverfitWarning
 
 pytestmark = pytest.mark.data
-
-
-class Mice:
-    """Proteins without missing values, the class and the mouse of each row."""
-
-    def __init__(self, path, background):
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header, *rows = csv.reader(file)
-        proteins = slice(1, header.index("Genotype"))
-        values = np.array([[float(cell) if cell else np.nan for cell in row[proteins]] for row in rows])
-        kind = np.array([row[header.index("class")] for row in rows])
-        mouse = np.array([row[0].split("_")[0] for row in rows])
-        chosen = [np.isin(kind, ["t-SC-m", "t-SC-s"]) & (np.isnan(values).sum(axis=1) < 43), kind == background]
-        whole = ~np.isnan(values[chosen[0] | chosen[1]]).any(axis=0)
-        self.names = tuple(np.array(header[proteins])[whole])
-        self.target, self.background = (values[rows][:, whole] for rows in chosen)
-        self.mice, self.background_mice = (mouse[rows] for rows in chosen)
-
-    def fit(self, **settings):
-        return DPCA(**settings).fit(self.target, background=self.background)
 
 
 @pytest.fixture(scope="module", params=["c-CS-s", "c-SC-s"])
@@ -42,8 +21,8 @@ def test_the_rows_are_those_of_the_paper(mice):
     assert 60 < len(mice.names) < 78
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_a_protein_that_stands_twice_changes_nothing(mice):
+@quiet
+def test_a_duplicated_protein_changes_nothing(mice):
     twin, other = mice.names.index("ARC_N"), mice.names.index("pS6_N")
     np.testing.assert_array_equal(mice.target[:, twin], mice.target[:, other])
     kept = mice.fit(n_components=5, shrinkage=None)
@@ -54,7 +33,7 @@ def test_a_protein_that_stands_twice_changes_nothing(mice):
     assert np.isfinite(kept.ratios_).all() and kept.regime_ == "exact"
 
 
-def test_135_rows_of_9_mice_are_9_units(mice):
+def test_135_rows_of_9_mice_count_as_9_units(mice):
     with pytest.warns(OverfitWarning, match="9 independent background units"):
         model = DPCA(shrinkage=None).fit(
             mice.target, background=mice.background, groups=mice.mice, background_groups=mice.background_mice
@@ -63,7 +42,7 @@ def test_135_rows_of_9_mice_are_9_units(mice):
     assert "135 rows worth 9 independent units" in model.summary()
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@quiet
 def test_the_ratio_in_the_sample_is_far_above_the_one_held_out_by_mouse(mice):
     inside, outside = [], []
     animals, others = np.unique(mice.mice), np.unique(mice.background_mice)

@@ -16,11 +16,11 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
+from model_files import X, Y, fitted
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._model_file import header, load, save
 from standout.errors import ModelFileError, OutputError
-from test_model_file import X, Y, fitted
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def model_file(tmp_path):
     return save(fitted("plain"), tmp_path / "model.standout")
 
 
-def test_a_file_that_is_no_model_is_told_for_what_it_is(tmp_path, refused):
+def test_an_error_says_what_a_file_is_when_it_is_not_a_model(tmp_path, refused):
     model = fitted("plain")
     kinds = {
         "": "it is empty",
@@ -58,7 +58,7 @@ def test_a_file_that_is_no_model_is_told_for_what_it_is(tmp_path, refused):
     refused(lambda: load(tmp_path / "other.npy"), "an array", kind=ModelFileError)
 
 
-def test_loading_a_pickle_runs_nothing(tmp_path):
+def test_loading_a_pickle_executes_nothing(tmp_path):
     class Trap:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "sprung",))
@@ -69,7 +69,7 @@ def test_loading_a_pickle_runs_nothing(tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_file_that_is_not_there_or_cannot_be_read_is_told(model_file, refused, monkeypatch):
+def test_a_missing_or_unreadable_file_is_an_error(model_file, refused, monkeypatch):
     folder = model_file.parent
     refused(
         lambda: load(folder / "modle.standout"), "no such file", "Did you mean", "model.standout", kind=ModelFileError
@@ -98,12 +98,12 @@ def closed():
     shutil.rmtree(folder)
 
 
-def test_what_one_may_not_read_or_write_is_told(closed, refused):
+def test_missing_permissions_are_an_error(closed, refused):
     refused(lambda: load(closed / "model"), str(closed), "no permission to read", kind=ModelFileError)
     refused(lambda: save(fitted("plain"), closed / "other"), str(closed), "no permission to write", kind=OutputError)
 
 
-def test_a_place_where_nothing_can_be_written_is_told(tmp_path, refused):
+def test_an_invalid_output_path_is_an_error(tmp_path, refused):
     model = fitted("plain")
     refused(lambda: save(model, tmp_path), "a directory", kind=OutputError)
     refused(lambda: save(model, tmp_path / "no" / "model"), "there is no directory", kind=OutputError)
@@ -130,7 +130,7 @@ for _ in ("full", "read-only"):
 """
 
 
-def test_a_disk_that_is_full_or_read_only_keeps_the_old_file(tmp_path):
+def test_a_full_or_read_only_disk_leaves_the_old_file_intact(tmp_path):
     mounted = 'mount -t tmpfs -o size=16k tmpfs "$1" || exit 77; exec "$0" -W ignore -c "$2" "$1"'
     command = ["unshare", "-Urm", "sh", "-c", mounted, sys.executable, str(tmp_path), ON_A_SMALL_DISK]
     if shutil.which("unshare") is None or subprocess.run([*command[:2], "true"], capture_output=True).returncode:
@@ -143,7 +143,7 @@ def test_a_disk_that_is_full_or_read_only_keeps_the_old_file(tmp_path):
     assert "the disk is full. Make room" in full and "write" in read_only
 
 
-def test_ctrl_c_while_writing_keeps_the_old_file(model_file, monkeypatch):
+def test_an_interrupt_while_writing_leaves_the_old_file_intact(model_file, monkeypatch):
     before = model_file.read_bytes()
 
     def interrupted(*_):
@@ -155,7 +155,7 @@ def test_ctrl_c_while_writing_keeps_the_old_file(model_file, monkeypatch):
     assert model_file.read_bytes() == before and list(model_file.parent.iterdir()) == [model_file]
 
 
-def test_what_cannot_be_kept_is_refused_with_a_way_out(tmp_path, refused):
+def test_a_model_that_cannot_be_saved_is_an_error_with_a_remedy(tmp_path, refused):
     def kept(estimator, **named):
         return lambda: save(estimator, tmp_path / "m", **named)
 

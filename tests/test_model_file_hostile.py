@@ -5,16 +5,14 @@ import random
 import tracemalloc
 import warnings
 from contextlib import suppress
-from hashlib import sha256
-from io import BytesIO
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
 import pytest
 
+from model_files import X, answers, differences, fitted, npy, resealed, sealed, taken_apart
 from standout._model_file import header, load, save
 from standout.errors import ModelFileError, StandoutError
-from test_model_file import X, answers, differences, fitted
 
 
 @pytest.fixture
@@ -22,43 +20,13 @@ def model_file(tmp_path):
     return save(fitted("plain"), tmp_path / "model.standout")
 
 
-def taken_apart(path):
-    """Return the header and the other members of a model file."""
-    with ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    return json.loads(members.pop("header.json")), members
-
-
-def sealed(head, members, packed=ZIP_STORED):
-    """Return a file with right checksums, written by hand."""
-    text = head if isinstance(head, bytes) else json.dumps(head).encode()
-    buffer = BytesIO()
-    with ZipFile(buffer, "w", packed) as archive:
-        archive.writestr(ZipInfo("header.json"), text)
-        for name, content in members.items():
-            archive.writestr(name, content)
-        digest = sha256(text).hexdigest()
-        archive.comment = f"standout model; header sha256 {digest}; file sha256 {'0' * 64}".encode()
-    return resealed(buffer.getvalue())
-
-
-def resealed(blob):
-    return blob[:-64] + sha256(blob[:-64]).hexdigest().encode()
-
-
-def npy(array):
-    buffer = BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
-
-
-def test_a_file_written_by_hand_with_right_checksums_is_a_model(model_file):
+def test_a_handmade_file_with_correct_checksums_loads(model_file):
     before = load(model_file)
     model_file.write_bytes(sealed(*taken_apart(model_file)))
     assert differences(answers(before, X), answers(load(model_file), X)) == []
 
 
-def test_a_newer_format_says_who_wrote_it_and_an_unknown_estimator_what_is_known(model_file, refused):
+def test_errors_about_a_newer_format_or_unknown_estimator_say_what_to_install(model_file, refused):
     head, members = taken_apart(model_file)
     model_file.write_bytes(sealed({"format": 99, "standout": "99.1", "arrays": {}, "other": 1}, {}))
     for call in (load, header):
@@ -67,7 +35,7 @@ def test_a_newer_format_says_who_wrote_it_and_an_unknown_estimator_what_is_known
     refused(lambda: load(model_file), "TSNE", "KernelDPCA", "Install", kind=ModelFileError)
 
 
-def test_any_changed_byte_and_any_cut_is_noticed(model_file, remedy):
+def test_every_changed_byte_and_every_truncation_is_detected(model_file, remedy):
     blob, told = model_file.read_bytes(), header(model_file)
     ends = {*range(120), *range(len(blob) - 300, len(blob))}
     for place in sorted({*ends, *range(0, len(blob), 11)}):
@@ -84,7 +52,7 @@ def test_any_changed_byte_and_any_cut_is_noticed(model_file, remedy):
                 load(model_file)
 
 
-def test_random_damage_is_noticed(model_file):
+def test_random_damage_is_detected(model_file):
     blob, rng = model_file.read_bytes(), random.Random(0)
     for _ in range(800):
         i, j, k = sorted(rng.randrange(len(blob)) for _ in range(3))
@@ -112,7 +80,7 @@ def used(path):
     return True
 
 
-def test_changed_bytes_under_a_right_checksum_do_no_harm(model_file):
+def test_changed_bytes_with_a_correct_checksum_do_no_harm(model_file):
     blob, rng = model_file.read_bytes(), random.Random(1)
     worked = 0
     for _ in range(600):
@@ -171,7 +139,7 @@ def changed(tree, path, rng):
 @pytest.mark.parametrize(
     "case", ["common features", "labels of text", "graph, sparse", "shares", "cPCA", "kernel of frames"]
 )
-def test_a_changed_header_under_a_right_checksum_does_no_harm(case, tmp_path):
+def test_a_changed_header_with_a_correct_checksum_does_no_harm(case, tmp_path):
     rng = random.Random(case)
     path = save(fitted(case), tmp_path / "m")
     head, members = taken_apart(path)
@@ -242,13 +210,13 @@ def with_graph(head, members, kind, shape, parts):
     return head, {**members, **{f"{name}.npy": npy(array) for name, array in arrays.items()}}
 
 
-def test_a_sparse_matrix_inside_its_bounds_is_read(model_file):
+def test_a_valid_sparse_matrix_in_a_model_file_loads(model_file):
     parts = {"data": [1.0, 2], "indices": [1, 0], "indptr": [0, 1, 2, 2, 2, 2]}
     model_file.write_bytes(sealed(*with_graph(*taken_apart(model_file), "csr_array", [5, 5], parts)))
     assert load(model_file).graph.toarray()[:2, :2].tolist() == [[0, 1], [2, 0]]
 
 
-def test_a_file_cannot_ask_for_more_than_it_holds(model_file, refused):
+def test_a_file_cannot_make_the_loader_allocate_more_than_it_holds(model_file, refused):
     files = [sealed(*parts) for parts in hostile(model_file)]
     files.append(sealed(*taken_apart(model_file), packed=ZIP_DEFLATED))
     for blob in files:
@@ -259,7 +227,7 @@ def test_a_file_cannot_ask_for_more_than_it_holds(model_file, refused):
         tracemalloc.stop()
 
 
-def test_a_header_without_what_belongs_to_it_is_refused(model_file, refused):
+def test_an_incomplete_header_is_an_error(model_file, refused):
     head, members = taken_apart(model_file)
     for key in head:
         wrong = {name: value for name, value in head.items() if name != key}

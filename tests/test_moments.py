@@ -5,11 +5,19 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from conftest import NAMES, OneShot
+from helpers import EPS, covariance
+from standout._accumulate import Accumulator
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout.errors import FeatureError, InputError, NonFiniteError, OverfitWarning
+from standout.errors import (
+    FeatureError,
+    InputError,
+    NonFiniteError,
+    OverfitWarning,
+)
 
 
 @pytest.fixture
@@ -28,7 +36,7 @@ def close(moments, rows, weights=None, rtol=1e-12):
     np.testing.assert_allclose(moments.variance(), sd**2, rtol=rtol)
 
 
-def test_moments_are_those_of_numpy(rows):
+def test_moments_agree_with_numpy(rows):
     moments = Moments.of(rows)
     close(moments, rows)
     np.testing.assert_allclose(moments.covariance(ddof=1), np.cov(rows.T), rtol=1e-12)
@@ -36,13 +44,13 @@ def test_moments_are_those_of_numpy(rows):
     assert (moments.rows, moments.weight, moments.n_effective, moments.units) == (500, 500, 500, 500)
 
 
-def test_moments_cannot_be_changed(rows):
+def test_moments_are_immutable(rows):
     moments = Moments.of(rows)
     with pytest.raises(FrozenInstanceError):
         moments.weight = 3.0
 
 
-def test_adding_up_changes_neither_the_rows_nor_the_parts(rows):
+def test_adding_moments_changes_neither_the_rows_nor_the_parts(rows):
     before = rows.copy()
     one, other = Moments.of(rows[:9]), Moments.of(rows[9:], weights=np.ones(491))
     kept = one.scatter.copy(), one.mean.copy(), other.scatter.copy()
@@ -61,6 +69,11 @@ def test_moments_of_parts_add_up_to_those_of_the_whole(rows, cuts):
     assert (first.rows, first.n_effective) == (500, 500)
 
 
+def test_moments_can_be_summed(rows):
+    parts = sum([Moments.of(rows[:50]), Moments.of(rows[50:90]), Moments.of(rows[90:])])
+    np.testing.assert_allclose(parts.scatter, Moments.of(rows).scatter, rtol=1e-12)
+
+
 def exact_covariance(whole):
     """Return the covariance of whole numbers by arithmetic without rounding."""
     table = whole.astype(object)
@@ -70,7 +83,7 @@ def exact_covariance(whole):
 
 @pytest.mark.parametrize("offset", [0, 10**6, 10**8, 10**11])
 @pytest.mark.parametrize("cuts", [[1], [50, 250], range(1, 500), range(7, 500, 7)])
-def test_parts_far_from_zero_lose_nothing_when_they_are_merged(offset, cuts):
+def test_merging_parts_far_from_zero_loses_no_precision(offset, cuts):
     noise = np.random.default_rng(3).integers(-1000, 1000, size=(500, 3))
     whole = 1000 * offset + noise * [1, 1, 3] + np.cumsum(noise, axis=1)  # mean / sd is about the offset
     expected = exact_covariance(whole)
@@ -97,14 +110,14 @@ def test_selected_moments_are_those_of_the_selected_columns(rows):
     assert chosen.names == ("c", "a")
 
 
-def test_whole_weights_are_repetitions(rows):
+def test_integer_weights_equal_repetition(rows):
     times = np.random.default_rng(2).integers(0, 4, size=500)
     moments = Moments.of(rows, weights=times)
     close(moments, np.repeat(rows, times, axis=0))
     assert moments.rows == np.count_nonzero(times) and moments.weight == times.sum()
 
 
-def test_rows_of_weight_zero_do_not_count(rows):
+def test_rows_of_weight_zero_are_not_counted(rows):
     weights = (np.arange(500) < 300) * 1.0
     groups = np.arange(500) // 100
     moments = Moments.of(rows, weights=weights, groups=groups)
@@ -112,7 +125,7 @@ def test_rows_of_weight_zero_do_not_count(rows):
     assert (moments.rows, moments.n_effective, moments.units) == (300, 300, 3)
 
 
-def test_effective_rows_are_those_of_kish(rows):
+def test_the_effective_number_of_rows_is_that_of_kish(rows):
     weights = np.random.default_rng(3).exponential(size=500)
     moments = Moments.of(rows[:200], weights=weights[:200]) + Moments.of(rows[200:], weights=weights[200:])
     assert moments.n_effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=1e-13)
@@ -127,20 +140,20 @@ def test_a_group_that_spans_batches_is_one_unit(rows):
     assert [part.units for part in parts] == [2, 4, 4] and whole.units == 9
 
 
-def test_a_missing_group_id_is_refused(rows, remedy):
+def test_a_missing_group_id_is_an_error(rows, remedy):
     for missing in (np.where(np.arange(500) < 3, np.nan, 1.0), np.array([None] * 3 + ["a"] * 497)):
         with pytest.raises(InputError, match=r"groups: .*3") as error:
             Moments.of(rows, groups=missing)
         remedy(error)
 
 
-def test_parts_with_and_without_groups_do_not_add_up(rows, remedy):
+def test_adding_parts_with_and_without_groups_is_an_error(rows, remedy):
     with pytest.raises(InputError, match="one part has groups and the other has none") as error:
         Moments.of(rows, groups=np.arange(500)) + Moments.of(rows)
     remedy(error)
 
 
-def test_parts_with_other_features_do_not_add_up(rows, remedy):
+def test_adding_parts_with_different_features_is_an_error(rows, remedy):
     with pytest.raises(FeatureError, match="4 and of 3 features") as count:
         Moments.of(rows) + Moments.of(rows[:, :3])
     with pytest.raises(FeatureError, match=r"names.*'d', 'c'") as names:
@@ -152,13 +165,13 @@ def test_parts_with_other_features_do_not_add_up(rows, remedy):
         Moments.of(rows) + 1
 
 
-def test_names_must_be_one_for_each_feature(rows, remedy):
+def test_moments_need_one_name_per_feature(rows, remedy):
     with pytest.raises(InputError, match=r"names.*3.*4|4.*names.*3") as error:
         Moments.of(rows, names="abc")
     remedy(error)
 
 
-def test_a_projection_that_does_not_fit_is_refused(rows, remedy):
+def test_a_projection_of_the_wrong_shape_is_an_error(rows, remedy):
     with pytest.raises(InputError, match=r"\(3, 2\) does not fit 4 features") as error:
         Moments.of(rows).project(np.ones((3, 2)))
     remedy(error)
@@ -166,7 +179,7 @@ def test_a_projection_that_does_not_fit_is_refused(rows, remedy):
 
 @pytest.mark.parametrize("step", [1, 7, 5000])
 @pytest.mark.parametrize("first", [1, 300])
-def test_data_that_drift_lose_no_digits(step, first):
+def test_batches_with_a_drifting_mean_lose_no_precision(step, first):
     rng = np.random.default_rng(4)
     trend = np.linspace(0, 1e6, 5000)[:, None] * [1, -1, 0.5] + rng.normal(size=(5000, 3))
     for rows in (trend, np.sort(rng.normal(size=(5000, 3)), axis=0) + 1e5):
@@ -176,17 +189,7 @@ def test_data_that_drift_lose_no_digits(step, first):
         close(Moments.of(source), rows, rtol=1e-10)
 
 
-@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6, 1e8])
-def test_a_large_mean_costs_no_more_digits_than_the_data_have_lost(offset):
-    moved = np.random.default_rng(5).normal(size=(20_000, 3)) + offset
-    exact = np.cov((moved - offset).T, ddof=0)  # this subtraction is exact: what the moved data really hold
-    np.testing.assert_allclose(Moments.of(moved).covariance(), exact, rtol=1e-11, atol=1e-11)
-    parts = [Moments.of(part) for part in np.split(moved, 40)]
-    whole = sum(parts[1:], start=parts[0])
-    np.testing.assert_allclose(whole.covariance(), exact, rtol=1e-9, atol=1e-9)
-
-
-def test_single_precision_data_are_added_up_in_double():
+def test_moments_of_single_precision_rows_are_summed_in_double_precision():
     rows = (np.random.default_rng(6).normal(size=(50_000, 3)) + 1000).astype(np.float32)
     close(Moments.of(rows), rows.astype(np.float64), rtol=1e-11)
 
@@ -205,7 +208,7 @@ def test_a_constant_feature_has_exactly_zero_variance(value, weighted):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint16, np.int32, np.uint64])
-def test_whole_numbers_near_their_limits_do_not_wrap_around(dtype):
+def test_integers_near_their_limits_do_not_overflow(dtype):
     limit = np.iinfo(dtype)
     low, high = max(int(limit.min), -(2**52)), min(int(limit.max), 2**52)
     rows = np.array([[low, high], [high, low], [high, high], [high, low]] * 3000, dtype=dtype)
@@ -215,7 +218,7 @@ def test_whole_numbers_near_their_limits_do_not_wrap_around(dtype):
 
 
 @pytest.mark.parametrize("scale", [1e150, 1e-150, 1e-160, 1e-200, 1e200, 1e300])
-def test_values_too_large_or_small_to_square_are_refused_and_all_others_right(rows, scale, remedy):
+def test_extreme_units_give_the_same_ratios_or_an_error(rows, scale, remedy):
     """Ratios do not depend on the unit: a unit either gives the same ratios, or a clear error; never fewer digits."""
     target, background = rows[:200] * [1, 1, 1, 5], rows[200:]
     expected = DPCA().fit(target, background=background).ratios_
@@ -230,7 +233,7 @@ def test_values_too_large_or_small_to_square_are_refused_and_all_others_right(ro
 
 
 @pytest.mark.parametrize("feature", [0, 3])
-def test_one_feature_too_small_to_square_is_not_taken_for_a_constant(rows, feature, remedy):
+def test_a_feature_too_small_to_square_is_not_treated_as_constant(rows, feature, remedy):
     unit = np.where(np.arange(4) == feature, 1e-200, 1.0)
     target, background = rows[:200] * [1, 1, 1, 5], rows[200:]
     expected = DPCA().fit(target, background=background).ratios_
@@ -244,7 +247,7 @@ def test_one_feature_too_small_to_square_is_not_taken_for_a_constant(rows, featu
 
 
 @pytest.mark.parametrize(("up", "down"), [(1e80, 1.0), (1.0, 1e80), (1e80, 1e-80), (1e140, 1e-140)])
-def test_target_and_background_in_units_far_apart_give_the_ratio_or_a_clear_error(rows, up, down, remedy):
+def test_very_different_units_of_target_and_background_give_the_ratio_or_an_error(rows, up, down, remedy):
     target, background = rows[:200] * [1, 1, 1, 5], rows[200:]
     settings = DPCA(1, shrinkage=None)
     if up / down < 1e150:
@@ -266,7 +269,7 @@ def test_a_value_too_large_to_square_is_located(rows, remedy):
     remedy(error)
 
 
-def test_non_finite_values_are_located_by_name_and_counted(rows, remedy):
+def test_non_finite_values_are_counted_per_feature(rows, remedy):
     rows[[3, 4, 400], 1] = np.nan
     rows[7, 3] = -np.inf
     with pytest.raises(NonFiniteError, match=r"3 NaN and 1 inf values in 2 of 4 features: 1 \(3\), 3 \(1\)") as error:
@@ -276,7 +279,7 @@ def test_non_finite_values_are_located_by_name_and_counted(rows, remedy):
         Moments.of(rows, names=NAMES[:4], role="the control")
 
 
-def test_opposite_infinities_are_found_too(rows):
+def test_infinities_of_opposite_sign_are_found(rows):
     rows[3, 1], rows[4, 1] = np.inf, -np.inf
     with pytest.raises(NonFiniteError, match="0 NaN and 2 inf"):
         Moments.of(rows)
@@ -284,9 +287,88 @@ def test_opposite_infinities_are_found_too(rows):
         Moments.of(rows, weights=np.ones(500))
 
 
-def test_a_row_left_out_by_its_weight_may_hold_anything(rows):
-    weights = np.ones(500)
-    weights[3] = 0
-    expected = Moments.of(rows, weights=weights)
-    rows[3] = 1e9
-    np.testing.assert_allclose(Moments.of(rows, weights=weights).covariance(), expected.covariance(), rtol=1e-6)
+def test_extreme_weights_are_an_error_and_unequal_weights_lose_no_precision():
+    for bad in (1e-170, 1e160):
+        with pytest.raises(InputError, match="too far for sums"):
+            DPCA().fit(np.random.default_rng(0).normal(size=(200, 4)), sample_weight=np.full(200, bad))
+    rng = np.random.default_rng(4)
+    rows, weights = rng.normal(size=(5000, 3)) + 1e3, np.ones(5000)
+    weights[777] = 1e15
+    moments = Moments.of(rows, weights=weights)
+    centred = rows - rows[777]
+    np.testing.assert_allclose(moments.scatter, (centred.T * weights) @ centred, rtol=1e-6)
+
+
+KINDS = {
+    "csr_array": sparse.csr_array,
+    "csc_matrix": sparse.csc_matrix,
+    "csr of bytes": lambda rows: sparse.csr_array(rows.astype("u1")),
+    "csr of float32": lambda rows: sparse.csr_array(rows.astype("f4")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_very_sparse_rows_are_summed_by_a_sparse_product(kind, weighted, monkeypatch):
+    rows = np.random.default_rng(10).poisson(0.03, size=(900, 300)).astype(float)
+    weights = np.random.default_rng(11).integers(0, 3, size=900) if weighted else None
+    added = []
+    monkeypatch.setattr(Accumulator, "add", lambda *_: added.append(1))
+    found = Moments.of(KINDS[kind](rows), weights=weights)
+    assert not added, "the rows were added up in dense blocks"
+    expected = np.cov(rows.T, fweights=weights, ddof=0)
+    np.testing.assert_allclose(found.covariance(), expected, rtol=1e-12, atol=1e-15)
+    assert np.array_equal(found.scatter, found.scatter.T)
+    assert found.mean == pytest.approx(np.average(rows, axis=0, weights=weights), rel=1e-13)
+    assert found.rows == (900 if weights is None else np.count_nonzero(weights))
+
+
+def test_a_sparse_feature_far_from_zero_loses_no_precision():
+    rng = np.random.default_rng(12)
+    rows = rng.poisson(0.02, size=(900, 300)).astype(float)
+    rows[:, 7] = rng.integers(0, 8, size=900)
+    shifted = rows.copy()
+    shifted[:, 7] += 2.0**20
+    found = Moments.of(sparse.csr_array(shifted)).covariance()
+    np.testing.assert_allclose(found, covariance(rows), rtol=1e-11, atol=1e-13)
+
+
+def test_non_finite_values_are_located_in_very_sparse_rows(refused):
+    rows = sparse.csr_array(np.random.default_rng(13).poisson(0.02, size=(900, 300)).astype(float))
+    rows.data[40] = np.inf
+    where = str(rows.indices[40])
+    refused(lambda: Moments.of(rows, role="counts"), "counts", "1 inf", f"{where} (1)", kind=NonFiniteError)
+    model = DPCA(1).fit(np.eye(300) + 0.1)
+    refused(lambda: model.transform(rows), "X", "1 inf", f"{where} (1)", kind=NonFiniteError)
+
+
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6, 1e8])
+def test_adding_a_large_constant_does_not_change_the_covariance(offset):
+    # Rows in steps of 2^−20 can be moved by whole numbers up to 2^32 without any rounding.
+    rows = np.round(np.random.default_rng(7).normal(size=(9000, 5)) * 2**20) / 2**20
+    plain, moved = Moments.of(rows), Moments.of(rows + offset)
+    assert moved.mean - offset == pytest.approx(plain.mean, abs=2 * EPS * offset)
+    assert moved.covariance() == pytest.approx(plain.covariance(), abs=1e-13)
+    parts = [Moments.of(part) for part in np.array_split(rows + offset, 300)]
+    assert sum(parts[1:], start=parts[0]).covariance() == pytest.approx(plain.covariance(), abs=1e-13)
+
+
+def test_a_drifting_mean_does_not_reduce_accuracy():
+    rows = np.random.default_rng(9).normal(size=(20_000, 3))
+    rows += np.linspace(0, 1, 20_000)[:, None] * [0, 1e3, 1e6]
+    exact = np.cov(rows.astype(np.longdouble).T, ddof=0).astype(float)
+    size = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
+    assert np.abs((Moments.of(rows).covariance() - exact) / size).max() < 1e-14
+
+
+@pytest.mark.parametrize("n_left_out", [10, 3000, 5000])
+@pytest.mark.parametrize("mingled", [False, True])
+def test_rows_of_weight_zero_do_not_reduce_accuracy(n_left_out, mingled):
+    rng = np.random.default_rng(26)
+    rows = rng.normal(size=(3000, 4))
+    whole = np.vstack([1e7 + rng.normal(size=(n_left_out, 4)), rows])  # left out because they are far off
+    weights = np.r_[np.zeros(n_left_out), np.ones(3000)]
+    order = rng.permutation(len(whole)) if mingled else np.arange(len(whole))
+    moments = Moments.of(whole[order], weights=weights[order])
+    assert moments.covariance() == pytest.approx(covariance(rows), abs=1e-12)
+    assert moments.rows == moments.weight == 3000

@@ -66,7 +66,7 @@ def test_the_version_is_that_of_the_distribution():
     assert standout.__version__ == importlib.metadata.version("standout")
 
 
-def test_what_is_documented_as_an_extra_is_one():
+def test_every_documented_extra_exists():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     named = {part.split("]")[0] for part in source.split("standout[")[1:]}
@@ -105,7 +105,7 @@ def test_every_parameter_and_attribute_of_the_estimator_is_documented():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_demo_shows_what_pca_does_not(seed):
+def test_the_demo_separates_groups_that_pca_does_not(seed):
     pca, dpca = _demo.views(digits_over_tiles(seed=seed))
     assert pca.ari < 0.2 and dpca.ari > 0.7
     assert (dpca.model.ratios_ > dpca.model.noise_edge_).all()

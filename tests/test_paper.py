@@ -11,7 +11,6 @@ from standout.datasets.factor import FactorModel
 from standout.errors import StructuralWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
-
 SIZE = 6
 
 
@@ -273,3 +272,17 @@ def test_distance_between_background_means_is_not_background_variance():
     assert stacked.ratios_[0] < 1.4
     moved = exact(1).fit(target, background=[first, second + 1000])
     assert moved.ratios_[0] == pytest.approx(apart.ratios_[0], rel=1e-10)
+
+
+def test_whitening_by_the_inverse_root_scales_the_background_and_the_plain_root_amplifies_it():
+    """The paper's (13) with +1/2 finds the background; with −1/2 the target's own direction."""
+    model = FactorModel()
+    values, vectors = np.linalg.eigh(model.background_covariance)
+    shared, signal = model.directions[:, 0], model.signal
+    wrong, right = (vectors * values**power @ vectors.T for power in (0.5, -0.5))
+    top = [np.linalg.eigh(root @ model.target_covariance @ root)[1][:, -1] for root in (wrong, right)]
+    assert abs(top[0] @ shared) > 0.99 and abs(top[0] @ signal) < 0.01
+    assert abs(top[1] @ signal) > 0.99
+    # Background directions are brought to unit variance: none of them is removed.
+    whitened = right @ model.background_covariance @ right
+    np.testing.assert_allclose(whitened, np.eye(12), atol=1e-12)

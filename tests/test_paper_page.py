@@ -51,7 +51,7 @@ def defined_in(path):
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_the_page_is_what_the_kept_numbers_give(writer, facts, text):
+def test_the_page_is_generated_from_the_stored_numbers(writer, facts, text):
     template = writer.TEMPLATE.read_text(encoding="utf-8")
     assert text == writer.render(template, facts), "run: python scripts/write_paper.py"
 
@@ -88,13 +88,13 @@ def test_links_within_the_page_lead_to_a_heading(text):
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= headings
 
 
-def test_pictures_are_there_and_small_and_none_is_left_over(text):
+def test_every_picture_exists_is_small_and_is_used(text):
     shown = set(re.findall(r"\]\(paper/([^)]+)\)", text))
     assert shown == {path.name for path in KEPT.glob("*.png")}
     assert all((KEPT / name).stat().st_size < 150_000 for name in shown)
 
 
-def test_numbers_that_do_not_depend_on_size_are_those_of_a_fresh_run(facts):
+def test_stored_numbers_that_do_not_depend_on_size_are_those_of_a_new_run(facts):
     kept, fresh = facts["optimality"]["numbers"]["errata"], errata()
     assert kept.keys() == fresh.keys()
     for place, numbers in fresh.items():
@@ -146,26 +146,26 @@ def little():
     }
 
 
-def test_a_name_becomes_a_number_a_mean_or_a_range(writer, little):
+def test_a_placeholder_becomes_a_number_a_mean_or_a_range(writer, little):
     template = "{runtime/cos:.2f} {runtime/cos/low} {runtime/n} {runtime/list/0:d} {runtime/times/*/ratios/a b:.1f} {x}"
     assert writer.render(template, little) == "0.50 0.4 3 7 −2.0 to 3.2 {x}"
 
 
-def test_a_name_that_leads_nowhere_and_a_run_that_is_not_whole_are_refused(writer, little, tmp_path):
+def test_an_unknown_placeholder_or_an_incomplete_run_is_an_error(writer, little, tmp_path):
     with pytest.raises(SystemExit, match=r"runtime/sin: there is no 'sin' in runtime\.json"):
         writer.render("{runtime/sin:.2f}", little)
     with pytest.raises(SystemExit, match=r"no digits\.json.*python -m experiments all"):
         writer.read(tmp_path)
 
 
-def test_the_kept_numbers_are_of_the_papers_data_at_full_size(facts):
+def test_the_stored_numbers_are_of_the_papers_data_at_full_size(facts):
     for name, found in facts.items():
         assert found["settings"]["reduced"] is False and found["settings"]["embedded"] is False, name
         assert found["settings"]["seeds"] == [0, 1, 2, 3, 4, 5], name
     assert facts["digits"]["settings"]["weights"] == [0.25, 0.5, 1.0]
 
 
-def test_the_kept_findings_are_those_of_the_code(facts):
+def test_the_stored_findings_are_those_of_the_code(facts):
     found = {name: spreads(facts[name]["numbers"]) for name in ("digits", "optimality")}
     spectrum = found["digits"].pop("spectrum")
     assert list(digits_results.findings(found["digits"], spectrum)) == facts["digits"]["findings"]
@@ -182,7 +182,7 @@ def spreads(facts):
 
 
 @pytest.mark.parametrize("less", ["reduced", "embedded"])
-def test_a_run_that_is_less_than_the_papers_is_not_taken_over(writer, tmp_path, less):
+def test_a_reduced_run_does_not_replace_the_stored_numbers(writer, tmp_path, less):
     for name in writer.EXPERIMENTS:
         (tmp_path / f"{name}.json").write_text(json.dumps({"settings": {less: name == "mice"}}), encoding="utf-8")
     with pytest.raises(SystemExit, match=f"mice.json is of a {less} run"):

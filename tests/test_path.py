@@ -8,16 +8,23 @@ from scipy import linalg
 from sklearn.decomposition import PCA
 
 from conftest import NAMES, OneShot
-from helpers import covariance, sample_pair
+from helpers import (
+    covariance,
+    few_rows,
+    quiet,
+    readme_toy,
+    same_subspace,
+    sample_pair,
+    top_of,
+)
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout._path import path
 from standout.errors import NotEnoughRowsError, ShrinkageWarning, StructuralWarning
 from standout.solvers.contrastive import subspace_similarity
-from test_cpca import few_rows, fit, readme_toy, same_subspace, top_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = quiet
 
 
 def pair(seed=0, m=900, n=1000, size=8):
@@ -221,7 +228,7 @@ def test_the_pick_is_the_medoid_of_the_largest_cluster_without_alpha_zero():
     np.testing.assert_array_equal(path.components[medoid], model.components_)
 
 
-def test_the_search_separates_groups_that_pca_does_not_see():
+def test_the_search_separates_groups_that_pca_does_not():
     target, background = readme_toy(0)
     kinds = np.repeat(np.arange(4), 100)
     centres = [np.array([scores[kinds == k].mean(0) for k in range(4)]) for scores in (
@@ -295,6 +302,7 @@ def test_few_background_rows_shrink_the_trace_ratio_with_a_warning():
 
 # --- bad arguments --------------------------------------------------------------------------------------------------
 
+
 ARGUMENTS = [
     ({"over": "ratio"}, "'shrinkage'"),
     ({"affinity": "angle"}, "'scores'"),
@@ -317,7 +325,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("arguments", "possible"), ARGUMENTS)
-def test_a_bad_argument_is_refused_with_what_is_possible(data, arguments, possible, refused):
+def test_a_bad_argument_raises_an_error_with_the_allowed_values(data, arguments, possible, refused):
     refused(lambda: path(data.target, data.background, **arguments), possible)
 
 
@@ -325,3 +333,7 @@ def test_a_path_needs_target_and_background(data, refused):
     refused(lambda: path(data.target, None), "background")
     refused(lambda: path(None, data.background), "target")
     refused(lambda: path(data.target[:1], data.background), "n_samples=1")
+
+
+def fit(target, background, count=2, **parameters):
+    return CPCA(count, **parameters).fit(target, background=background)

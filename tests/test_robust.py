@@ -100,7 +100,7 @@ def test_on_gaussian_rows_it_is_close_to_the_covariance():
     assert robust_moments(rows).mean @ whiten == pytest.approx(np.zeros(8), abs=0.04)
 
 
-def test_scikit_learns_minimum_covariance_determinant_finds_the_same_direction(dirty):
+def test_the_direction_agrees_with_the_minimum_covariance_determinant(dirty):
     peer = [MinCovDet(random_state=0).fit(rows).covariance_ for rows in dirty]
     values, vectors = linalg.eigh(*peer)
     ours = DPCA(1).fit(robust_moments(dirty[0]), background=robust_moments(dirty[1]))
@@ -108,7 +108,7 @@ def test_scikit_learns_minimum_covariance_determinant_finds_the_same_direction(d
     assert ours.ratios_[0] == pytest.approx(values[-1], rel=0.25)
 
 
-def test_counts_groups_and_names_are_those_of_the_rows(clean):
+def test_counts_groups_and_names_are_kept(clean):
     names = [f"f{i}" for i in range(12)]
     groups = np.arange(1000) // 10
     found = robust_moments(pd.DataFrame(clean[0], columns=names), groups=groups)
@@ -145,7 +145,7 @@ def test_constant_and_duplicate_features_are_kept(clean):
     assert found.mean[13] == 3.0 and found.variance()[13] == 0.0
 
 
-def test_too_few_rows_are_refused(clean, refused):
+def test_too_few_rows_are_an_error(clean, refused):
     refused(lambda: robust_moments(clean[0][:12]), "12 rows for 12 features", kind=NotEnoughRowsError)
 
 
@@ -164,11 +164,11 @@ def test_an_iteration_that_does_not_converge_is_an_error(clean, refused):
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_iter", 0), ("max_iter", 2.5), ("tol", 0), ("tol", "small")])
-def test_bad_settings_are_refused(clean, name, value, refused):
+def test_bad_settings_are_an_error(clean, name, value, refused):
     refused(lambda: robust_moments(clean[0], **{name: value}), f"{name}={value!r}")
 
 
-def test_bad_rows_are_refused(clean, refused):
+def test_bad_rows_are_an_error(clean, refused):
     rows = clean[0].copy()
     rows[5, 3] = np.nan
     refused(lambda: robust_moments(rows), "1 NaN", kind=NonFiniteError)

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, linalg
+from scipy import integrate
 from scipy.special import digamma
-from scipy.stats import wishart
 
+from helpers import quiet, sample_ratios
 from standout._dpca import DPCA
 from standout._spectrum import (
     count_components,
@@ -18,17 +18,7 @@ from standout._spectrum import (
     noise_edge,
     visibility_threshold,
 )
-
-
-def sample_ratios(p, m, n, rng, population=None):
-    """All ratios of one pair of Gaussian samples, covariances divided by m and n."""
-    scale = np.ones(p) if population is None else np.asarray(population)
-    target = wishart.rvs(m - 1, np.diag(scale), random_state=rng) if m - 1 >= p else None
-    if target is None:
-        rows = rng.normal(size=(m - 1, p)) * np.sqrt(scale)
-        target = rows.T @ rows
-    background = wishart.rvs(n - 1, np.eye(p), random_state=rng)
-    return linalg.eigvalsh(target / m, background / n)[::-1]
+from standout.errors import OverfitWarning
 
 
 @pytest.mark.parametrize(
@@ -41,7 +31,7 @@ def test_the_noise_edge_is_the_published_one(n, edge):
     assert unbiased == pytest.approx(edge, rel=0.02)
 
 
-def test_the_edge_is_where_wachters_density_ends():
+def test_the_noise_edge_is_the_end_of_wachters_density():
     p, m, n = 30, 120, 200
     y1, y2 = p / (m - 1), p / (n - 1)
     unbiased = noise_edge(p, m, n) * m * (n - 1) / ((m - 1) * n)
@@ -55,15 +45,15 @@ def test_the_edge_is_where_wachters_density_ends():
     assert mass == pytest.approx(1.0, abs=1e-6)
 
 
-def test_noise_stays_below_the_edge_and_near_it():
+def test_the_largest_ratio_of_noise_is_just_below_the_edge():
     rng = np.random.default_rng(0)
     for p, m, n in [(40, 200, 160), (60, 50, 150)]:  # also fewer target rows than dimensions
         top = [sample_ratios(p, m, n, rng)[0] for _ in range(40)]
         assert 0.75 < np.mean(top) / noise_edge(p, m, n) < 1.0
 
 
-@pytest.mark.parametrize(("p", "m", "n"), [(5, 50, 50), (10, 60, 40), (20, 100, 60), (50, 200, 100)])
-def test_the_largest_root_test_has_its_size_on_gaussian_noise(p, m, n):
+@pytest.mark.parametrize(("p", "m", "n"), [(5, 50, 50), (10, 60, 40), (20, 100, 60)])
+def test_the_largest_root_test_keeps_its_size_on_gaussian_noise(p, m, n):
     # 1200 draws tell 0.05 from 0.03 and 0.075 by three standard errors (0.0063 each).
     rng = np.random.default_rng(p)
     rejected = [largest_root_p_value(sample_ratios(p, m, n, rng)[0], p, m, n) < 0.05 for _ in range(1200)]
@@ -78,7 +68,7 @@ def test_p_values_are_monotone_and_bounded():
     assert all(a >= b for a, b in itertools.pairwise(values))
 
 
-def test_debiasing_brings_back_the_population_ratio():
+def test_debiasing_recovers_the_population_ratio():
     p, m, n = 50, 200, 150
     rng = np.random.default_rng(1)
     for true in (6.0, 10.0, 20.0):
@@ -106,7 +96,7 @@ def test_ratios_below_the_edge_are_not_debiased():
 
 
 @pytest.mark.parametrize("n", [20, 30, 31])
-def test_nothing_is_said_where_the_background_has_too_few_units(n):
+def test_edge_p_value_and_debiasing_are_undefined_with_too_few_background_units(n):
     assert math.isnan(noise_edge(30, 100, n))
     assert math.isnan(largest_root_p_value(50.0, 30, 100, n))
     assert np.isnan(debiased([50.0], 30, 100, n)).all()
@@ -121,8 +111,8 @@ def _auto(target, background):
     return DPCA("auto", shrinkage=None).fit(target, background=background).n_components_
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_auto_finds_nothing_in_noise_and_all_that_is_well_above_the_threshold():
+@quiet
+def test_auto_finds_nothing_in_noise_and_everything_well_above_the_threshold():
     p, m, n = 20, 300, 400
     rng = np.random.default_rng(2)
     threshold = visibility_threshold(p, m, n)
@@ -137,7 +127,7 @@ def test_auto_finds_nothing_in_noise_and_all_that_is_well_above_the_threshold():
     assert np.mean(np.array(on_signal) == 3) >= 0.87
 
 
-def test_auto_says_so_when_there_is_nothing():
+def test_auto_gives_a_warning_when_it_finds_no_component():
     rng = np.random.default_rng(3)
     target, background = rng.normal(size=(100, 5)), rng.normal(size=(200, 5))
     with pytest.warns(UserWarning, match="found no component"):
@@ -156,8 +146,34 @@ def test_the_mean_log_of_one_variance_is_the_digamma_function(freedom):
     assert parts == pytest.approx(expected, rel=1e-8)
 
 
-def test_the_mean_log_of_a_sum_of_variances_is_that_of_a_simulation():
+def test_the_mean_log_of_a_sum_of_variances_agrees_with_simulation():
     rng = np.random.default_rng(0)
     draws = 0.7 * rng.chisquare(1, 10**6) + 0.3 * rng.chisquare(9, 10**6) / 9 + rng.chisquare(2, 10**6) / 2
     assert mean_log_variance([0.7, 0.3, 1.0], [1, 9, 2]) == pytest.approx(np.log(draws).mean(), abs=4e-3)
     assert mean_log_variance([[0.0], [0.0]], [[1], [2]]) == 0  # nothing varies: no log to correct
+
+
+@quiet
+@pytest.mark.parametrize("weights", [[1, 0.2, 0, 0], [1, 1e-6, 0, 0], [1, 0.25, 1e-3, 1e-3]])
+def test_a_target_with_fewer_than_two_effective_rows_has_no_p_value(weights):
+    rng = np.random.default_rng(0)
+    with pytest.warns(OverfitWarning, match="fewer than two"):
+        model = DPCA(1).fit(rng.normal(size=(4, 3)), background=rng.normal(size=(50, 3)), sample_weight=weights)
+    assert np.isfinite(model.ratios_).all() and np.isnan(model.p_value_)
+    assert "fewer than two" in str(model.summary())
+
+
+@quiet
+def test_the_p_value_is_defined_from_two_units():
+    for units in (1.0, 1.2, 1.5, 1.9):
+        assert math.isnan(largest_root_p_value(3.0, 5, units, 100))
+    for units in (2.0, 2 - 1e-15, 2.1, 3.0):
+        assert 0 < largest_root_p_value(3.0, 5, units, 100) < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("p", "m", "n"), [(5, 50, 50), (10, 60, 40), (20, 100, 60), (50, 200, 100), (77, 267, 135)])
+def test_the_largest_root_test_keeps_its_size_in_a_long_simulation(p, m, n):
+    rng = np.random.default_rng(p)
+    rejected = [largest_root_p_value(sample_ratios(p, m, n, rng)[0], p, m, n) < 0.05 for _ in range(10_000)]
+    assert 0.035 < np.mean(rejected) < 0.07

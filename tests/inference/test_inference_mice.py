@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from helpers import Mice
 from standout.inference.held_out import held_out_ratio
 from standout.inference.permutation import permutation_test
 from standout.inference.stability import stability
-from test_mice import Mice
 
 pytestmark = [pytest.mark.data, pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")]
 

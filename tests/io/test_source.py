@@ -157,8 +157,8 @@ def densified(monkeypatch):
 @noise
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_matrix])
 def test_a_large_sparse_matrix_is_never_made_dense(kind, densified):
-    large = kind(sparse.random_array((200_000, 300), density=0.004, rng=np.random.default_rng(0)))
-    background = kind(sparse.random_array((30_000, 300), density=0.01, rng=np.random.default_rng(1)))
+    large = kind(sparse.random_array((200_000, 300), density=0.004, random_state=np.random.default_rng(0)))
+    background = kind(sparse.random_array((30_000, 300), density=0.01, random_state=np.random.default_rng(1)))
     tracemalloc.start()
     model = DPCA().fit(large, background=background)
     model.transform(large)

@@ -1,7 +1,7 @@
-"""Laws that hold for every dataset, and the random problems they are tried on.
+"""Laws that hold for every dataset, and the random problems they are tested on.
 
 Hypothesis draws seeds and sizes, not numbers: the problems are random but never degenerate, so
-that a failure is a fault and not a freak.
+that a failure is a bug and not a numerical accident.
 """
 
 from dataclasses import dataclass
@@ -65,14 +65,14 @@ def rounding(*matrices):
 
 
 def same_ratios(found, expected, tolerance):
-    """Tell whether ratios agree to ``tolerance``, relative to the largest."""
+    """Return whether ratios agree to ``tolerance``, relative to the largest."""
     return len(found) == len(expected) and bool(np.abs(found - expected).max() <= tolerance * np.max(expected))
 
 
 def same_directions(found, expected, background, ratios, tolerance):
-    """Tell whether filters (rows, of any length and sign) agree, each as well as its ratio stands apart.
+    """Return whether filters (rows, of any length and sign) agree, each as accurately as its ratio is separated.
 
-    Measured in background sd. A vector is known as well as its ratio, divided by the distance to
+    Measured in background sd. A vector is as accurate as its ratio, divided by the distance to
     the nearest other ratio.
     """
     gaps = np.abs(ratios[:, None] - ratios[None, :]) + np.diag(np.full(len(ratios), np.inf))

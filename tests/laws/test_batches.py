@@ -34,7 +34,7 @@ def same_moments(one, other):
 
 @quickly
 @given(problems(), st.sampled_from([1, 2, 7, 60]), st.booleans())
-def test_any_batches_of_target_and_background_in_any_order_give_the_model_of_one_pass(problem: Problem, most, paired):
+def test_any_batches_in_any_order_give_the_model_of_one_pass(problem: Problem, most, paired):
     rng, whole = problem.rng, problem.fit()
     batches = [{"X": part} for part in cut(problem.target, rng, most)]
     batches += [{"background": part} for part in cut(problem.background, rng, most)]
@@ -60,7 +60,7 @@ def test_any_batches_of_target_and_background_in_any_order_give_the_model_of_one
 
 @quickly
 @given(problems(max_features=4), st.sampled_from([1, 5]))
-def test_batches_carry_weights_groups_and_several_backgrounds(problem: Problem, most):
+def test_batches_support_weights_groups_and_several_backgrounds(problem: Problem, most):
     rng, n = problem.rng, len(problem.background)
     weights, groups = rng.uniform(0.5, 2, size=n), rng.integers(0, 20, size=n)
     half = n // 2
@@ -112,7 +112,7 @@ def test_single_rows_add_up_to_the_covariance(problem: Problem):
 
 @quickly
 @given(problems(min_features=2))
-def test_a_tie_for_the_largest_entry_has_the_same_sign_in_any_order_of_summation(problem: Problem):
+def test_signs_do_not_depend_on_the_order_of_summation_when_entries_tie(problem: Problem):
     # Rows mirrored in (first ↔ −second) make the first two entries of a pattern equal and opposite,
     # up to rounding that depends on the order of the rows.
     def mirrored(rows):

@@ -33,7 +33,7 @@ def test_ratios_do_not_change_under_affine_maps_and_filters_map_by_the_inverse_t
 
 @quickly
 @given(problems(), st.floats(-8, 8))
-def test_target_times_s_multiplies_ratios_by_its_square(problem: Problem, power):
+def test_scaling_the_target_by_s_multiplies_the_ratios_by_s_squared(problem: Problem, power):
     s, plain = 10**power, problem.fit()
     scaled = fit(s * problem.target, problem.background)
     assert same_ratios(scaled.ratios_, s**2 * plain.ratios_, rounding(problem.matrices[1]))
@@ -64,7 +64,7 @@ def test_replicated_rows_change_nothing(problem: Problem, times, others):
 
 @quickly
 @given(problems())
-def test_order_of_rows_changes_nothing_not_even_a_sign(problem: Problem):
+def test_the_order_of_rows_changes_nothing(problem: Problem):
     rng, plain = problem.rng, problem.fit()
     shuffled = fit(rng.permutation(problem.target), rng.permutation(problem.background))
     tolerance = rounding(problem.matrices[1])
@@ -75,7 +75,7 @@ def test_order_of_rows_changes_nothing_not_even_a_sign(problem: Problem):
 
 @quickly
 @given(problems(min_features=2))
-def test_order_of_columns_permutes_filters_and_patterns(problem: Problem):
+def test_the_order_of_columns_permutes_filters_and_patterns(problem: Problem):
     order, plain = problem.rng.permutation(problem.size), problem.fit()
     moved = fit(problem.target[:, order], problem.background[:, order])
     background = problem.matrices[1][np.ix_(order, order)]
@@ -87,7 +87,7 @@ def test_order_of_columns_permutes_filters_and_patterns(problem: Problem):
 
 @quickly
 @given(problems(), st.booleans())
-def test_a_duplicate_column_leaves_the_ratios_as_they_are(problem: Problem, from_moments):
+def test_a_duplicate_column_does_not_change_the_ratios(problem: Problem, from_moments):
     plain, column = problem.fit(), problem.rng.integers(problem.size)
     twice = [np.column_stack([rows, rows[:, column]]) for rows in (problem.target, problem.background)]
     with pytest.warns(ConditionWarning, match="1 direction is left out") if from_moments else nullcontext():
@@ -98,7 +98,7 @@ def test_a_duplicate_column_leaves_the_ratios_as_they_are(problem: Problem, from
 
 @quickly
 @given(problems(max_features=4))
-def test_whole_weights_are_repetition(problem: Problem):
+def test_integer_weights_are_repetition(problem: Problem):
     rng = problem.rng
     weights = rng.integers(1, 4, size=len(problem.target))
     others = rng.integers(1, 4, size=len(problem.background))
@@ -128,7 +128,7 @@ def test_product_and_sum_of_ratios_are_determinant_and_trace(problem: Problem):
 
 @quickly
 @given(problems())
-def test_variances_of_scores_have_the_ratios(problem: Problem):
+def test_the_variances_of_the_scores_have_the_ratios(problem: Problem):
     model, tolerance = problem.fit(), rounding(problem.matrices[1])
     target, background = model.transform(problem.target).var(axis=0), model.transform(problem.background).var(axis=0)
     assert same_ratios(target / background, model.ratios_, tolerance)
@@ -224,7 +224,7 @@ def test_rows_on_the_span_of_the_patterns_are_restored_from_their_scores(problem
 
 @quickly
 @given(problems(min_features=2), st.integers(0, 2**31))
-def test_with_oas_units_of_the_features_and_order_of_the_rows_change_nothing(problem: Problem, seed):
+def test_with_oas_the_units_of_features_and_the_order_of_rows_change_nothing(problem: Problem, seed):
     rng = np.random.default_rng(seed)
     plain = problem.fit(shrinkage="oas")
     units = 10 ** rng.uniform(-6, 6, size=problem.size)

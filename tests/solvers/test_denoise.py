@@ -2,20 +2,18 @@
 
 import numpy as np
 import pytest
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
-from helpers import mixing
+from helpers import mixing, quiet
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout._spectrum import debiased, noise_edge
 from standout.datasets.factor import FactorModel
 from standout.datasets.tiles import digits_over_tiles
 from standout.errors import OverfitWarning
-
-IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def same_up_to_sign(one, other, atol):
     np.testing.assert_allclose(one * sign, other, atol=atol * np.abs(other).max())
 
 
-@IGNORE
+@quiet
 @pytest.mark.parametrize("shrinkage", [None, "auto", "oas", 0.3])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_scores_on_signal_axes_are_those_of_a_pca_of_the_denoised_target(pair, shrinkage, count):
@@ -43,8 +41,8 @@ def test_scores_on_signal_axes_are_those_of_a_pca_of_the_denoised_target(pair, s
     )
 
 
-@IGNORE
-def test_the_law_holds_where_no_edge_exists_and_in_the_span_of_rows():
+@quiet
+def test_scores_on_signal_axes_are_a_pca_of_the_denoised_target_on_wide_data():
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(30, 80)), rng.normal(size=(25, 80))
     target[:, 0] *= 8
@@ -53,7 +51,7 @@ def test_the_law_holds_where_no_edge_exists_and_in_the_span_of_rows():
         same_up_to_sign(PCA(2, svd_solver="full").fit_transform(model.denoise(target)), model.transform(target), 1e-9)
 
 
-def test_denoising_is_the_wiener_estimate_by_definition(pair):
+def test_denoising_is_the_wiener_estimate(pair):
     target, background = pair
     model = DPCA(2, axes="signal", shrinkage=None).fit(target, background=background)
     cxx, cyy = np.cov(target.T, ddof=0), np.cov(background.T, ddof=0)
@@ -66,7 +64,7 @@ def test_denoising_is_the_wiener_estimate_by_definition(pair):
     np.testing.assert_allclose(model.denoise(target), expected, atol=1e-8)
 
 
-def test_denoising_does_not_depend_on_the_axes_shown(pair):
+def test_denoising_does_not_depend_on_the_axes(pair):
     by_ratio = DPCA(1).fit(pair[0], background=pair[1])
     by_signal = DPCA(3, axes="signal").fit(pair[0], background=pair[1])
     np.testing.assert_allclose(by_ratio.denoise(pair[0]), by_signal.denoise(pair[0]), atol=1e-9)
@@ -74,7 +72,7 @@ def test_denoising_does_not_depend_on_the_axes_shown(pair):
     np.testing.assert_allclose(batches.denoise(pair[0]), by_signal.denoise(pair[0]), atol=1e-9)
 
 
-def test_denoising_recovers_the_targets_own_part_better_than_pca_does():
+def test_denoising_recovers_the_target_specific_part_better_than_pca():
     model = FactorModel(n_features=20, signal_sd=3.0)
     rng = np.random.default_rng(2)
     shared = (rng.normal(size=(2000, 4)) * model.background_sd) @ model.directions[:, :4].T
@@ -88,7 +86,7 @@ def test_denoising_recovers_the_targets_own_part_better_than_pca_does():
     assert error < 0.15 * np.mean(own**2)
 
 
-def test_signal_axes_keep_patterns_and_variances_consistent(pair):
+def test_signal_axes_have_consistent_patterns_and_variances(pair):
     target, background = pair
     model = DPCA(3, axes="signal").fit(target, background=background)
     np.testing.assert_allclose(model.components_ @ model.patterns_.T, np.eye(3), atol=1e-10)
@@ -99,7 +97,7 @@ def test_signal_axes_keep_patterns_and_variances_consistent(pair):
     assert np.all(np.diff(model.target_variance_) <= 0)
 
 
-def test_an_infinite_ratio_passes_whole():
+def test_a_component_with_infinite_ratio_is_not_attenuated():
     rng = np.random.default_rng(4)
     target, background = rng.normal(size=(300, 5)), rng.normal(size=(900, 5))
     target[:, 2] *= 3
@@ -110,7 +108,7 @@ def test_an_infinite_ratio_passes_whole():
     np.testing.assert_allclose(model.denoise(target)[:, 2], centred, rtol=1e-6)
 
 
-def test_fewer_axes_than_asked_are_told(pair):
+def test_fewer_signal_axes_than_requested_give_a_warning(pair):
     with pytest.warns(OverfitWarning, match="only 3 above the noise edge"):
         model = DPCA(5, axes="signal").fit(pair[0], background=pair[1])
     assert model.n_components_ == 3
@@ -126,7 +124,7 @@ def test_noise_has_no_signal():
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.ShrinkageWarning")
-def test_where_no_edge_exists_the_warning_says_so():
+def test_a_warning_says_when_the_noise_edge_is_undefined():
     rng = np.random.default_rng(6)
     with pytest.warns(OverfitWarning, match="no noise edge can tell which"):
         DPCA(2, axes="signal").fit(rng.normal(size=(40, 30)) * 3, background=rng.normal(size=(20, 30)))
@@ -138,7 +136,7 @@ def test_without_a_background_signal_axes_are_pca(pair):
     np.testing.assert_allclose(model.denoise(pair[0]), pair[0] - pair[0].mean(0))
 
 
-def test_the_embedded_example_is_shown_by_signal_axes_too():
+def test_signal_axes_separate_the_groups_of_the_embedded_example():
     example = digits_over_tiles()
     scores = DPCA(2, axes="signal").fit(example.target, background=example.background).transform(example.target)
     found = KMeans(2, n_init=10, random_state=0).fit_predict(scores)
@@ -146,8 +144,8 @@ def test_the_embedded_example_is_shown_by_signal_axes_too():
 
 
 @pytest.mark.data
-@IGNORE
-def test_digits_over_photographs_are_shown_by_signal_axes_and_not_by_ratios(real_data):
+@quiet
+def test_signal_axes_separate_digits_over_photographs_and_ratios_do_not(real_data):
     digits, frogs = np.load(real_data("mnist_6_9.npz")), np.load(real_data("cifar10_frogs_gray_6000.npz"))
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -166,8 +164,8 @@ def test_digits_over_photographs_are_shown_by_signal_axes_and_not_by_ratios(real
         assert ari["ratio"] < 0.25
 
 
-@IGNORE
-def test_denoising_makes_do_with_the_components_where_the_moments_know_fewer_dimensions_than_the_rows():
+@quiet
+def test_denoising_uses_the_components_when_moments_have_fewer_dimensions_than_rows():
     rng = np.random.default_rng(0)
     mix = mixing(rng, 6, 1e9)
     target, background = rng.normal(size=(40, 6)) @ mix, rng.normal(size=(7, 6)) @ mix
@@ -176,3 +174,58 @@ def test_denoising_makes_do_with_the_components_where_the_moments_know_fewer_dim
     gain = np.maximum(1 - 1 / model.ratios_, 0)
     expected = (target - model.mean_) @ model.components_.T * gain @ model.patterns_
     np.testing.assert_allclose(model.denoise(target), expected, rtol=1e-6, atol=1e-9 * np.abs(target).max())
+
+
+@quiet
+def test_a_target_with_less_variance_than_its_background_has_no_signal():
+    rng = np.random.default_rng(3)
+    target, background = rng.normal(size=(20, 60)) * 0.1, rng.normal(size=(25, 60))
+    model = DPCA(2, axes="signal").fit(target, background=background)
+    assert model.n_components_ == 0 and (model.denoise(target) == 0).all()
+    target[:, 0] *= 100
+    one = DPCA(2, axes="signal").fit(target, background=background)
+    assert np.isfinite(one.patterns_).all() and np.isfinite(one.ratios_).all()
+    np.testing.assert_allclose(one.components_ @ one.patterns_.T, np.eye(one.n_components_), atol=1e-8)
+
+
+@quiet
+def test_denoising_does_not_depend_on_the_solver_or_later_parameters():
+    rng = np.random.default_rng(10)
+    target, background = rng.normal(size=(300, 8)) * [5, 4, 1, 1, 1, 1, 1, 1], rng.normal(size=(900, 8))
+    expected = DPCA(1, axes="signal").fit(target, background=background).denoise(target)
+    by_rows = DPCA(1, solver="gsvd").fit(target, background=background)
+    np.testing.assert_allclose(by_rows.denoise(target), expected, atol=1e-8)
+    changed = DPCA(1).fit(target, background=background).set_params(shrinkage=0.9)
+    np.testing.assert_allclose(changed.denoise(target), expected, atol=1e-8)
+    basis = rng.normal(size=(5, 150))
+    wide = (rng.normal(size=(30, 5)) * [1, 1, 1, 4, 6]) @ basis, rng.normal(size=(80, 5)) @ basis
+    shown = DPCA(1).fit(wide[0], background=wide[1]).denoise(wide[0])
+    np.testing.assert_allclose(
+        shown, DPCA(1, axes="signal").fit(wide[0], background=wide[1]).denoise(wide[0]), atol=1e-8
+    )
+
+
+@quiet
+def test_denoising_weights_each_component_by_its_unpenalised_ratio():
+    rng = np.random.default_rng(11)
+    size = 20
+    rough, smooth = np.tile([1.0, -1.0], size // 2) / np.sqrt(size), np.ones(size) / np.sqrt(size)
+    shared = np.outer(rng.normal(size=3000) * 8, smooth)
+    background = rng.normal(size=(3000, size)) + shared
+    target = rng.normal(size=(3000, size)) + shared + np.outer(rng.normal(size=3000) * 12, rough)
+    chain = sparse.diags_array([np.ones(size - 1)] * 2, offsets=[-1, 1]).tocsr()
+    model = DPCA(1, axes="signal", graph=chain, smoothness=1e4).fit(target, background=background)
+    assert np.var(model.denoise(background)) < 0.1 * np.var(shared)
+
+
+@quiet
+def test_denoised_wide_noise_is_zero():
+    rng = np.random.default_rng(12)
+    basis = rng.normal(size=(5, 400))
+    target, background = rng.normal(size=(80, 5)) @ basis, rng.normal(size=(200, 5)) @ basis
+    shown = DPCA(1, shrinkage=None).fit(target, background=background)
+    assert shown.ratios_[0] <= shown.noise_edge_
+    np.testing.assert_array_equal(shown.denoise(target), 0)
+    np.testing.assert_array_equal(
+        DPCA(1, axes="signal", shrinkage=None).fit(target, background=background).denoise(target), 0
+    )

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers import quiet
 from standout._dpca import DPCA
 from standout.errors import NonFiniteError
 from standout.solvers import gram
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-
+pytestmark = quiet
 KINDS = {
     "csr_array": sparse.csr_array,
     "csc_matrix": sparse.csc_matrix,
@@ -48,7 +48,7 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_components_of_sparse_rows_are_those_of_the_dense_ones_and_nothing_is_made_dense(kind, dense_panels):
+def test_sparse_rows_give_the_components_of_dense_rows_without_dense_panels(kind, dense_panels):
     target, background = counts(120, 1), counts(150, 0)
     found = DPCA(3).fit(KINDS[kind](target), background=KINDS[kind](background))
     assert not dense_panels
@@ -60,7 +60,7 @@ def test_components_of_sparse_rows_are_those_of_the_dense_ones_and_nothing_is_ma
     [{"shrinkage": 0.2}, {"centering": "background"}, {"mix": "equal"}, {"mix": [0.2, 0.8], "centering": "background"}],
     ids=str,
 )
-def test_with_every_option_and_weights(options, dense_panels):
+def test_sparse_and_dense_rows_agree_with_every_option(options, dense_panels):
     target, first, second = counts(120, 1), counts(90, 0), counts(100, 2)
     backgrounds = {"one": first, "two": second} if "mix" in options else first
     weights = np.random.default_rng(5).integers(0, 3, size=120).astype(float)
@@ -74,7 +74,7 @@ def test_with_every_option_and_weights(options, dense_panels):
     same(found, DPCA(3, **options).fit(target, background=backgrounds, sample_weight=weights))
 
 
-def test_without_a_background_it_is_pca(dense_panels):
+def test_without_a_background_the_fit_is_pca(dense_panels):
     target = counts(120, 1)
     found = DPCA(3).fit(sparse.csr_array(target))
     assert not dense_panels
@@ -82,7 +82,7 @@ def test_without_a_background_it_is_pca(dense_panels):
     np.testing.assert_allclose(found.ratios_, values**2 / 120, rtol=1e-10)
 
 
-def test_entries_that_stand_twice_are_added_up(dense_panels):
+def test_duplicate_sparse_entries_are_summed(dense_panels):
     target, background = counts(120, 1), counts(150, 0)
     rows = sparse.csr_array(target)
     twice = sparse.csr_array((np.repeat(rows.data / 2, 2), np.repeat(rows.indices, 2), 2 * rows.indptr), rows.shape)
@@ -93,7 +93,7 @@ def test_entries_that_stand_twice_are_added_up(dense_panels):
 
 
 @pytest.mark.parametrize("value", [5.0, 2.0**20])
-def test_a_feature_far_from_zero_sends_all_to_dense_panels_and_loses_no_digits(value, dense_panels):
+def test_a_sparse_feature_far_from_zero_uses_dense_panels_and_loses_no_precision(value, dense_panels):
     target, background = counts(120, 1), counts(150, 0)
     shifted = [rows.copy() for rows in (target, background)]
     for rows in shifted:
@@ -103,7 +103,7 @@ def test_a_feature_far_from_zero_sends_all_to_dense_panels_and_loses_no_digits(v
     np.testing.assert_allclose(found.ratios_, DPCA(3).fit(target, background=background).ratios_, rtol=1e-9)
 
 
-def test_crowded_rows_are_faster_in_dense_panels(dense_panels):
+def test_sparse_matrices_with_many_entries_use_dense_panels(dense_panels):
     rng = np.random.default_rng(3)
     rows = [sparse.csr_array(rng.poisson(1.0, size=(40, 400))) for _ in range(2)]
     DPCA(2).fit(rows[0], background=rows[1])
@@ -111,7 +111,7 @@ def test_crowded_rows_are_faster_in_dense_panels(dense_panels):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
-def test_a_bad_value_is_located_and_nothing_is_made_dense_for_it(bad, refused):
+def test_a_bad_value_is_located_in_wide_sparse_rows(bad, refused):
     target, background = sparse.csr_array(counts(120, 1)), sparse.csr_array(counts(150, 0))
     background.data[40] = bad
     where = str(background.indices[40])
@@ -119,8 +119,8 @@ def test_a_bad_value_is_located_and_nothing_is_made_dense_for_it(bad, refused):
     refused(fit, "background", where, kind=NonFiniteError if bad != 1e200 else ValueError)
 
 
-def test_memory_stays_far_below_the_dense_rows():
-    rows = [sparse.random(60, 100_000, density=0.002, format="csr", random_state=seed) for seed in (0, 1)]
+def test_memory_stays_far_below_that_of_dense_rows():
+    rows = [sparse.random(60, 40_000, density=0.002, format="csr", random_state=seed) for seed in (0, 1)]
     DPCA(1).fit(rows[0], background=rows[1])
     tracemalloc.start()
     try:
@@ -128,4 +128,21 @@ def test_memory_stays_far_below_the_dense_rows():
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 0.5 * 2 * 60 * 100_000 * 8
+    assert peak < 0.5 * 2 * 60 * 40_000 * 8
+
+
+@quiet
+@pytest.mark.parametrize("n", [300, 1000, 3000])
+def test_constant_features_have_no_weight_on_wide_data(n):
+    rng = np.random.default_rng(n)
+    features = 400 if n == 3000 else n + 300  # of many rows, the dense side of a smaller problem is enough
+    target, background = rng.normal(size=(100, features)), rng.normal(size=(n, features))
+    background[:, :40] = 10 * rng.normal(size=40)
+    target[:, 5] = background[:, 5] = 0.1
+    wide = DPCA().fit(target, background=background)
+    dense = DPCA(solver="dense").fit(target, background=background)
+    np.testing.assert_allclose(wide.ratios_, dense.ratios_, rtol=1e-8)
+    span = DPCA(solver="span", shrinkage=0.5).fit(target, background=background)
+    half = DPCA(solver="dense", shrinkage=0.5).fit(target, background=background)
+    np.testing.assert_allclose(span.ratios_, half.ratios_, rtol=1e-8)
+    assert (span.components_[:, 5] == 0).all()

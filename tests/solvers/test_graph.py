@@ -5,11 +5,10 @@ import pytest
 from scipy import linalg, sparse
 from sklearn.feature_extraction.image import grid_to_graph
 
+from helpers import quiet
 from standout._dpca import DPCA
 from standout.errors import InputError
 from standout.solvers.problem import laplacian
-
-IGNORE = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
 
 def chain(size):
@@ -31,7 +30,7 @@ def cosine(model, direction):
     return abs(model.components_[0] @ direction) / np.linalg.norm(model.components_[0])
 
 
-@IGNORE
+@quiet
 def test_a_smooth_direction_is_found_with_few_rows(smooth):
     target, background, direction = smooth
     rough = DPCA(1, shrinkage=None).fit(target, background=background)
@@ -40,9 +39,9 @@ def test_a_smooth_direction_is_found_with_few_rows(smooth):
     assert cosine(model, direction) > 0.9
 
 
-@IGNORE
+@quiet
 @pytest.mark.parametrize("shrinkage", [None, 0.2])
-def test_the_problem_solved_is_the_one_defined(smooth, shrinkage):
+def test_the_penalised_problem_is_the_one_defined(smooth, shrinkage):
     target, background, _ = smooth
     model = DPCA(3, shrinkage=shrinkage, graph=chain(60), smoothness=2.5).fit(target, background=background)
     cxx, cyy = np.cov(target.T, ddof=0), np.cov(background.T, ddof=0)
@@ -52,8 +51,8 @@ def test_the_problem_solved_is_the_one_defined(smooth, shrinkage):
     np.testing.assert_allclose(model.ratios_, linalg.eigvalsh(cxx, denominator)[::-1][:3], rtol=1e-9)
 
 
-@IGNORE
-def test_no_smoothness_is_no_graph_and_units_do_not_matter(smooth):
+@quiet
+def test_smoothness_zero_ignores_the_graph_and_units_do_not_matter(smooth):
     target, background, _ = smooth
     plain = DPCA(2).fit(target, background=background)
     none = DPCA(2, graph=chain(60), smoothness=0).fit(target, background=background)
@@ -64,15 +63,15 @@ def test_no_smoothness_is_no_graph_and_units_do_not_matter(smooth):
     np.testing.assert_allclose(other.ratios_, one.ratios_, rtol=1e-9)
 
 
-def test_adjacency_and_laplacian_are_told_apart():
+def test_adjacency_and_laplacian_are_distinguished():
     expected = laplacian(chain(5), 5).toarray()
     np.testing.assert_allclose(laplacian(expected, 5).toarray(), expected)
     np.testing.assert_allclose(laplacian(chain(5).toarray() * 2, 5).toarray(), expected * 2)
     np.testing.assert_allclose(laplacian(grid_to_graph(3, 3), 9).sum(axis=0), 0, atol=1e-12)  # has a diagonal
 
 
-@IGNORE
-def test_wide_data_and_left_out_features_take_a_graph_too():
+@quiet
+def test_a_graph_works_with_wide_data_and_common_features():
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(1)
     target, background = rng.normal(size=(20, 50)), rng.normal(size=(25, 50))
@@ -84,7 +83,7 @@ def test_wide_data_and_left_out_features_take_a_graph_too():
     assert (model.components_[:, 7] == 0).all() and model.components_[:, 6].all()
 
 
-def test_bad_graphs_are_refused():
+def test_bad_graphs_are_an_error():
     for bad, words in [
         (np.eye(3), "shape"),
         (np.triu(np.ones((4, 4)), 1), "not symmetric"),
@@ -97,5 +96,9 @@ def test_bad_graphs_are_refused():
     rows = rng.normal(size=(50, 4))
     with pytest.raises(InputError, match="smoothness=-1"):
         DPCA(graph=chain(4), smoothness=-1).fit(rows, background=rows)
-    with pytest.raises(InputError, match="cannot use a graph"):
-        DPCA(graph=chain(4), solver="gsvd").fit(rows, background=rows)
+
+
+@pytest.mark.parametrize("solver", ["gsvd", "span", "matrix_free"])
+def test_solvers_without_covariances_reject_a_graph(solver, refused):
+    rows = np.random.default_rng(2).normal(size=(50, 4))
+    refused(lambda: DPCA(graph=chain(4), solver=solver).fit(rows, background=rows), solver, "cannot use a graph")

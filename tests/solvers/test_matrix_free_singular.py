@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from helpers import mixing
+from helpers import mixing, quiet
 from standout._dpca import DPCA
 from standout.errors import ConditionWarning, StandoutWarning
 from standout.solvers import davidson
 from standout.solvers.davidson import SingularError
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = quiet
 
 
 def normal(seed, rows=700, features=60):
@@ -39,8 +39,8 @@ def twice_and_constant(rows):
 
 @pytest.mark.parametrize("relation", [twice, a_sum, all_in_one, twice_and_constant])
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_relation_that_holds_in_the_background_alone_is_refused_or_found_infinite(relation, count):
-    for seed in range(20):
+def test_an_exact_background_relation_gives_an_infinite_ratio_or_an_error(relation, count):
+    for seed in range(6):
         target, background = normal(seed)
         relation(background)
         dense = DPCA(count, solver="dense", shrinkage=None).fit(target, background=background)
@@ -52,7 +52,7 @@ def test_a_relation_that_holds_in_the_background_alone_is_refused_or_found_infin
         assert model.ratios_ == pytest.approx(dense.ratios_, rel=1e-6), seed
 
 
-def test_the_refusal_says_what_to_do(refused):
+def test_the_error_about_a_singular_background_gives_a_remedy(refused):
     target, background = normal(1, 2000, 100)
     twice(background)
     for rows in (background, sparse.csr_array(background)):
@@ -83,9 +83,9 @@ def test_ill_conditioned_rows_are_solved_or_the_condition_is_named(exponent):
 
 
 @pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-5, 1e-7, 1e-9])
-def test_a_relation_that_nearly_holds_gives_the_ratio_by_definition_or_is_refused(noise):
+def test_a_near_relation_gives_the_ratio_of_the_definition_or_an_error(noise):
     solved = 0
-    for seed in range(8):
+    for seed in range(4):
         target, background = normal(seed)
         background[:, 0] = background[:, 1] + noise * background[:, 0]
         try:
@@ -97,10 +97,10 @@ def test_a_relation_that_nearly_holds_gives_the_ratio_by_definition_or_is_refuse
         assert model.ratios_ == pytest.approx(dense.ratios_, rel=1e-2), seed
         assert scores[0].var(axis=0) / scores[1].var(axis=0) == pytest.approx(dense.ratios_, rel=1e-2), seed
         solved += 1
-    assert solved == 8 if noise > 1e-4 else solved == 0 if noise < 1e-7 else True
+    assert solved == 4 if noise > 1e-4 else solved == 0 if noise < 1e-7 else True
 
 
-def test_residuals_between_good_and_none_are_told_and_larger_ones_refused(monkeypatch):
+def test_moderate_residuals_give_a_warning_and_large_ones_an_error(monkeypatch):
     target, background = normal(0)
     residuals = davidson._residuals
     for size, outcome in ((1e-7, None), (1e-3, ConditionWarning), (2e-2, SingularError)):
@@ -133,8 +133,8 @@ def several_near_relations(rng, size, condition):
 
 @pytest.mark.parametrize("make", [spectrum_that_falls_off, nearly_repeated_feature, several_near_relations])
 @pytest.mark.parametrize("size", [6, 20, 60, 150])
-def test_ratios_of_ill_conditioned_rows_are_those_of_the_gsvd_or_a_warning_is_given(make, size):
-    for exponent in range(2, 13):
+def test_ratios_of_ill_conditioned_rows_agree_with_gsvd_or_give_a_warning(make, size):
+    for exponent in range(2, 13, 1 if size < 100 else 3):  # large sizes repeat the proof
         rng = np.random.default_rng([size, exponent])
         mix = make(rng, size, 10.0**exponent)
         sd = np.geomspace(1, 4, size)
@@ -148,8 +148,8 @@ def test_ratios_of_ill_conditioned_rows_are_those_of_the_gsvd_or_a_warning_is_gi
             except SingularError:
                 assert exponent > 4
                 continue
-        told = any(issubclass(w.category, ConditionWarning) for w in warned)
-        if told:
+        warned = any(issubclass(w.category, ConditionWarning) for w in warned)
+        if warned:
             assert exponent > 4
         else:
             assert model.ratios_ == pytest.approx(expected, rel=1e-5), exponent
@@ -157,7 +157,7 @@ def test_ratios_of_ill_conditioned_rows_are_those_of_the_gsvd_or_a_warning_is_gi
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("extra", [20, 600])
-def test_well_conditioned_rows_give_no_warning_of_their_condition(make, extra):
+def test_well_conditioned_rows_give_no_warning(make, extra):
     for seed, features in enumerate((60, 60, 60, 1, 2, 3, 4)):
         target, background = normal(seed, 60 + extra, features)
         background[:, 1:3] = background[:, 1:3] + 4  # a mean is no variance
