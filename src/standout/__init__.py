@@ -1,8 +1,8 @@
 """standout: find what is specific to one dataset.
 
 Given a target and one or more backgrounds measured on the same features, standout finds the few
-directions in which the target varies and the backgrounds do not, and says how sure one can be that
-they are real. Public names are loaded when they are first used, so that the import is quick.
+directions in which the target varies and the backgrounds do not, and tests whether they are
+distinguishable from noise. Public names are imported lazily, on first use, to keep the import fast.
 """
 
 from __future__ import annotations

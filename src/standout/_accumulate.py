@@ -1,17 +1,15 @@
-"""Multiplying blocks beside a thread that reads them: on threads of our own, each with a BLAS of one thread.
+"""Accumulation of means and scatter matrices over blocks of rows.
 
-The threads of OpenBLAS spin while they wait for their next product, and take the core from the reader: with two
-cores, reading ahead then takes longer than reading and multiplying in turns. Threads that wait asleep do not.
+Dense rows are accumulated about a pilot shift, so that a large mean causes no loss of precision. The shift is updated
+when the data drift. Non-finite values propagate to the sums, so no separate validation pass is needed.
 
-Adding up sparse rows as they are: a product of sparse matrices, where that is less work than dense blocks.
+Sparse rows are accumulated by sparse matrix products where these are cheaper than dense blocks. They are not shifted,
+because shifting would destroy sparsity; if a feature is far from zero (and therefore has few zeros), the data are
+accumulated as shifted dense blocks instead.
 
-Nothing is shifted, because the zeros would be lost; so a feature far from zero (which cannot have many
-zeros) sends the data back to the accumulator, which shifts dense blocks and loses no digits.
-
-Adding up rows: around a pilot shift, so that a large mean costs no digits.
-
-The shift moves with the data when the data drift. Non-finite values show in the sums, so there is no
-pass for validation.
+While a thread reads ahead, products run on a separate thread pool, with single-threaded BLAS in each thread. Idle
+OpenBLAS threads spin and take a core from the reader: with two cores, reading ahead would then be slower than
+alternating between reading and multiplying. Idle threads of the pool sleep.
 """
 
 from __future__ import annotations
@@ -33,23 +31,23 @@ from standout._blas import SMALL_WORK, Array, add_outer, add_scatter, blas_threa
 from standout.io.memory import check_weights, sparse_rows, with_values
 from standout.io.source import Source
 
-# Columns that a panel should have at least, and panels at most: each is one product of one thread.
+# Minimum number of columns per panel, and maximum number of panels; each panel is one product on one thread.
 _NARROW = 120
 _PANELS = 8
-# With more features a product takes so much longer than reading its rows that the spinning does not matter, and one
-# call of BLAS for all columns is the fastest.
+# With more features the product takes so much longer than reading the rows that spinning does not matter, and a single
+# BLAS call for all columns is fastest.
 _WIDE = 2000
-# A multiply-add of a sparse product costs as much as this many of a dense one.
+# Cost of a multiply-add in a sparse product, relative to a dense product.
 DEARER = 150
-# Rows of the scatter matrix that are made at once.
+# Rows of the scatter matrix that are computed at once.
 _PANEL = 256
-# With |mean| / sd below this in every feature the raw sums lose at most one digit: no shift needed.
+# If |mean| / sd is below this for every feature, raw sums lose at most one digit and need no shift.
 NEAR_ZERO = 3.0
-# The shift is moved when a block lies further from it than this many sd: it costs three digits at most.
+# The shift is updated when a block is further from it than this many sd, so at most three digits are lost.
 _FAR = 30.0
-# With sd / |mean| above this, rounding of the mean is lost in the last digit of the scatter.
+# If sd / |mean| is above this, the rounding error of the mean is negligible in the scatter.
 _STEADY = 1e-4
-# Variances below this have lost digits to underflow.
+# Variances below this have lost precision to underflow.
 SMALLEST = 1e-305
 
 
@@ -59,13 +57,13 @@ AddScatter = Callable[[Array, Array], Array]
 
 @contextmanager
 def scatter_adder(n_rows: int | None, n_features: int, reads_ahead: bool) -> Iterator[AddScatter]:
-    """Give the function that adds up the products of blocks, for a pass over this many rows."""
+    """Yield the function that accumulates the products of blocks in a pass over this many rows."""
     work = float(n_rows or 10**6) * n_features**2
     if not reads_ahead or work < SMALL_WORK or n_features > _WIDE:
         with threads_for(work):
             yield add_scatter
         return
-    # The panels do not depend on the number of threads, so that the sums do not either.
+    # Panels are independent of the number of threads, so that the sums are as well.
     edges = _edges(n_features)
     threads = min(blas_threads(), len(edges) - 1)
     with threads_for(0.0), ThreadPoolExecutor(threads, "standout-product") as pool:
@@ -80,8 +78,8 @@ def add_panels(total: Array, rows: Array, edges: list[int], pool: Executor) -> A
 
 
 def _add_panel(total: Array, rows: Array, start: int, stop: int) -> None:
-    """Add the columns from ``start`` to ``stop``, on and below the diagonal. numpy lets other threads run meanwhile."""
-    with np.errstate(all="ignore"):  # that of the caller is not known in this thread
+    """Add columns ``start`` to ``stop``, on and below the diagonal. numpy releases the GIL during the product."""
+    with np.errstate(all="ignore"):  # the caller's state does not apply in this thread
         product = rows[:, start:stop].T @ rows[:, start:]
         corner = product[:, : stop - start]
         corner[...] = np.triu(corner)
@@ -89,13 +87,13 @@ def _add_panel(total: Array, rows: Array, start: int, stop: int) -> None:
 
 
 def _edges(n_features: int) -> list[int]:
-    """Return where panels of the lower triangle begin and end, such that all have about the same area."""
+    """Return the boundaries of panels of the lower triangle that have about the same area."""
     panels = max(1, min(_PANELS, n_features // _NARROW))
     return [round(n_features * (1 - (1 - panel / panels) ** 0.5)) for panel in range(panels + 1)]
 
 
 def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums | None:
-    """Add up a sparse source; None where it is not sparse (enough), or where raw sums would not do."""
+    """Accumulate a sparse source; None if it is not sparse (enough) or raw sums are not accurate."""
     matrix = sparse_rows(source)
     if matrix is None:
         return None
@@ -114,19 +112,19 @@ def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums
         good = math.isfinite(variance.sum()) and bool((mean * mean <= NEAR_ZERO**2 * variance).all())
         if not good or ((variance < SMALLEST) & (variance > 0)).any():
             return None
-    for row, value in zip(scatter, mean, strict=True):  # row by row: no second matrix of this size
+    for row, value in zip(scatter, mean, strict=True):  # row by row, to avoid a second matrix of this size
         row -= weight * (value * mean)
     return Sums(mean, 0.0, scatter.T, weight, squared, matrix.shape[0], np.empty(0, dtype=np.intp))
 
 
 def _pays_off(matrix: Any) -> bool:
-    """Tell whether pairs of entries in one row are few enough, against all pairs of features."""
+    """Return whether pairs of entries within rows are few enough relative to all pairs of features."""
     entries = np.diff(matrix.indptr).astype(np.float64)
     return bool(DEARER * (entries @ entries) < matrix.shape[0] * float(matrix.shape[1]) ** 2)
 
 
 def _raw(matrix: Any, root: Array | None, weight: float) -> tuple[Array, Array]:
-    """Return the mean, and the products of all pairs of features summed over the rows."""
+    """Return the mean, and the products of all pairs of features, summed over the rows."""
     values = matrix.data.astype(np.float64, copy=False)
     if root is not None:
         values = values * np.repeat(root, np.diff(matrix.indptr))
@@ -145,19 +143,19 @@ def _raw(matrix: Any, root: Array | None, weight: float) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Sums:
-    """What was added up: mean, scatter about it, and counts."""
+    """Accumulated mean, scatter about the mean, and counts."""
 
     mean: Array
-    residue: Array | float  # what rounding took from the mean: parts are merged about the mean that it was before
+    residue: Array | float  # rounding error of the mean: parts are merged about mean + residue
     scatter: Array
     weight: float
     weight_squared: float
     rows: int
-    underflown: NDArray[np.intp]  # features that vary, but by so little that the squares are lost
+    underflown: NDArray[np.intp]  # features whose variation is so small that its squares underflow
 
 
 class Accumulator:
-    """Adds up rows in place: one triangle, one buffer, float64 whatever comes in."""
+    """Accumulator of rows in place: one triangle, one buffer, always float64."""
 
     def __init__(self, n_features: int, add: AddScatter = add_scatter):
         self.n_features, self._add_scatter = n_features, add
@@ -171,11 +169,11 @@ class Accumulator:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """All but the arrays: with these, what an accumulator is made of."""
+        """The state of the accumulator except its arrays."""
         return {name: getattr(self, name) for name in ("shifted", "weight", "weight_squared", "rows")}
 
     def arrays(self) -> Iterator[Array]:
-        """Yield the arrays an accumulator is made of, each in one piece of memory: of the scatter, one triangle."""
+        """Yield the arrays of the state, each contiguous; one triangle of the scatter."""
         yield self.sum
         yield self.shift
         for start in range(self.n_features):
@@ -186,10 +184,10 @@ class Accumulator:
         if len(block) == 0:
             return True
         self._follow(block, weights)
-        # Overflow and NaN are looked for in the sums, once a block: they need no warning of their own.
+        # The sums are checked for overflow and NaN once per block, so numpy warnings are not needed.
         with np.errstate(all="ignore"):
             self._add(block, weights)
-            # One number tells: NaN and inf survive every sum.
+            # One number suffices: NaN and inf propagate through every sum.
             told = self.sum.sum() + np.einsum("ii->", self.scatter)
         return math.isfinite(told)
 
@@ -210,7 +208,7 @@ class Accumulator:
         self._add_scatter(self.scatter, centred)
 
     def _centred(self, block: NDArray[Any], copy: bool) -> Array:
-        """Return the block minus the shift, in the buffer; the block itself where that is free."""
+        """Return the block minus the shift, in the buffer; the block itself if no copy is needed."""
         if not self.shifted and not copy and block.dtype == np.float64 and block.flags.c_contiguous:
             return block
         if self._buffer is None or len(self._buffer) < len(block):
@@ -223,13 +221,13 @@ class Accumulator:
         return out
 
     def _follow(self, block: NDArray[Any], weights: Array | None) -> None:
-        """Choose the shift from a few rows of the first block; move it when a block lies far from it."""
+        """Choose the shift from a few rows of the first block; update it when a block is far from it."""
         few = block[:: max(1, len(block) // 64)].astype(np.float64, copy=False)
         with np.errstate(all="ignore"):
             if weights is None:
                 mean = few.sum(axis=0) / len(few)
                 square = np.einsum("ij,ij->j", few, few) / len(few)
-            else:  # one row may outweigh all others: look at every one
+            else:  # one row may outweigh all others, so use all rows
                 share = weights / weights.sum()
                 mean = np.einsum("i,ij->j", share, block)
                 square = np.einsum("i,ij,ij->j", share, block, block)
@@ -240,13 +238,13 @@ class Accumulator:
                     return
             elif (apart * (1 + NEAR_ZERO**-2) <= square).all():
                 return
-            # A constant must be met exactly: the mean of equal numbers may be off by a rounding error.
+            # For a constant feature the shift must be exact; the mean of equal numbers may have a rounding error.
             shift = np.where((few == few[0]).all(axis=0), few[0], mean)
-        # Rows of long doubles have means of long doubles, and BLAS takes none of these.
+        # The mean of long doubles is a long double, which BLAS does not support.
         self._move(np.where(np.isfinite(shift), shift, 0.0).astype(np.float64, copy=False))
 
     def _move(self, shift: Array) -> None:
-        """Measure what was added so far from another shift: the scatter about its own mean stays."""
+        """Change the shift of the sums so far; the scatter about their mean does not change."""
         moved = self.sum - self.weight * (shift - self.shift)
         if self.weight > 0:
             add_outer(self.scatter, self.sum, -1.0 / self.weight)
@@ -258,7 +256,7 @@ class Accumulator:
         return np.flatnonzero((square < SMALLEST * self.weight) & ((square > 0) | (self.sum != 0)))
 
     def finish(self) -> Sums:
-        """Remove what the shift left of the mean, and fill the other triangle; nothing can be added after."""
+        """Correct for the remaining mean and fill the other triangle; no rows can be added afterwards."""
         mean, residue = self.shift, np.zeros(self.n_features)
         if self.weight > 0:
             mean, residue = _sum_and_rest(mean, self.sum / self.weight)
@@ -271,10 +269,10 @@ class Accumulator:
 
 
 def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
-    """Add up data that is one block: two passes in the cache, which small data does not notice.
+    """Accumulate data of a single block in two passes, which is cheap for data that fit into the cache.
 
-    None where that is not good enough (a mean far from zero, a constant, a value that is not finite):
-    then the accumulator must do it.
+    Return None if that is not accurate (a mean far from zero, a constant, a non-finite value); the
+    accumulator must then be used.
     """
     with np.errstate(all="ignore"):
         weight = float(len(block)) if weights is None else float(weights.sum())
@@ -285,7 +283,7 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
         if weights is not None:
             centred *= np.sqrt(weights)[:, None]
             squared = float((weights * weights).sum())
-        scatter = (centred.T @ centred).T  # symmetric; F-ordered, as LAPACK likes it
+        scatter = (centred.T @ centred).T  # symmetric; F-ordered for LAPACK
         square = np.diagonal(scatter)
         steady = square > (_STEADY * mean) ** 2 * weight + SMALLEST * weight
         if not (steady.all() and math.isfinite(square.sum())):
@@ -294,7 +292,7 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
 
 
 def merge_sums(one: Sums, other: Sums) -> Sums:
-    """Return the sums of two parts together; values that are not finite stay so."""
+    """Return the merged sums of two parts; non-finite values are preserved."""
     if one.weight == 0 or other.weight == 0:
         return other if one.weight == 0 else one
     with np.errstate(all="ignore"):
@@ -322,8 +320,8 @@ class _Added(Protocol):
 
 
 def merged_scatter(one: _Added, other: _Added) -> tuple[Array, Array, Array]:
-    """Return the mean of two parts together, what rounding took from it, and the scatter about it, in new arrays."""
-    # Means that lie close together, far from zero, have an exact difference: what counts is in the residues.
+    """Return the merged mean of two parts, its rounding error, and the scatter about it, in new arrays."""
+    # Means that are close together and far from zero have an exact difference; the residues supply the rest.
     shift = (other.mean - one.mean) + (other.residue - one.residue)
     share = other.weight / (one.weight + other.weight)
     scatter = np.asfortranarray(one.scatter + other.scatter)
@@ -333,7 +331,7 @@ def merged_scatter(one: _Added, other: _Added) -> tuple[Array, Array, Array]:
 
 
 def _sum_and_rest(one: Array, other: Array) -> tuple[Array, Array]:
-    """Return the sum of two numbers as rounded, and exactly what rounding took from it (Knuth's two-sum)."""
+    """Return the rounded sum of two numbers and its exact rounding error (Knuth's two-sum)."""
     total = one + other
     added = total - one
     return total, (one - (total - added)) + (other - added)

@@ -1,10 +1,8 @@
-"""Fitted attributes that are read from the model, which is solved when the first of them is read.
+"""Base class of the estimators: input handling, partial_fit, scoring and fitted attributes.
 
-What the estimators do with rows and scores that come in many forms: in memory, as moments, on a cluster.
-
-What partial_fit keeps between batches: moments of the target and of each background.
-
-What the estimators share: reading inputs, keeping features and moments, and everything after the fit.
+Fitted attributes are read from the model. After ``partial_fit`` the model is solved when the first of them is
+accessed; between batches only the moments of the target and of each background are kept. Rows and scores may be in
+memory, given as moments, or distributed on a cluster.
 """
 
 from __future__ import annotations
@@ -44,15 +42,15 @@ from standout.solvers.choose import check_rows
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
 
-# Along a component with an infinite ratio the background has no variance: less than this part of the target's sd.
+# Along a component with an infinite ratio, a background sd below this fraction of the target sd counts as zero.
 _NULL = 1e-6
 _EPS = float(np.finfo(float).eps)
-# Effective rows below which the bias of a log variance is not corrected further: it grows without bound toward one row.
+# Minimum number of effective rows in the bias correction of a log variance, which diverges as it approaches one.
 _FEWEST = 1.5
 
 
 class Fitted:
-    """A read-only attribute of the estimator that lives in its model."""
+    """Read-only estimator attribute that is stored in the model."""
 
     def __init__(self, field: str, doc: str):
         self.field = field
@@ -68,20 +66,20 @@ class Fitted:
 
 
 def warn_of(model: Model) -> None:
-    """Tell the user what the model's notes say, at the line of their code."""
+    """Issue the model's notes as warnings that point at the line of the caller's code."""
     for note in model.notes:
         warn_user(note.text, note.category)
 
 
 def needed(target: Dataset | None) -> Dataset:
-    """Return the target, or say that there is none."""
+    """Return the target; raise an error if there is none."""
     if target is None:
         raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
     return target
 
 
 def projected(data: Dataset, model: Model, *, background: bool = False) -> Moments:
-    """Return the moments of a dataset's scores; a variance that is only rounding is exactly zero."""
+    """Return the moments of a dataset's scores; variances at the level of rounding error are set to zero."""
     summed = data.source is None or not data.source.is_local
     if summed:
         moments = data.moments.project(model.components.T)
@@ -97,10 +95,10 @@ def projected(data: Dataset, model: Model, *, background: bool = False) -> Momen
 
 
 def _rounding(model: Model, background: bool, summed: bool) -> Array:
-    """Return the sd along each component below which scores vary by rounding alone."""
+    """Return, for each component, the sd below which the variation of scores is rounding error."""
     target = np.sqrt(model.target_variance)
     sd = 10 * _EPS * (np.abs(model.components) @ np.abs(model.mean) + target)
-    if summed and model.background_counts:  # sums over rows have half the digits of the rows
+    if summed and model.background_counts:  # moments have half the digits of the rows
         features = np.sqrt(model.components**2 @ model.scale**2)
         sd = np.maximum(sd, np.sqrt(rank_tolerance(len(model.scale))) * features)
     if background:
@@ -109,7 +107,7 @@ def _rounding(model: Model, background: bool, summed: bool) -> Array:
 
 
 def check_container(estimator: Any) -> None:
-    """Refuse to put scores on a cluster into a data frame in memory, as ``set_output`` would."""
+    """Raise an error if ``set_output`` would collect scores from a cluster into a data frame in memory."""
     own = getattr(estimator, "_sklearn_output_config", {})
     wanted = own.get("transform", get_config()["transform_output"])
     if wanted != "default":
@@ -121,7 +119,7 @@ def check_container(estimator: Any) -> None:
 
 
 def as_given(background: Any, parts: Mapping[str, Any]) -> Any:
-    """Return one thing for each background in the form the backgrounds were given in."""
+    """Return one object per background, in the same container (single, list or dict) as the backgrounds."""
     if list(parts) == ["background"]:
         return parts["background"]
     keys = background if isinstance(background, Mapping) else range(len(background))
@@ -130,7 +128,7 @@ def as_given(background: Any, parts: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Sums:
-    """Moments so far; adding a batch gives new sums and leaves these as they are."""
+    """Moments accumulated so far; adding a batch returns new sums and does not modify these."""
 
     target: Moments | None
     backgrounds: dict[str, Moments]
@@ -141,7 +139,7 @@ class Sums:
 
     @staticmethod
     def known(batch: MatchedInputs) -> bool:
-        """Return whether the fit has added up the moments of all datasets."""
+        """Return whether the moments of all datasets are already computed."""
         parts = (batch.inputs.target, *batch.inputs.backgrounds.values())
         return all(data is not None and (data.summed or data.given) is not None for data in parts)
 
@@ -154,7 +152,7 @@ class Sums:
         return cls(target, backgrounds, batch.names, batch.n_features, batch.kept, batch.notes)
 
     def plus(self, batch: MatchedInputs) -> Sums:
-        """Return the sums with one more batch."""
+        """Return the sums including one more batch."""
         new = Sums.of(batch)
         target = _added(self.target, new.target)
         names = dict.fromkeys([*self.backgrounds, *new.backgrounds])
@@ -175,9 +173,9 @@ def _added(one: Moments | None, other: Moments | None) -> Moments | None:
 
 
 class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A target against backgrounds: the base of the estimators.
+    """Base class of estimators that contrast a target with backgrounds.
 
-    An estimator says in ``_fit`` how a model is made of its inputs; its parameters include
+    Subclasses implement ``_fit``, which computes the model from the inputs. Their parameters include
     ``features``, ``mix``, ``centering`` and ``background_label``.
     """
 
@@ -226,8 +224,8 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         sample_weight, background_sample_weight : array-like of shape (n_rows,), optional
             Row weights; for several backgrounds a list or dict of them.
         groups, background_groups : array-like of shape (n_rows,), optional
-            Id of the independent unit (subject) of each row: the honest count for noise edge and
-            p-value. 135 rows of 9 mice are 9.
+            Id of the independent unit (subject) of each row. Noise edge and p-value are based on the number
+            of units: 135 rows of 9 mice count as 9.
 
         Returns
         -------
@@ -243,7 +241,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             model = model.widened(matched.kept, matched.names)
         if matched.notes:
             model = model.noted(matched.notes)
-        # The estimator changes only here, so that a failed fit leaves the former model in place.
+        # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)
         self._model, self._sums = model, Sums.of(matched) if Sums.known(matched) else None
         warn_of(model)
@@ -260,11 +258,11 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         groups: Any = None,
         background_groups: Any = None,
     ) -> Self:
-        """Add a batch of target rows, background rows or both; any size from one row on.
+        """Add a batch of target rows, background rows or both, of one or more rows.
 
-        Only moments are added; the components are found when a fitted attribute is first read. The
-        result does not depend on how the rows were split into batches. Rows with missing values that
-        were read with ``missing="auto"`` are refused: these are filled for all datasets together.
+        Only moments are updated; the components are computed when a fitted attribute is first accessed. The
+        result does not depend on how the rows were split into batches. Rows with missing values that were
+        read with ``missing="auto"`` raise an error, because they are filled for all datasets together.
 
         Parameters
         ----------
@@ -317,17 +315,17 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Parameters
         ----------
         X : array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-            Any rows: target, background or new ones. Values missing in rows read with ``missing="auto"`` are
-            replaced by means of the model (KernelDPCA: of its landmarks).
+            Any rows: target, background or new ones. Missing values in rows read with ``missing="auto"`` are
+            replaced by the mean of the model (KernelDPCA: of its landmarks).
 
         Returns
         -------
         ndarray of shape (n_rows, n_components)
-            For rows on a cluster a table of the same kind (a dask array, a Spark DataFrame), not computed yet.
+            For rows on a cluster, a lazy collection of the same kind (dask array or Spark DataFrame).
         """
         model = self._solved()
         source = self._source(X, "transform")
-        if model.used is not None:  # what takes no part is not looked at
+        if model.used is not None:  # unused columns are not read
             source = select_columns(source, model.used)
         if not source.is_local:
             check_container(self)
@@ -344,7 +342,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            Of a dask array or data frame of scores, a dask array that is not computed yet.
+            For a dask array or data frame of scores, a lazy dask array.
         """
         model = self._solved()
         return model.restore(read_scores(X, model.n_components))
@@ -360,8 +358,8 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     ) -> float:
         """Return the mean log ratio of the given rows along the fitted components.
 
-        The expected score of rows the fit has not seen is zero where nothing is specific to the target:
-        variances divide by n − 1, and the bias of the log of a variance of few Gaussian rows is subtracted.
+        The expected score of held-out rows is zero if nothing is specific to the target: variances divide by
+        n − 1, and the small-sample bias of the log variance of Gaussian rows is subtracted.
         A model fitted without a background (PCA) is scored against unit variance.
 
         Parameters
@@ -383,23 +381,23 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return mean_log_ratio(*self._variances(given))
 
     def top_features(self, count: int = 5) -> list[list[TopFeature]]:
-        """Return, for each component, the features that move most with it.
+        """Return, for each component, the features that change most along it.
 
         Parameters
         ----------
         count : int
-            How many features.
+            Number of features per component.
 
         Returns
         -------
         list of lists of TopFeature
-            Feature (name or position) and weight: by how many background sd the feature moves when
-            the score moves by one target sd (in the feature's own units where there is no background).
+            Feature (name or position) and weight: the change of the feature, in background sd, per target sd of
+            the score (in the units of the feature if there is no background).
         """
         return self._solved().top_features(check_count("count", count))
 
     def summary(self) -> Summary:
-        """Return the model in words: ratios with the noise edge beside them, what was shrunk and why."""
+        """Return a text summary of the model: ratios with the noise edge, and what was shrunk and why."""
         return summarize(self._solved(), type(self).__name__, list(self.get_feature_names_out()))
 
     @property
@@ -415,7 +413,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
     def _solved(self) -> Model:
-        """Return the model, after solving it if batches have come in since."""
+        """Return the model; solve it first if batches were added since the last solution."""
         if self._model is None:
             if self._sums is None or self._sums.target is None:
                 what = "has seen no target rows yet" if self._sums is not None else "is not fitted yet"
@@ -464,7 +462,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         variance = np.diagonal(target.covariance()) + shift**2
         spread = np.stack([np.diagonal(part.covariance()) for part in parts])
         mixed = mixture.mixed(list(spread))
-        # In units of the mixed population variance: what each background contributes, and the variance of the shift.
+        # In units of the mixed population variance: the contribution of each background, and the variance of the shift.
         own = mixture.shares[:, None] * spread / (1 - 1 / rows[1:, None])
         own /= np.where(mixed > 0, own.sum(axis=0), 1.0)
         shifts = 1 / rows[0] + (mixture.shares / rows[1:]) @ own if self.centering != "own" else np.zeros(len(mixed))
@@ -473,15 +471,15 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return variance, mixed, first - second
 
     def _check_parameters(self) -> SolveOptions:
-        """Check the parameters before any data is read, and return them as options of the solvers."""
+        """Validate the parameters before any data are read, and return them as solver options."""
         raise NotImplementedError
 
     def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
-        """Return the model of inputs on the same features."""
+        """Fit inputs on the same features and return the model."""
         raise NotImplementedError
 
     def _source(self, X: Any, method: str) -> Source:
-        """Return rows on the features of the fit."""
+        """Return X as a source with the features seen in fit."""
         model = self._solved()
         if isinstance(X, Moments):
             raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
@@ -490,13 +488,13 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         source = align(data, self._names(), self.n_features_in_, "all").source
         assert source is not None
         mean = model.mean
-        if isinstance(model, KernelModel):  # its mean is that of kernel columns
+        if isinstance(model, KernelModel):  # its mean is the mean of the kernel columns
             mean = np.zeros(self.n_features_in_)
             mean[slice(None) if model.used is None else model.used] = model.landmark_rows.mean(axis=0)
         return at_means(source, mean)
 
     def _ordered(self, sums: Sums) -> Sums:
-        """Put backgrounds that came in batches in the order of their labels or numbers, whichever came first."""
+        """Sort backgrounds by label or number, independently of the order of the batches."""
         if self.background_label is not None:
             order = [background_name(label) for label in label_list(self.background_label)]
         else:
@@ -514,7 +512,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
 
     def _set_features(self, data: Dataset) -> None:
-        """Set number and names of the features, as scikit-learn does."""
+        """Set ``n_features_in_`` and ``feature_names_in_``, as scikit-learn does."""
         self.n_features_in_ = data.n_features
         if data.names is not None:
             self.feature_names_in_ = np.array(data.names, dtype=object)
@@ -522,7 +520,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             del self.feature_names_in_
 
     def _check_features(self, X: Any, data: Dataset) -> None:
-        """Check number and names of the features, as scikit-learn does."""
+        """Validate number and names of the features, as scikit-learn does."""
         if not isinstance(X, Moments) and is_array_like(X):
             try:
                 validate_data(self, X, reset=False, skip_check_array=True)

@@ -1,8 +1,8 @@
-"""A dataset as the solvers get it: rows with weights and groups, or moments alone.
+"""Datasets as passed to the solvers, mixtures of backgrounds, and joint imputation of missing values.
 
-Several backgrounds as one: each keeps its own mean and moments, and has a share in the whole.
-
-Filling the missing values of target and backgrounds together, by one model.
+A dataset is either rows with weights and groups, or moments only. Several backgrounds are combined as a mixture, in
+which each keeps its own mean and moments and has a share. Missing values of target and backgrounds are imputed together,
+by one model.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from standout.io.missing import AtMean, FilledRows, filled_by, observed, raw_blo
 from standout.io.read import open_data
 from standout.io.source import RowSource, RowView, Source, block_rows_of, select_columns
 
-# Target and background are filled by variances of their own along directions whose ratio noise reaches this rarely.
-# Below the level of the tests: they reject in such a case already, so that it does not change how often they do.
+# Target and background are imputed with separate variances along directions whose ratio has a p-value below this. It is
+# below the level of the tests, which already reject in such a case, so their rejection rate does not change.
 _CLEARLY = 0.01
-# Iterations where each is a pass over a file.
+# Numbers of iterations if each is a pass over a file.
 _PASSES = {"forget": 6, "average": 4}
 
 
 @dataclass(eq=False)
 class Dataset:
-    """One dataset: rows with their weights and groups, or moments alone.
+    """One dataset: rows with weights and groups, or moments only.
 
-    ``role`` is its name in messages. ``summed`` are the moments of the rows, once they have been added up.
+    ``role`` is its name in messages. ``summed`` are the moments of the rows, once they are computed.
     """
 
     role: str
@@ -52,12 +52,12 @@ class Dataset:
         data = self.source if self.source is not None else self.given
         assert data is not None
         self.names, self.n_features = data.names, data.n_features
-        # Rows that can be read as often as needed.
+        # Rows that can be read more than once.
         self.rows = self.source if isinstance(self.source, RowSource) else None
 
     @classmethod
     def of(cls, role: str, data: Any, weights: ArrayLike | None = None, groups: Any = None) -> Dataset:
-        """Read rows in any form, or take moments."""
+        """Create a dataset from rows in any form, or from moments."""
         if isinstance(data, Moments):
             if weights is not None or groups is not None:
                 raise InputError(
@@ -68,7 +68,7 @@ class Dataset:
 
     @property
     def moments(self) -> Moments:
-        """The moments: as given, or added up in one pass over the rows."""
+        """The moments: as given, or computed in one pass over the rows."""
         if self.given is not None:
             return self.given
         if self.summed is None:
@@ -78,12 +78,12 @@ class Dataset:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether missing values are to be drawn."""
+        """Whether there are missing values to be imputed by random draws."""
         return self.source is not None and self.source.is_incomplete
 
     @cached_property
     def row_weights(self) -> Array:
-        """The weight of each row (ones where none were given)."""
+        """The weight of each row (ones by default)."""
         assert self.rows is not None and self.rows.n_rows is not None
         if self.weights is None:
             return np.ones(self.rows.n_rows)
@@ -91,7 +91,7 @@ class Dataset:
 
     @cached_property
     def counts(self) -> Counts:
-        """How much data there is, without a pass over the rows where these are at hand."""
+        """The counts of the data; for rows in memory they need no pass over the rows."""
         if self.rows is None:
             return self.moments.counts
         groups = self.groups if self.groups is not None else self.rows.groups
@@ -108,7 +108,7 @@ class Dataset:
         return Counts(n_rows, total, effective, float(len(ids)))
 
     def counted(self) -> Dataset:
-        """Return the dataset without its rows of weight zero."""
+        """Return the dataset without rows of weight zero."""
         if self.weights is None or self.rows is None or self.row_weights.all():
             return self
         index = np.flatnonzero(self.row_weights)
@@ -128,20 +128,20 @@ Mix = str | ArrayLike | Mapping[Any, float]
 
 @dataclass(frozen=True)
 class Mixture:
-    """The shares of the backgrounds, and what they are worth together.
+    """The shares of the backgrounds, and the degrees of freedom of the mixture.
 
-    A weighted sum of covariances with νₖ degrees of freedom each has 1/Σ(ωₖ²/νₖ) of them, which is
-    n − K for K pooled backgrounds.
+    A weighted sum of covariances with νₖ degrees of freedom each has 1/Σ(ωₖ²/νₖ) degrees of freedom, which
+    is n − K for K pooled backgrounds.
     """
 
     shares: Array
-    rows: float  # rows, less one for each background's mean
+    rows: float  # rows minus one for the mean of each background
     effective: float  # degrees of freedom in effective rows
     units: float  # independent units, as if there were one background
 
     @classmethod
     def of(cls, counts: Sequence[Counts], mix: Mix, names: Sequence[str] = ()) -> Mixture:
-        """Work out the shares: "pooled" by weight, "equal", or as given (a dict by the backgrounds' names)."""
+        """Compute the shares: "pooled" by weight, "equal", or as given (a dict is keyed by background name)."""
         if isinstance(mix, Mapping):
             mix = _by_name(mix, names)
         shares = _shares(np.array([count.weight for count in counts]), mix)
@@ -154,7 +154,7 @@ class Mixture:
         )
 
     def covariance(self, parts: Sequence[Moments]) -> Array:
-        """Return the mixed covariance; every background is centred by its own mean."""
+        """Return the mixed covariance; each background is centred at its own mean."""
         total: Array = parts[0].scatter * (self.shares[0] / parts[0].weight)
         for share, part in zip(self.shares[1:], parts[1:], strict=True):
             total += part.scatter * (share / part.weight)
@@ -165,17 +165,17 @@ class Mixture:
         return np.asarray(sum(share * row for share, row in zip(self.shares, rows, strict=True)))
 
     def mixed_means(self, means: Sequence[Array] | Array) -> Array:
-        """Return the weighted average of the backgrounds' means: exactly c where every mean is c.
+        """Return the weighted average of the background means: exactly c if every mean is c.
 
-        Shares add up to one only up to rounding, so ``mixed`` may be off in the last digit, and a feature that is
-        constant everywhere would seem to have moved. Hence m₀ + Σ ωₖ (mₖ − m₀), from the largest share.
+        Shares sum to one only up to rounding, so ``mixed`` may be off in the last digit, and a feature that is constant
+        in all datasets would appear to be shifted. Hence m₀ + Σ ωₖ (mₖ − m₀), where m₀ has the largest share.
         """
         first = means[int(np.argmax(self.shares))]
         return np.asarray(first + sum(share * (mean - first) for share, mean in zip(self.shares, means, strict=True)))
 
 
 def _by_name(mix: Mapping[Any, float], names: Sequence[str]) -> list[float]:
-    """Return the shares in the order of the backgrounds' names, which end with the key they were given under."""
+    """Return the shares in the order of the background names, each of which ends with the key given by the user."""
     known = {f"background {key!r}": share for key, share in mix.items()}
     if set(known) != set(names):
         raise InputError(
@@ -210,7 +210,7 @@ def _shares(weights: Array, mix: str | ArrayLike) -> Array:
 
 
 def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> list[Dataset | None]:
-    """Return the datasets, target first, with the missing values of all drawn from one model."""
+    """Return the datasets, target first, with all missing values drawn from one model."""
     given = [data for data in (target, *backgrounds) if data is not None]
     fills = _fills(given, compared=target is not None and bool(backgrounds))
     filled: list[Dataset | None] = [
@@ -221,12 +221,12 @@ def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> lis
 
 
 def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Fill training and held-out rows, target first, by a model of the training rows."""
+    """Impute training and held-out rows, target first, by a model of the training rows."""
     if not any(source.is_incomplete for source in (*training, *held_out)):
         return list(training), list(held_out)
     fills = _fills([Dataset("training rows", source) for source in training], compared=True, every=True)
     parts: list[list[Any]] = []
-    for sources, step in ((training, -1), (held_out, -2)):  # held-out rows get draws that were not trained on
+    for sources, step in ((training, -1), (held_out, -2)):  # held-out rows get independent draws
         parts.append([])
         for source, fill in zip(sources, fills, strict=True):
             assert fill is not None
@@ -237,10 +237,10 @@ def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[
 
 
 def _fills(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | None]:
-    """Return how each dataset is filled; None where nothing is missing, unless ``every`` dataset is to have one."""
+    """Return the imputation rule of each dataset; None if nothing is missing, unless ``every`` is set."""
     at_hand = all(data.rows is not None for data in given)
     n_rows = sum(data.source.n_rows or 0 for data in given if data.source is not None)
-    every = every or (at_hand and given[0].n_features > n_rows)  # the model is made of the rows then, not of sums
+    every = every or (at_hand and given[0].n_features > n_rows)  # the model is then estimated from rows, not from moments
     sets = [_observed(data, every, place) for place, data in enumerate(given)]
     compare = _comparison(given, [one.n_rows for one in sets]) if compared else None
     streamed = any(data.is_incomplete and data.rows is None for data in given)
@@ -266,11 +266,11 @@ def _weights(data: Dataset) -> Array | None:
 def _comparison(
     given: Sequence[Dataset], n_rows: Sequence[float]
 ) -> Callable[[Sequence[Array]], list[Array] | None] | None:
-    """Return what finds the directions along which target and background clearly differ.
+    """Return a function that finds the directions along which target and background differ significantly.
 
-    With one covariance for all, draws for the background would have part of the target's own variance, and ratios
-    that are clear would become smaller. Target and background covariance are T = Σ tᵢ pᵢpᵢᵀ and B = Σ bᵢ pᵢpᵢᵀ, and
-    their pooled one is P = Σ pᵢpᵢᵀ; where tᵢ/bᵢ is clear of noise, tᵢ and bᵢ take the place of 1.
+    With a single covariance, draws for the background would include part of the target-specific variance, which would
+    reduce significant ratios. Target and background covariance are T = Σ tᵢ pᵢpᵢᵀ and B = Σ bᵢ pᵢpᵢᵀ, and the pooled
+    covariance is P = Σ pᵢpᵢᵀ; where tᵢ/bᵢ is significant, tᵢ and bᵢ replace 1.
     """
     units = [_units(data, rows) for data, rows in zip(given, n_rows, strict=True)]
     n_features = given[0].n_features
@@ -284,7 +284,7 @@ def _comparison(
         pooled = own * covariances[0] + (1 - own) * others
         scale = np.sqrt(np.where(np.diagonal(pooled) > 0, np.diagonal(pooled), 1.0))
         values, whitening = linalg.eigh(pooled / np.outer(scale, scale))
-        varies = values > 1e-10  # features may depend on each other
+        varies = values > 1e-10  # features may be linearly dependent
         whitening = whitening[:, varies] / np.sqrt(values[varies]) / scale[:, None]
         target, vectors = linalg.eigh(whitening.T @ covariances[0] @ whitening)
         vectors = whitening @ vectors
@@ -308,5 +308,5 @@ def _units(data: Dataset, n_rows: float) -> float:
 
 
 def at_means(source: Source, mean: Array) -> Source:
-    """Return rows with given means for missing values that would be drawn: a score depends on its own row only."""
+    """Return rows with missing values replaced by given means, so that a score depends only on its own row."""
     return filled_by(source, AtMean(mean)) if source.is_incomplete else source

@@ -1,9 +1,8 @@
-"""Checking the constructor's parameters, when fit is called: what was given, what is possible.
+"""Validation of constructor parameters and of the arguments of fit.
 
-What the user hands over, sorted: one target, named backgrounds, all on the same features.
-
-The background is said in one of two ways: as a dataset (or several) of its own, or as the rows of X
-that have a certain label in y.
+Parameters are validated when fit is called. The arguments of fit are converted to one target and named backgrounds on
+the same features. The background is given either as one or more separate datasets, or as the rows of X that have a
+certain label in y.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _SINGLE = "background"
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Refuse a value that is not among the choices, and list them."""
+    """Raise an error that lists the choices if the value is not one of them."""
     value = bool(value) if isinstance(value, np.bool_) else value
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         raise InputError(f"`{name}={value!r}` is not possible. Use one of {', '.join(map(repr, choices))}.")
@@ -61,7 +60,7 @@ def solve_options(
     graph: Any = None,
     smoothness: Any = 0.0,
 ) -> SolveOptions:
-    """Check the parameters of an estimator and return them as options of the solvers."""
+    """Validate the parameters of an estimator and return them as solver options."""
     check_choice("axes", axes, ("ratio", "signal"))
     check_choice("normalize", normalize, (None, "background"))
     check_choice("centering", centering, ("own", "background"))
@@ -99,7 +98,7 @@ def solve_options(
 
 
 def seed_from(random_state: Any) -> int:
-    """Return a seed; None is 0, so that the same data always give the same bits."""
+    """Return a seed; None maps to 0, so that results are reproducible bit for bit."""
     if random_state is None:
         return 0
     if isinstance(random_state, Integral):
@@ -112,7 +111,7 @@ def seed_from(random_state: Any) -> int:
 
 
 def check_count(name: str, value: Any) -> int:
-    """Return a whole number from 1 on, or say what is wrong."""
+    """Return a positive integer; raise an error for any other value."""
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
         return int(value)
     shown = value if not (isinstance(value, float) and math.isnan(value)) else "NaN"
@@ -134,14 +133,14 @@ class FitArguments:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The target (which a batch may lack) and the backgrounds under their names."""
+    """The target (None in a batch without target rows) and the backgrounds by name."""
 
     target: Dataset | None
     backgrounds: dict[str, Dataset]
 
 
 def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool = False) -> Inputs:
-    """Turn arguments into datasets, by label or by dataset; ``whole`` wants every label to occur."""
+    """Convert arguments to datasets, by label or by dataset; with ``whole``, every label must occur."""
     if background_label is None:
         backgrounds = _backgrounds(given)
         target = None if given.X is None else Dataset.of("target", given.X, given.sample_weight, given.groups)
@@ -160,14 +159,14 @@ def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool 
 
 
 def label_list(background_label: Any) -> list[Any]:
-    """Return the labels that mean background, in order."""
+    """Return the labels of background rows, in order."""
     if isinstance(background_label, np.ndarray):
         return background_label.tolist() if background_label.ndim else [background_label.item()]
     return list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
 
 
 def background_name(key: Any) -> str:
-    """Return the name a background of several has in messages and in the model."""
+    """Return the name of one of several backgrounds, used in messages and in the model."""
     return f"{_SINGLE} {key!r}"
 
 
@@ -190,7 +189,7 @@ def _backgrounds(given: FitArguments) -> dict[str, Dataset]:
 
 
 def _several(background: Any) -> bool:
-    """Tell several datasets from one that is written as a list of rows."""
+    """Return whether this is a collection of datasets, as opposed to one dataset given as a list of rows."""
     if isinstance(background, Mapping) and not sparse.issparse(background):
         return True
     if not isinstance(background, list | tuple):
@@ -223,7 +222,7 @@ def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str
 
 
 def _by_label(given: FitArguments, wanted: list[Any], whole: bool) -> Inputs:
-    """Split X into target and background rows by their label, without copying them."""
+    """Split X into target and background rows by label, without copying."""
     if given.X is None or isinstance(given.X, Moments):
         raise RowsNeededError("background_label splits rows by their label, so X must hold rows. Give rows and y.")
     if given.background_sample_weight is not None or given.background_groups is not None:
@@ -254,7 +253,7 @@ def _by_label(given: FitArguments, wanted: list[Any], whole: bool) -> Inputs:
 
 
 def _check_labels(labels: NDArray[Any], wanted: list[Any]) -> None:
-    """Refuse labels among which a background or the target is missing, with what there is."""
+    """Raise an error that lists the labels present if a background or the target has no rows."""
     found = list(dict.fromkeys(labels.tolist()))
     for label in wanted:
         if not _equal(labels, label).any():
@@ -288,7 +287,7 @@ def _labels(y: Any, source: RowSource, wanted: list[Any]) -> NDArray[Any]:
 
 def _equal(labels: NDArray[Any], label: Any) -> NDArray[np.bool_]:
     equal = labels == label
-    # numpy compares unlike types as a whole ("a" == 1 is False, not an array of False).
+    # For incompatible types numpy returns a scalar ("a" == 1 is False, not an array of False).
     return equal if isinstance(equal, np.ndarray) else np.zeros(len(labels), dtype=bool)
 
 
@@ -311,7 +310,7 @@ def _part(role: str, given: FitArguments, source: RowSource, mask: NDArray[np.bo
 
 @dataclass(frozen=True)
 class MatchedInputs:
-    """Inputs on the same features; where some features of the target were left out, which are kept, and a note."""
+    """Inputs on the same features; if target features were dropped, the indices of those kept and a note."""
 
     inputs: Inputs
     names: tuple[str, ...] | None  # all features of the target
@@ -327,10 +326,10 @@ def match_features(
     features: str,
     kept: NDArray[np.intp] | None = None,
 ) -> MatchedInputs:
-    """Bring every dataset to the same features: by name where both have names, else by place.
+    """Align all datasets to the same features: by name if both have names, otherwise by position.
 
-    Missing values that are to be drawn (``missing="auto"``) are drawn here, where all datasets are known. ``kept``
-    are the features to use, where that was settled in an earlier fit.
+    Missing values are imputed here if ``missing="auto"``, because this requires all datasets. ``kept`` are the indices
+    of the features to use, if they were determined in an earlier fit.
     """
     notes: tuple[Note, ...] = ()
     all_names, n_all = names, n_features
@@ -356,7 +355,7 @@ def match_features(
 
 
 def _check_unnamed(target: Dataset, backgrounds: Iterable[Dataset]) -> None:
-    """Refuse data frames whose column labels are not text and differ."""
+    """Raise an error for data frames with different column labels that are not strings."""
     labels = None if target.source is None else target.source.unnamed
     for data in backgrounds:
         other = None if data.source is None else data.source.unnamed
@@ -380,7 +379,7 @@ def _left_out(names: Sequence[str], kept: NDArray[np.intp]) -> Note:
 
 
 def align(data: Dataset, names: tuple[str, ...] | None, n_features: int, features: str) -> Dataset:
-    """Bring a dataset to these features, or list those that are missing or too many."""
+    """Align a dataset to these features; raise an error that lists missing or extra features."""
     if data.names == names and data.n_features == n_features:
         return data
     if names is not None and data.names is not None:

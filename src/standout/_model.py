@@ -1,10 +1,8 @@
-"""What the ratios of a solution are worth: edge, p-value, de-biased ratios, and a warning where it is little.
+"""Fitted models, the assessment of their ratios, and their export as text and JSON.
 
-What a fit returns: components, patterns, ratios and what they are worth; and what to do with them.
-
-A model in words and numbers: ratios only ever with the noise edge beside them.
-
-A fitted model as plain facts, for scripts: numbers, text and lists that JSON can hold.
+A model holds components, patterns and ratios, and computes scores, denoised rows and top features. Ratios are assessed
+by noise edge, p-value and debiased ratios, with a warning if they are not distinguishable from noise. The text summary
+always shows ratios together with the noise edge; ``to_dict`` returns values that can be serialised as JSON.
 """
 
 from __future__ import annotations
@@ -29,15 +27,15 @@ from standout.solvers.choose import solve
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note, Signal, Solution, gains
 
-# Beyond this share of dimensions to background units ratios are mostly noise.
+# Above this ratio of dimensions to background units, variance ratios are mostly noise.
 _CROWDED = 0.5
-# Scores are differences of terms that may be this many times larger than the sd of the scores.
+# Largest allowed size of the terms whose difference is a score, relative to the sd of the scores.
 _NEAR = 1e3
 
 
 @dataclass(frozen=True)
 class RatioAssessment:
-    """What can be said about the ratios of the unshrunk problem; NaN where nothing can."""
+    """Assessment of the ratios of the unshrunk problem; NaN where not available."""
 
     unshrunk_ratios: Array  # (k,)
     noise_edge: float
@@ -49,10 +47,10 @@ class RatioAssessment:
 def assess_ratios(
     solution: Solution, target: Counts, backgrounds: Sequence[Counts], mixture: Mixture | None
 ) -> RatioAssessment:
-    """Judge the ratios of a solution by the counts they rest on."""
+    """Assess the ratios of a solution, given the counts of target and backgrounds."""
     count = len(solution.ratios)
     plain = np.full(count, np.nan)
-    if solution.axes == "ratio":  # the signal's axes are mixtures: no ratio of the exact problem is theirs
+    if solution.axes == "ratio":  # signal axes are mixtures, without ratios of the exact problem
         plain[: len(solution.unshrunk_ratios)] = solution.unshrunk_ratios[:count]
     if mixture is None:
         return RatioAssessment(plain, math.nan, math.nan, plain)
@@ -60,7 +58,7 @@ def assess_ratios(
     first = float(solution.unshrunk_ratios[0]) if len(solution.unshrunk_ratios) else math.nan
     edge, p_value = noise_edge(*counted), largest_root_p_value(first, *counted)
     if solution.axes == "signal" and math.isnan(edge):
-        text = ""  # the signal's own note has said it
+        text = ""  # the note of the signal already covers this
     elif target.units < 2 and math.isnan(p_value) and not math.isnan(edge):
         text = _single_row(target)
     elif count == 0:
@@ -75,7 +73,7 @@ def assess_ratios(
 
 
 def _overfit(first: float, edge: float, p_value: float, rank: int, units: float, told: str) -> str:
-    """Say that ratios cannot be told from noise, or rest on too few background rows; else nothing."""
+    """Return a warning if ratios are indistinguishable from noise or background rows are too few, else ''."""
     if units - 1 <= rank:
         text = f"the ratios rest on {told}: so few give large ratios on pure noise, and no noise edge can be given."
     elif rank / (units - 1) > _CROWDED:
@@ -109,7 +107,7 @@ def _nothing_found(first: float, edge: float, p_value: float) -> str:
 
 
 class TopFeature(NamedTuple):
-    """A feature and how far it moves, in background sd, when the score moves by one target sd."""
+    """A feature and its change, in background sd, per target sd of the score."""
 
     feature: str | int
     weight: float
@@ -117,15 +115,15 @@ class TopFeature(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted model; the attributes of the estimators, without their trailing underscore."""
+    """A fitted model; its fields are the fitted attributes of the estimators without the trailing underscore."""
 
-    components: Array  # (k, n_features): filters, what one multiplies data with
-    patterns: Array  # (k, n_features): what each component looks like in the features
+    components: Array  # (k, n_features): filters, by which data are multiplied
+    patterns: Array  # (k, n_features): the pattern of each component in feature space
     ratios: Array  # (k,)
-    unshrunk_ratios: Array  # (k,): of the unshrunk problem, NaN where it has no meaning
+    unshrunk_ratios: Array  # (k,): of the unshrunk problem, NaN where undefined
     target_variance: Array  # (k,)
     background_variance: Array  # (k,)
-    mean: Array  # (n_features,): what transform subtracts
+    mean: Array  # (n_features,): subtracted by transform
     scale: Array  # (n_features,): background sd
     noise_edge: float
     p_value: float
@@ -140,9 +138,9 @@ class Model:
     background_units: float
     names: tuple[str, ...] | None
     notes: tuple[Note, ...]
-    used: NDArray[np.intp] | None = None  # the features that take part, where some were left out
-    signal: Signal | None = None  # what denoising needs, where it was asked for
-    n_factors: int = 0  # shared factors that the background estimate keeps
+    used: NDArray[np.intp] | None = None  # indices of the features used, if some were dropped
+    signal: Signal | None = None  # required for denoising, if requested
+    n_factors: int = 0  # shared factors in the background estimate
 
     @property
     def n_components(self) -> int:
@@ -150,7 +148,7 @@ class Model:
         return len(self.ratios)
 
     def shares_of(self, backgrounds: Sequence[str]) -> Array | str:
-        """Return the shares that backgrounds of these names had in the fit."""
+        """Return the shares of the named backgrounds in the fit."""
         shares = dict(zip((name for name, _ in self.background_counts), self.mix, strict=True))
         if len(shares) <= 1:
             return "pooled"
@@ -162,7 +160,7 @@ class Model:
         return np.array([shares[name] for name in backgrounds])
 
     def with_unit_background(self) -> Model:
-        """Return the model with components along which the background has variance one."""
+        """Return the model with components scaled to unit background variance."""
         length = np.where(self.background_variance > 0, np.sqrt(self.background_variance), 1.0)
         return replace(
             self,
@@ -173,7 +171,7 @@ class Model:
         )
 
     def widened(self, kept: NDArray[np.intp], names: Sequence[str]) -> Model:
-        """Return the model among all features of the target; those not kept have no weight."""
+        """Return the model on all features of the target; dropped features have zero weight."""
 
         def spread(values: Array, fill: Array) -> Array:
             fill[..., kept] = values
@@ -198,7 +196,7 @@ class Model:
         )
 
     def narrowed(self) -> Model:
-        """Return the model on the features that take part."""
+        """Return the model restricted to the features that are used."""
         if self.used is None:
             return self
         used = self.used
@@ -207,7 +205,7 @@ class Model:
         )
 
     def noted(self, notes: Sequence[Note]) -> Model:
-        """Return the model with more notes for the user."""
+        """Return the model with additional notes."""
         return replace(self, notes=(*self.notes, *notes)) if notes else self
 
     def project(self, source: Source, role: str = "X") -> Array:
@@ -215,7 +213,7 @@ class Model:
         offset = self.components @ self.mean
         basis = self.components.T
         parts = []
-        # Blocks keep what is not in memory, sparse or of another type from being copied as a whole.
+        # Work in blocks to avoid a full copy of data that are out of core, sparse or of another dtype.
         near = self._mean_is_near
         for block in _multiplied_blocks(source, role) if near else _dense_blocks(source, role):
             with np.errstate(all="ignore"), threads_for(float(block.shape[0]) * basis.size):
@@ -230,7 +228,7 @@ class Model:
 
     @property
     def _mean_is_near(self) -> bool:
-        """Whether the mean may be taken off after the products, at a cost of three digits at most."""
+        """Whether the mean can be subtracted after the product with a loss of at most three digits."""
         terms = np.abs(self.components) @ np.abs(self.mean)
         return bool((terms <= _NEAR * np.sqrt(self.target_variance)).all())
 
@@ -241,7 +239,7 @@ class Model:
             return np.where(np.isinf(self.ratios), 1.0, (self.ratios - 1) / (self.ratios + 1))
 
     def denoise(self, source: Source, role: str = "X") -> Array:
-        """Return the target-specific part of rows; without a background, all that is not the mean."""
+        """Return the target-specific part of rows; without a background, the rows minus the mean."""
         parts = [np.empty((0, len(self.mean)))]
         for block in _projected_blocks(source, role):
             with np.errstate(all="ignore"):
@@ -257,7 +255,7 @@ class Model:
         return self.mean + scores @ self.patterns
 
     def top_features(self, count: int) -> list[list[TopFeature]]:
-        """Return the features that move most with each component."""
+        """Return the features that change most along each component."""
         moves = self.patterns * np.sqrt(self.target_variance)[:, None] / self.scale
         order = np.argsort(-np.abs(moves), axis=1, kind="stable")[:, :count]
         labels: Sequence[str | int] = self.names if self.names is not None else range(len(self.mean))
@@ -280,7 +278,7 @@ def _dense_blocks(source: Source, role: str) -> Iterator[Array]:
 
 
 def _multiplied_blocks(source: Source, role: str) -> Iterator[Any]:
-    """Yield blocks that are only multiplied: sparse ones as they are."""
+    """Yield blocks for use in matrix products; sparse blocks are not densified."""
     matrix = sparse_rows(source)
     if matrix is None:
         yield from _projected_blocks(source, role)
@@ -289,14 +287,14 @@ def _multiplied_blocks(source: Source, role: str) -> Iterator[Any]:
 
 
 def _signal_of(model: Model) -> Signal:
-    """Return what denoising needs; a model that kept no more than its components makes do with these."""
+    """Return the signal required for denoising; fall back to the components if the model has no signal."""
     if model.signal is not None:
         return model.signal
     return Signal(model.components.T, model.patterns.T, gains(model.ratios))
 
 
 def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: SolveOptions) -> Model:
-    """Solve, judge the ratios, and put everything a user may ask for into one model."""
+    """Solve, assess the ratios, and return the model."""
     parts = list(backgrounds.values())
     size = target.n_features
     rows = sum(data.counts.rows for data in (target, *parts))
@@ -331,7 +329,7 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: SolveOpt
 
 
 def mean_log_ratio(target: Array, background: Array, expected: Array | float = 0.0) -> float:
-    """Return the mean over components of log(target variance / background variance), less what is expected of noise."""
+    """Return the mean over components of log(target variance / background variance) minus its expectation under noise."""
     if len(target) == 0:
         raise InputError(
             "the model has no components, so there is nothing to score. Fit it with `n_components=1` or more."
@@ -343,7 +341,7 @@ def mean_log_ratio(target: Array, background: Array, expected: Array | float = 0
 
 
 class Summary(str):
-    """Text that also shows as text, not as a quoted string, at the prompt and in notebooks."""
+    """String whose repr is the text itself, without quotes, for the prompt and notebooks."""
 
     __slots__ = ()
 
@@ -352,7 +350,7 @@ class Summary(str):
 
 
 def summarize(model: Model, title: str, labels: list[str]) -> Summary:
-    """Write the summary of a model."""
+    """Return the summary of a model."""
     lines = [
         f"{title}: {model.n_components} component{'s' if model.n_components != 1 else ''} "
         f"of {len(model.mean)} features (joint rank {model.rank})",
@@ -442,14 +440,14 @@ def _s(amount: float) -> str:
 
 
 def to_dict(estimator: Any, count: int = 10) -> dict[str, Any]:
-    """Return what a fitted estimator has found; infinite numbers are text, those without a meaning None.
+    """Return the results of a fitted estimator; infinite values become strings, undefined values None.
 
     Parameters
     ----------
     estimator : fitted estimator
         The model.
     count : int
-        How many of the top features of each component.
+        Number of top features of each component.
 
     Returns
     -------
@@ -492,7 +490,7 @@ def to_dict(estimator: Any, count: int = 10) -> dict[str, Any]:
 
 
 def _components(estimator: Any, model: Model, count: int) -> list[dict[str, Any]]:
-    # A kernel's components are functions: no feature stands for them.
+    # Components of a kernel model are functions, which have no feature weights.
     tops = estimator.top_features(count) if hasattr(estimator, "top_features") else [[] for _ in model.ratios]
     return [
         {
@@ -512,7 +510,7 @@ def _counts(counts: Counts) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it.
+    """Return a value that can be serialised as JSON.
 
     Examples
     --------

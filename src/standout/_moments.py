@@ -1,7 +1,7 @@
-"""Moments: count, mean and scatter of a dataset, the only thing the solvers need to know of it.
+"""Moments of a dataset: count, mean and scatter, which are sufficient for the solvers.
 
-Moments of two halves add up to the moments of the whole, so data in memory, on disk and on many
-machines give the same numbers.
+The moments of two parts can be merged into the moments of the whole, so data in memory, on disk and on
+several machines give the same results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EPS = float(np.finfo(float).eps)
 
 @dataclass(frozen=True)
 class Counts:
-    """How much data there is: rows, their weight, and what it is worth."""
+    """Number of rows, their total weight, and effective sample sizes."""
 
     rows: int  # rows with a positive weight
     weight: float  # sum of the weights
@@ -51,18 +51,18 @@ class Moments:
     mean : ndarray of shape (n_features,)
         Weighted mean of the rows.
     scatter : ndarray of shape (n_features, n_features)
-        Weighted sum of ``(x - mean)(x - mean)ᵀ``: raw, not divided by anything.
+        Weighted sum of ``(x - mean)(x - mean)ᵀ``, not normalised.
     weight, weight_squared : float
         Sum of the weights, and of their squares.
     rows : int
         Number of rows with a positive weight.
     groups : frozenset or None
-        The distinct group ids seen, where groups were given.
+        The distinct group ids, if groups were given.
     names : tuple of str or None
         Feature names.
     residue : ndarray of shape (n_features,) or 0.0
-        What rounding took from the mean, where it is known. Moments are merged about ``mean + residue``, so that
-        parts whose mean is large against their spread lose no digits.
+        Rounding error of the mean (compensation term), if known. Moments are merged about ``mean + residue``, so
+        that merging loses no precision if the mean is large relative to the spread.
 
     Examples
     --------
@@ -93,20 +93,20 @@ class Moments:
         names: Sequence[str] | None = None,
         role: str = "data",
     ) -> Moments:
-        """Add up the moments of some rows.
+        """Compute the moments of rows.
 
         Parameters
         ----------
         data : array-like or Source, of shape (n_rows, n_features)
-            Anything :func:`standout.read` understands.
+            Any data supported by :func:`standout.read`.
         weights : array-like of shape (n_rows,), optional
-            Non-negative row weights; a weight of 2 counts as the row twice.
+            Non-negative row weights; a weight of 2 is equivalent to repeating the row.
         groups : sequence of shape (n_rows,), optional
-            Id of the independent unit (subject) each row belongs to.
+            Id of the independent unit (subject) of each row.
         names : sequence of str, optional
-            Feature names; by default the source's own.
+            Feature names; by default those of the source.
         role : str
-            What the data is called in messages.
+            Name of the data in messages.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class Moments:
 
     @property
     def counts(self) -> Counts:
-        """The counts alone."""
+        """The counts, without the arrays."""
         return Counts(self.rows, self.weight, self.n_effective, self.units)
 
     def covariance(self, ddof: float = 0.0) -> Array:
@@ -149,7 +149,7 @@ class Moments:
         return self.scatter / (self.weight - ddof)
 
     def variance(self) -> Array:
-        """Return the variance of each feature; what is only rounding around the mean counts as zero."""
+        """Return the variance of each feature; values within rounding error of the mean count as zero."""
         variance = np.maximum(np.diagonal(self.scatter) / self.weight, 0.0)
         return np.where(np.sqrt(variance) <= 10 * _EPS * np.abs(self.mean), 0.0, variance)
 
@@ -171,7 +171,7 @@ class Moments:
         return replace(self, mean=self.mean[index], scatter=scatter, names=names, residue=residue)
 
     def __radd__(self, other: object) -> Moments:
-        """Let ``sum`` add up a list of moments, which starts with zero."""
+        """Support ``sum`` of a list of moments, which starts from zero."""
         return self if other == 0 else NotImplemented
 
     def __add__(self, other: Moments) -> Moments:
@@ -209,7 +209,7 @@ class Moments:
 
 
 def sum_block(rows: NDArray[Any], names: tuple[str, ...] | None) -> Moments | None:
-    """Return the moments of an array that fits into the cache; None where it needs the accumulator's care."""
+    """Return the moments of an array that fits into the cache; None if it requires the accumulator."""
     with threads_for(float(rows.size) * rows.shape[1]):
         sums = sums_of_block(rows, None)
     return None if sums is None else Moments.from_sums(sums, None, names)
@@ -218,7 +218,7 @@ def sum_block(rows: NDArray[Any], names: tuple[str, ...] | None) -> Moments | No
 def sum_rows(
     source: Source, weights: ArrayLike | None, groups: Any, names: tuple[str, ...] | None, role: str
 ) -> Moments:
-    """Return the moments of a source in one pass over its blocks, resumed where it has a checkpoint."""
+    """Return the moments of a source in one pass over its blocks, resumed from its checkpoint if it has one."""
     with scatter_adder(source.n_rows, source.n_features, source.reads_ahead) as add:
         if source.checkpoint is not None:
             kept = CheckpointedPass.of(source, counting=groups is None)
@@ -230,7 +230,7 @@ def sum_rows(
     if len(sums.underflown):
         raise explain_underflow(sums.underflown, names, role)
     if groups is None and source.checkpoint is None:
-        groups = source.groups  # after the pass, in which a file reads its groups too
+        groups = source.groups  # after the pass, during which groups are read from files
     if groups is not None:
         ids = distinct_groups(groups, weights, seen, role)
     return Moments.from_sums(sums, ids, names)
@@ -239,7 +239,7 @@ def sum_rows(
 def _added_up(
     source: Source, weights: ArrayLike | None, names: Sequence[str] | None, role: str, add: AddScatter
 ) -> tuple[Sums, int]:
-    """Add up all blocks of a source; also count its rows, those of weight zero included."""
+    """Accumulate all blocks of a source and count its rows, including those of weight zero."""
     if (found := sums_of_sparse(source, weights, role)) is not None:
         return found, source.n_rows or 0
     accumulator, seen = None, 0
@@ -262,7 +262,7 @@ def _check_names(names: Sequence[str], n_features: int, role: str) -> tuple[str,
 
 
 def _merged(one: Moments, other: Moments) -> frozenset[Hashable] | None:
-    # A part of weight zero (nothing added yet) says nothing about groups.
+    # Ignore the groups of a part of weight zero (nothing added yet).
     if one.rows == 0 or other.rows == 0:
         return one.groups if other.rows == 0 else other.groups
     if (one.groups is None) != (other.groups is None):
