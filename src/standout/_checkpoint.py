@@ -1,7 +1,7 @@
-"""Passes over files that have a checkpoint: one that was killed goes on where it was last saved, to the same bits.
+"""Passes over files with a checkpoint: a killed pass resumes where it was last saved, with bit-identical results.
 
-For that the sums are saved as they are, neither divided nor mirrored, with the place in the file and the size of the
-blocks, as sums depend on where blocks are cut.
+To this end the raw sums are saved, neither normalised nor symmetrised, with the position in the file and the block
+size, because sums depend on the block boundaries.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ from standout.io.memory import (
 from standout.io.source import ColumnView, Source, block_rows_of
 from standout.io.stream import Block, Stream
 
-# Seconds between two saves, and the share of the time that saving may take.
+# Seconds between two saves, and the fraction of the time that saving may take.
 _EVERY = 30.0
 _SHARE = 0.02
-# Seconds after which a draft that does not change is that of a killed pass, and not of one that is at work.
+# Seconds after which an unchanged temporary file is attributed to a killed pass, not to a running one.
 _STALE = 600.0
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a pass has come."""
+    """Progress of a pass."""
 
-    rows: int = 0  # rows done, those of weight zero among them
-    groups: tuple[Hashable, ...] | None = None  # distinct ones so far
+    rows: int = 0  # rows read, including those of weight zero
+    groups: tuple[Hashable, ...] | None = None  # distinct groups so far
     block_rows: int = 0
-    mark: Any = None  # where the next block begins, as the file's source tells it; None: at the beginning
+    mark: Any = None  # start of the next block, in the form used by the source; None: start of the file
     finished: bool = False
 
 
-# How far a pass has come, and how its source tells that place; to ask for it is not free.
+# Progress of a pass, and a function that returns the mark of the source; the call is not free.
 Step = tuple[Position, Callable[[], Any]]
 
 
 @dataclass
 class CheckpointedPass:
-    """The pass over one dataset that has a checkpoint."""
+    """A pass over one dataset with a checkpoint."""
 
     source: Source
     stream: Stream
     resumption: CheckpointFile
-    views: list[NDArray[Any]]  # columns to take of a block, one choice after the other
-    counting: bool  # whether groups are counted, or were given by the user
-    groups: frozenset[Hashable] | None = None  # the distinct ones, known after the pass
+    views: list[NDArray[Any]]  # column selections applied to a block, in order
+    counting: bool  # whether groups are read from the file, as opposed to given by the user
+    groups: frozenset[Hashable] | None = None  # distinct groups, set after the pass
     unsaved: bool = False  # whether a checkpoint could not be written
 
     @classmethod
     def of(cls, source: Source, counting: bool) -> CheckpointedPass:
-        """Return the pass over a source that has a checkpoint."""
+        """Create the pass over a source with a checkpoint."""
         stream: Any = source
         views: list[NDArray[Any]] = []
         while isinstance(stream, ColumnView):
@@ -79,7 +79,7 @@ class CheckpointedPass:
     def added_up(
         self, weights: ArrayLike | None, names: Sequence[str] | None, role: str, add: AddScatter
     ) -> tuple[Sums, int]:
-        """Add up all blocks that no earlier pass has; also count the rows, those of weight zero included."""
+        """Accumulate all blocks not covered by an earlier pass; count rows, including those of weight zero."""
         checked = None if weights is None else check_weights(weights, self.source.n_rows, role)
         told, accumulator = self._told(checked), Accumulator(self.source.n_features, add)
         place = self._loaded(accumulator, told, role) or Position(block_rows=block_rows_of(self.source))
@@ -95,7 +95,7 @@ class CheckpointedPass:
     def _walked(
         self, steps: Generator[Step], place: Position, accumulator: Accumulator, told: dict[str, Any]
     ) -> Position:
-        """Go through all steps, save now and then, and return the last place."""
+        """Run all steps, save periodically, and return the final position."""
         saved, cost = time.monotonic(), 0.0
         for place, after in steps:
             if time.monotonic() - saved >= max(_EVERY, cost / _SHARE):
@@ -109,7 +109,7 @@ class CheckpointedPass:
     def _steps(
         self, begin: Position, weights: Array | None, accumulator: Accumulator, names: Sequence[str] | None, role: str
     ) -> Generator[Step]:
-        """Add block after block, and tell how far that has come."""
+        """Accumulate block by block and yield the progress."""
         rows, groups = begin.rows, begin.groups
         for block in self.stream.blocks_after(begin.block_rows, begin.mark, rows):
             numbers = block.numbers
@@ -126,7 +126,7 @@ class CheckpointedPass:
     def _merged(
         self, before: tuple[Hashable, ...] | None, block: Block, weights: Array | None, role: str
     ) -> tuple[Hashable, ...] | None:
-        """Return the distinct groups so far with those of a block."""
+        """Return the distinct groups so far, including those of a block."""
         groups = self.stream.subjects_of(block) if self.counting else None
         if groups is None:
             return None
@@ -141,11 +141,11 @@ class CheckpointedPass:
         return (*known, *new)
 
     def _told(self, weights: Array | None) -> dict[str, Any]:
-        """Return, as JSON, what must be the same for a pass to go on."""
+        """Return, as JSON, the fingerprint that must match for a pass to be resumed."""
         chosen = [index.tolist() for index in (*self.views, self.stream.chosen) if index is not None]
         features = [self.source.n_features, self.source.names, chosen]
         filling = getattr(self.stream, "filling", None)
-        if filling is not None:  # what is drawn depends on the other datasets, too
+        if filling is not None:  # imputed values also depend on the other datasets
             features.append(filling.digest())
         return {
             **self.resumption.told(),
@@ -155,7 +155,7 @@ class CheckpointedPass:
         }
 
     def _save(self, accumulator: Accumulator, place: Position, told: dict[str, Any]) -> None:
-        """Write how far the pass has come. What cannot be written must not cost the sums that are there."""
+        """Save the progress of the pass. A failed write must not discard the sums in memory."""
         header = {"told": told, "place": vars(place), "sums": accumulator.counts}
         try:
             self.resumption.save(header, accumulator.arrays())
@@ -165,7 +165,7 @@ class CheckpointedPass:
             self.unsaved = True
 
     def _loaded(self, accumulator: Accumulator, told: dict[str, Any], role: str) -> Position | None:
-        """Fill the accumulator with what was saved, and return how far that had come; None where nothing was."""
+        """Restore the accumulator and return the saved position; None if there is no checkpoint."""
         header = self.resumption.load(told, accumulator.arrays(), role)
         if header is None:
             return None
@@ -176,7 +176,7 @@ class CheckpointedPass:
 
 
 def check_apart(sources: Mapping[str, Source | None]) -> None:
-    """Refuse datasets (role → source) that share a checkpoint, before one of them has been read to its end."""
+    """Raise an error if datasets (role → source) share a checkpoint, before any of them is read."""
     seen: dict[Path, str] = {}
     for role, source in sources.items():
         if source is None or source.checkpoint is None:
@@ -191,6 +191,6 @@ def check_apart(sources: Mapping[str, Source | None]) -> None:
 
 
 def warn_unused(source: Source | None, role: str, why: str) -> None:
-    """Tell that a source has a checkpoint which this fit will not use; ``why`` ends with what to do about it."""
+    """Warn that this fit does not use the checkpoint of a source; ``why`` ends with what to do about it."""
     if source is not None and source.checkpoint is not None:
         warn_user(f"{role}: the checkpoint {source.checkpoint.path} is not used: {why}", StandoutWarning)

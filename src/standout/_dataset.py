@@ -1,8 +1,8 @@
 """Datasets as passed to the solvers, mixtures of backgrounds, and joint imputation of missing values.
 
 A dataset is either rows with weights and groups, or moments only. Several backgrounds are combined as a mixture, in
-which each keeps its own mean and moments and has a share. Missing values of target and backgrounds are imputed together,
-by one model.
+which each keeps its own mean and moments and has a share. Missing values of target and backgrounds are imputed
+together, by one model.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _fills(given: Sequence[Dataset], compared: bool, every: bool = False) -> lis
     """Return the imputation rule of each dataset; None if nothing is missing, unless ``every`` is set."""
     at_hand = all(data.rows is not None for data in given)
     n_rows = sum(data.source.n_rows or 0 for data in given if data.source is not None)
-    every = every or (at_hand and given[0].n_features > n_rows)  # the model is then estimated from rows, not from moments
+    every = every or (at_hand and given[0].n_features > n_rows)  # the model is then estimated from rows, not moments
     sets = [_observed(data, every, place) for place, data in enumerate(given)]
     compare = _comparison(given, [one.n_rows for one in sets]) if compared else None
     streamed = any(data.is_incomplete and data.rows is None for data in given)

@@ -329,7 +329,7 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: SolveOpt
 
 
 def mean_log_ratio(target: Array, background: Array, expected: Array | float = 0.0) -> float:
-    """Return the mean over components of log(target variance / background variance) minus its expectation under noise."""
+    """Return the mean over components of log(target variance / background variance) minus its expected value."""
     if len(target) == 0:
         raise InputError(
             "the model has no components, so there is nothing to score. Fit it with `n_components=1` or more."

@@ -1,8 +1,7 @@
-"""Whether the parts of a model fit together: what a fit makes always does, what is in a file might not.
+"""Saving and loading of fitted estimators: a JSON header and arrays in one file, validated, without pickle.
 
-A fitted estimator as a header and arrays, and back.
-
-Saving and loading fitted estimators: arrays and a JSON header in one file, checked, never pickle.
+An estimator is converted to a header and arrays, and back. The parts of a model read from a file are checked for
+consistency, which holds for every fitted model but not for every file.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ from standout.errors import InputError, ModelFileError, StandoutError, did_you_m
 from standout.io.output import check_writable, replacing
 from standout.solvers.solution import Note, Signal
 
-# A new field, kind or meaning is a new format; earlier formats can still be read.
-# 2: the scale of a kernel's features (files of format 1 have none: their kernels use rows as given).
+# A new field, kind or meaning requires a new format number; earlier formats remain readable.
+# 2: the scale of the features of a kernel (absent in format 1, where kernels use unscaled rows).
 FORMAT = 2
-# Stands for the names in a model where they are those of the estimator's features: there may be many.
+# Placeholder for the names in a model if they are the feature names of the estimator, to avoid storing them twice.
 _SAME = "feature_names_in"
 _OUTPUTS = (None, "default", "pandas", "polars")
 _HEADER: dict[str, Any] = {
@@ -71,7 +70,7 @@ _AGAIN = "Use another copy of it, or fit the model and save it again."
 
 
 def check_model(model: Any, kind: type[Model], n_features: int) -> None:
-    """Refuse a model that is not of this kind, or has a part of another type, shape or range than a fit gives it."""
+    """Raise an error for a model of another kind, or with a part whose type, shape or range is invalid."""
     _need(type(model) is kind, "its model is of another kind")
     columns, shown = n_features, n_features
     if isinstance(model, KernelModel):
@@ -98,7 +97,7 @@ def _need(condition: bool, otherwise: str) -> None:
 
 
 def _floats(array: Any, shape: Sequence[int], *, finite: bool = True, least: float = -math.inf) -> None:
-    """Check an array of floats, where ``least`` is the smallest value allowed."""
+    """Check an array of floats; ``least`` is the smallest value allowed."""
     _need(isinstance(array, np.ndarray) and array.dtype == np.float64, "an array is not one of floats")
     _need(array.shape == tuple(shape), f"an array has shape {array.shape} in the place of {tuple(shape)}")
     _need(not finite or bool(np.isfinite(array).all()), "an array has values that are not finite")
@@ -106,7 +105,7 @@ def _floats(array: Any, shape: Sequence[int], *, finite: bool = True, least: flo
 
 
 def _places(array: Any, limit: int) -> None:
-    """Check an array of positions below a limit; there is at least one."""
+    """Check a non-empty array of indices below a limit."""
     whole = isinstance(array, np.ndarray) and array.dtype.kind == "i" and array.ndim == 1 and len(array) > 0
     _need(whole and array.min() >= 0 and array.max() < limit, "an array of positions points outside")
 
@@ -180,7 +179,7 @@ def _check_path(path: Any, count: int, n_features: int) -> None:
 
 
 def _check_landmarks(landmarks: Any, n_features: int) -> int:
-    """Check landmarks and their kernel, and return how many there are."""
+    """Check landmarks and their kernel, and return the number of landmarks."""
     _need(isinstance(landmarks, Landmarks) and isinstance(landmarks.kernel, Kernel), "the landmarks are not there")
     rows, kernel = landmarks.rows, landmarks.kernel
     _need(isinstance(rows, np.ndarray) and rows.ndim == 2 and len(rows) > 0, "the landmarks are no rows")
@@ -209,7 +208,7 @@ _KINDS = {
 
 
 def content_of(estimator: Any, about: dict[str, Any] | None) -> Content:
-    """Return what a file is to hold of a fitted estimator."""
+    """Return the file content for a fitted estimator."""
     name = type(estimator).__name__
     if name not in _KINDS or type(estimator) is not _KINDS[name].estimator:
         raise InputError(
@@ -235,12 +234,12 @@ def content_of(estimator: Any, about: dict[str, Any] | None) -> Content:
 
 
 def _with_signal(estimator: Estimator, model: Model) -> Model:
-    """Return the model with what denoising needs, which is otherwise found from moments: a file keeps none."""
+    """Return the model with its signal for denoising, otherwise computed from moments, which are not saved."""
     if not isinstance(estimator, DPCA):
         return model
     try:
         return replace(model, signal=estimator._denoiser().signal)
-    except StandoutError:  # moments may know less than the rows of the fit did: denoising then uses the components
+    except StandoutError:  # moments may not suffice where rows did; denoising then uses the components
         return model
 
 
@@ -256,12 +255,12 @@ def _checked_about(about: Any) -> Any:
 def _parameters(estimator: Estimator, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     given = estimator.get_params(deep=False)
     codes = {name: Encoder(arrays).encode(value, f"parameters.{name}") for name, value in given.items()}
-    type(estimator)(**given)._check_parameters()  # they may have been changed since the fit
+    type(estimator)(**given)._check_parameters()  # parameters may have been changed since the fit
     return codes
 
 
 def check_header(header: dict[str, Any]) -> None:
-    """Refuse the header of a newer format, of an estimator that is not known, or without what belongs to it."""
+    """Raise an error for a header of a newer format, of an unknown estimator, or with missing entries."""
     version = str(header.get("standout"))
     number = header.get("format")
     if type(number) is not int or number < 1:
@@ -282,10 +281,10 @@ def check_header(header: dict[str, Any]) -> None:
 
 
 def estimator_of(content: Content) -> Estimator:
-    """Return the fitted estimator that a file holds, or raise MalformedError."""
+    """Return the fitted estimator stored in a file, or raise MalformedError."""
     check_header(content.header)
     try:
-        # What a file may hold is compared and converted here, which is no reason to warn.
+        # Comparing and converting arbitrary file content should not issue warnings.
         with np.errstate(all="ignore"):
             return _estimator(content.header, dict(content.arrays))
     except MalformedError:
@@ -342,18 +341,18 @@ __all__ = ["header", "load", "save"]
 def save(estimator: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None) -> Path:
     """Write a fitted estimator to a file.
 
-    The file holds everything there is after a fit but the moments: what is loaded gives the same numbers to the
-    last bit, and takes no further batches. It is written under another name and renamed, so a file that was
-    there before is either replaced as a whole or left as it is.
+    The file holds the complete fitted state except the moments: a loaded estimator gives bit-identical results, but
+    does not support further batches. The file is written atomically, under a temporary name and renamed, so an
+    existing file is either replaced completely or left unchanged.
 
     Parameters
     ----------
     estimator : DPCA, CPCA or KernelDPCA
-        Fitted; where batches have come in since the last solution, it is solved first.
+        Fitted estimator; if batches were added since the last solution, it is solved first.
     path : str or path-like
-        The file; any name will do, ``model.standout`` for instance.
+        The file, for instance ``model.standout``; any name is allowed.
     about : dict, optional
-        Anything that can be written as JSON (where the data came from, by which command), for :func:`header`.
+        JSON-serialisable metadata (for instance the origin of the data), returned by :func:`header`.
 
     Returns
     -------
@@ -375,7 +374,7 @@ def save(estimator: Any, path: str | os.PathLike[str], *, about: dict[str, Any] 
     wanted = check_writable(path, _WHAT)
     blob = pack(content_of(estimator, about))
     try:
-        estimator_of(unpack(blob))  # what cannot be read back does not take the place of what can
+        estimator_of(unpack(blob))  # never replace a readable file by an unreadable one
     except MalformedError as error:
         raise InputError(
             f"the model cannot be kept: {error}. Fit it again, and leave its arrays as they are."
@@ -388,8 +387,8 @@ def save(estimator: Any, path: str | os.PathLike[str], *, about: dict[str, Any] 
 def load(path: str | os.PathLike[str]) -> Estimator:
     """Read a fitted estimator from a file that :func:`save` wrote.
 
-    Nothing in the file is run or imported, so a file from anywhere may be loaded: at worst it is refused. A
-    byte that has changed on the way is noticed before anything is made of it.
+    Nothing in the file is executed or imported, so untrusted files can be loaded: at worst an error is raised.
+    Corruption is detected by a checksum before anything is decoded.
 
     Parameters
     ----------
@@ -399,8 +398,8 @@ def load(path: str | os.PathLike[str]) -> Estimator:
     Returns
     -------
     DPCA, CPCA or KernelDPCA
-        As it was saved: every method and fitted attribute gives the same numbers, to the last bit. It keeps no
-        moments, so ``partial_fit`` cannot go on from it; ``fit`` starts anew as always.
+        The saved estimator: every method and fitted attribute gives bit-identical results. It has no moments, so
+        ``partial_fit`` cannot continue from it; ``fit`` can be called as usual.
 
     Examples
     --------
@@ -418,7 +417,7 @@ def load(path: str | os.PathLike[str]) -> Estimator:
 
 
 def header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a model file says about itself, without reading its arrays.
+    """Return the header of a model file, without reading its arrays.
 
     Parameters
     ----------
@@ -428,7 +427,7 @@ def header(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        The header as JSON has it: ``estimator``, ``parameters``, ``n_features_in``, ``feature_names_in``, ``standout``
+        The header as in the JSON: ``estimator``, ``parameters``, ``n_features_in``, ``feature_names_in``, ``standout``
         (the version that wrote it), ``format``, ``created``, ``about``, ``model`` (all but its arrays) and ``arrays``
         (type and shape of each).
 
@@ -452,7 +451,7 @@ def header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open what seems to be a model, and say of which file it is when something is wrong."""
+    """Open a file that appears to be a model, and add the file name to errors."""
     wanted = Path(path).expanduser()
     try:
         if not S_ISREG(wanted.stat().st_mode):
@@ -482,6 +481,6 @@ def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f" Neither is there a directory {str(path.parent)!r}."
     near: list[str] = []
-    with suppress(OSError):  # a directory may let one in and not tell what is in it
+    with suppress(OSError):  # a directory may be accessible but not listable
         near = [file.name for file in path.parent.iterdir()]
     return did_you_mean(path.name, near)

@@ -1,16 +1,15 @@
-"""The file of a model: a zip archive of a JSON header and arrays, with checksums at its very end.
+"""Model file format: a zip archive of a JSON header and arrays, followed by checksums.
 
-Members are stored as they are, so numpy opens the file as an npz. The archive's comment holds the SHA-256 of
-the header and, last, that of all bytes before it: nothing is decoded before its checksum was found right. What
-is decoded is still not trusted: sizes are checked against the file, and only plain numbers become arrays.
+Members are stored uncompressed, so numpy can open the file as an npz. The archive comment holds the SHA-256 of the
+header and, at the end, that of all preceding bytes: nothing is decoded before its checksum is verified. Decoded content
+is still not trusted: sizes are checked against the file, and only arrays of plain numbers are created.
 
-Files that are no models, told by their first bytes: what they are, and what to do with them.
+Parameters and models are encoded as JSON with a closed set of kinds, so that a file cannot create other types. JSON
+values are encoded as themselves. Everything else is an object with one key, its kind: ``{"tuple": [...]}``,
+``{"array": name}`` for numeric arrays, which are stored separately from the header, and so on. Records are the
+dataclasses of a model; they are not allowed in parameters.
 
-Values of parameters and models as JSON, and back: a closed list of kinds, so that no file can ask for more.
-
-JSON's own values stand for themselves. Everything else is an object with one key, its kind: ``{"tuple": [...]}``,
-``{"array": name}`` for numbers, which are kept beside the header, and so on. Records are the dataclasses a model
-is made of; parameters may not hold any.
+Files that are not models are identified by their first bytes, for error messages.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ from standout.errors import InputError, StandoutWarning, listed
 from standout.solvers.solution import Note, Signal
 
 HEADER = "header.json"
-_HEADER_START = 30 + len(HEADER)  # a zip begins with 30 bytes on its first member, and the member's name
-_SIZE = slice(18, 22)  # where among them its size is
+_HEADER_START = 30 + len(HEADER)  # a zip starts with a 30-byte header of its first member, and the member's name
+_SIZE = slice(18, 22)  # position of the size in that header
 _START = b"PK\x03\x04"
 _COMMENT = "standout model; header sha256 {}; file sha256 "
 _DIGEST = 64
 _SEAL = re.compile(re.escape(_COMMENT).replace(r"\{\}", "([0-9a-f]{64})").encode() + b"([0-9a-f]{64})")
 _SEAL_SIZE = len(_COMMENT) - 2 + 2 * _DIGEST
-# Booleans, whole numbers and floats of 1 to 8 bytes; nothing that holds objects.
+# Booleans, integers and floats of 1 to 8 bytes; no object dtypes.
 _NUMBERS = re.compile(r"\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]")
-# What zipfile may raise on bytes that nobody wrote with care.
+# Exceptions that zipfile may raise for malformed bytes.
 _BAD_ZIP = (BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, KeyError, OSError, struct.error)
 _FIT = "Fit the model and save it with standout.save."
 _DATA = "Use standout.read for data, and give load a file that standout.save wrote."
@@ -80,7 +79,7 @@ _WARNINGS = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, StandoutWarning)
 }
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# The arrays a sparse matrix is made of; formats that have none of their own are kept as CSR.
+# The arrays of each sparse format; formats not listed are stored as CSR.
 _SPARSE = {
     "csr": ("data", "indices", "indptr"),
     "csc": ("data", "indices", "indptr"),
@@ -89,41 +88,41 @@ _SPARSE = {
 }
 _AS_CSR = ("bsr", "dok", "lil")
 _CLASSES = {f"{form}_{kind}" for form in (*_SPARSE, *_AS_CSR) for kind in ("array", "matrix")}
-# An array of text gives every entry the room of the longest: a short file could ask for a lot of it.
+# A string array pads every entry to the longest, so a short file could request a lot of memory.
 _MOST_TEXT = 2**22
 
 
 class MalformedError(ValueError):
-    """What a file holds is not what save writes; the user gets to see it as a ModelFileError with the file's name."""
+    """Raised for invalid file content; reported to the user as a ModelFileError with the file name."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What is in a file: the header, and arrays under the names by which the header speaks of them."""
+    """Content of a file: the header, and arrays by the names used in the header."""
 
     header: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
 
 
 def can_hold(code: Any) -> bool:
-    """Tell whether a type of numbers, by its code in an npy file, can be kept."""
+    """Return whether a dtype, given by its code in an npy file, is supported."""
     return isinstance(code, str) and _NUMBERS.fullmatch(code) is not None
 
 
 def is_shape(value: Any) -> bool:
-    """Tell whether some JSON is the shape of an array."""
+    """Return whether a JSON value is a valid array shape."""
     return isinstance(value, list) and len(value) <= 8 and all(type(n) is int and 0 <= n < 2**40 for n in value)
 
 
 def seems_ours(file: BinaryIO) -> bool:
-    """Tell by its two ends whether a file was written by pack, whatever has become of it since."""
+    """Return whether a file, judged by its start and end, was written by pack, even if damaged since."""
     start = file.read(_HEADER_START)
     file.seek(max(0, file.seek(0, 2) - _SEAL_SIZE))
     return (start.startswith(_START) and start.endswith(HEADER.encode())) or _SEAL.fullmatch(file.read()) is not None
 
 
 def pack(content: Content) -> bytes:
-    """Return the bytes of a file; the same content always gives the same bytes."""
+    """Return the bytes of a file; they are deterministic for the same content."""
     table = {name: _described(array) for name, array in content.arrays.items()}
     text = json.dumps({**content.header, "arrays": table}, allow_nan=False, separators=(",", ":")).encode("ascii")
     buffer = BytesIO()
@@ -137,7 +136,7 @@ def pack(content: Content) -> bytes:
 
 
 def unpack(blob: bytes) -> Content:
-    """Return what is in a file, or raise MalformedError."""
+    """Return the content of a file, or raise MalformedError."""
     if blob[-_DIGEST:] != _hex(memoryview(blob)[:-_DIGEST]).encode():
         raise MalformedError("its checksum does not match its content")
     header = peek(BytesIO(blob))
@@ -154,7 +153,7 @@ def unpack(blob: bytes) -> Content:
 
 
 def peek(file: BinaryIO) -> dict[str, Any]:
-    """Return the header of a file by reading its two ends alone, or raise MalformedError."""
+    """Return the header of a file, reading only its start and end, or raise MalformedError."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _SEAL_SIZE))
     seal = _SEAL.fullmatch(file.read())
@@ -183,7 +182,7 @@ def _refuse(constant: str) -> None:
 
 
 def _member(name: str) -> ZipInfo:
-    # The date and the system of the writer would make other bytes of the same model.
+    # Date and system of the writer would make the bytes non-deterministic.
     member = ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     member.create_system = 3
     member.external_attr = 0o644 << 16
@@ -191,13 +190,13 @@ def _member(name: str) -> ZipInfo:
 
 
 def _described(array: NDArray[Any]) -> dict[str, Any]:
-    # The order matters to the last bit: products of arrays may be summed along their memory.
+    # Memory order affects the last bit, because products may be summed in memory order.
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
     return {"dtype": array.dtype.str, "shape": list(array.shape), "fortran_order": bool(fortran)}
 
 
 def _npy_start(entry: Mapping[str, Any]) -> bytes:
-    """Return the first bytes of an npy file (format 1.0), up to where the numbers begin."""
+    """Return the header bytes of an npy file (format 1.0), up to the start of the data."""
     shape = tuple(entry["shape"])
     text = f"{{'descr': '{entry['dtype']}', 'fortran_order': {entry['fortran_order']}, 'shape': {shape}, }}"
     text += " " * (-(len(text) + 11) % 64) + "\n"
@@ -215,7 +214,7 @@ def _check_members(archive: ZipFile, table: dict[str, Any], size: int) -> None:
 
 
 def _array(data: bytes, entry: Any) -> NDArray[Any]:
-    """Return the array of a member, which must begin just as the header has it and be of the right length."""
+    """Return the array of a member, whose npy header must match the JSON header and whose length must be right."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "fortran_order"}:
         raise MalformedError("an array is not described")
     code, shape, fortran = entry["dtype"], entry["shape"], entry["fortran_order"]
@@ -229,7 +228,7 @@ def _array(data: bytes, entry: Any) -> NDArray[Any]:
 
 
 def what_it_is(head: bytes) -> str:
-    r"""Say what a file that is no model is instead, by its first bytes, with a remedy.
+    r"""Return, from its first bytes, what a file that is not a model is, and what to do.
 
     Examples
     --------
@@ -242,7 +241,7 @@ def what_it_is(head: bytes) -> str:
         return f"it is empty. {_FIT}"
     if head.startswith(_PICKLES):
         return f"it is a {'joblib' if b'joblib' in head else 'pickle'} file, {_PICKLE}"
-    text = set(head) <= _TEXT  # "x,y" also begins with the byte of zlib
+    text = set(head) <= _TEXT  # "x,y" also starts with the zlib byte
     for start, what in _STARTS:
         if head.startswith(start) and not text:
             return f"it is {what}"
@@ -253,13 +252,13 @@ def what_it_is(head: bytes) -> str:
 
 @dataclass
 class Encoder:
-    """Writes values as JSON; arrays of numbers are put aside under names, and records are taken where allowed."""
+    """Encoder of values as JSON; numeric arrays are collected by name, and records are accepted if allowed."""
 
     arrays: dict[str, NDArray[Any]]
     records: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self, value: Any, name: str) -> Any:
-        """Return a value as JSON; ``name`` is its place, for its arrays and for messages."""
+        """Return a value as JSON; ``name`` is its path, used for its arrays and in messages."""
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
@@ -319,13 +318,13 @@ def _refused(value: Any, name: str) -> InputError:
 
 @dataclass
 class Decoder:
-    """Reads values from JSON; each array can be taken once, and records only where they are allowed."""
+    """Decoder of values from JSON; each array can be used once, and records are accepted only if allowed."""
 
     arrays: dict[str, NDArray[Any]]
     records: Mapping[str, Any] = field(default_factory=dict)
 
     def decode(self, code: Any) -> Any:
-        """Return the value that some JSON stands for, or raise MalformedError."""
+        """Return the decoded value, or raise MalformedError."""
         if code is None or isinstance(code, bool | int | float | str):
             return code
         if isinstance(code, list):
@@ -408,7 +407,7 @@ class Decoder:
 
 
 def _made(form: str, is_array: bool, data: NDArray[Any], index: list[NDArray[Any]], shape: tuple[int, ...]) -> Any:
-    """Return a sparse matrix of its parts, all of whose places lie inside it."""
+    """Return a sparse matrix from its parts, after checking that all indices are in range."""
     make = getattr(sparse, f"{form}_{'array' if is_array else 'matrix'}")
     if form == "coo":
         return make((data, (index[0], index[1])), shape=shape)

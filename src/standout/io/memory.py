@@ -1,12 +1,8 @@
-"""Telling tables of numbers from everything else, without a pass over the data.
+"""Sources for data in memory: arrays and memory maps, sparse matrices, data frames.
 
-Finding bad values after the sums have shown that there are some: which features, how many.
-
-Sparse rows as they are: what lies behind a source, and blocks of it that share its memory.
-
-Sources for data in memory: arrays and memory maps, sparse matrices, data frames.
-
-Rows with their weights, block by block.
+Input types are validated without a pass over the data. Non-finite values are located (which features, how many) only
+after they have appeared in the sums. The module also provides sparse blocks that share the memory of their matrix, and
+iteration over rows with weights.
 """
 
 from __future__ import annotations
@@ -25,12 +21,12 @@ from standout._blas import Array
 from standout.errors import InputError, NonFiniteError, NotNumbersError, listed, named_features
 from standout.io.source import RowSource, Source, block_rows, block_rows_of
 
-# Floats, integers and booleans; everything else is not fed to the maths.
+# Floats, integers and booleans; other dtypes are not numeric.
 NUMBERS = "fiub"
-# Integers up to this are exact in float64; beyond it, a feature needs this many distinguishable values.
+# Integers up to this are exact in float64; above it, a feature needs this many distinguishable values.
 _EXACT = 2**53
 _DISTINCT = 1e4
-# What scikit-learn or numpy say, what it means here, and what to do.
+# Message of scikit-learn or numpy, its meaning, and what to do.
 _REMEDIES = (
     ("Complex data not supported", "Complex data not supported. Use the real and the imaginary part as two features."),
     (
@@ -50,13 +46,13 @@ _REMEDIES = (
 )
 _FILL_IN = "Use `standout.read(X, missing='auto')`, or drop those rows or features."
 _CORRECT = "Drop those rows or features, correct the values, or mark them as missing (NaN)."
-# One block of a sparse matrix has about this many entries: what is made of it stays in the cache.
+# Approximate number of entries in a block of a sparse matrix, chosen so that temporaries fit into the cache.
 _BLOCK_ENTRIES = 2**20
 
 
 def checked_table(data: Any, role: str) -> Any:
-    """Return an array or sparse matrix of numbers, or say what the data is instead."""
-    # Arrays of plain numbers are the common case and must not pay for the general check.
+    """Return a numeric array or sparse matrix; raise an error for other data."""
+    # Fast path for plain numeric arrays, the common case.
     if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind in NUMBERS and data.size:
         if data.dtype.kind in "iu" and data.dtype.itemsize == 8:
             check_integers({int(i): data[:, i] for i in large_values(data[0])}, role)
@@ -81,12 +77,12 @@ def checked_table(data: Any, role: str) -> Any:
 
 
 def large_values(row: NDArray[Any]) -> NDArray[np.intp]:
-    """Return where a row is beyond 2⁵³: large integers that differ by little are large in the first row already."""
+    """Return the indices of values beyond 2⁵³; large integers with small differences show in the first row."""
     return np.flatnonzero(np.abs(row.astype(np.float64)) >= _EXACT)
 
 
 def check_integers(columns: Mapping[Any, NDArray[Any]], role: str) -> None:
-    """Refuse integers beyond 2⁵³ that differ by so little that float64 cannot hold the differences."""
+    """Raise an error for integers beyond 2⁵³ whose differences cannot be represented in float64."""
     for feature, values in columns.items():
         low, high = int(values.min()), int(values.max())
         spacing = float(np.spacing(float(max(abs(low), abs(high)))))
@@ -99,7 +95,7 @@ def check_integers(columns: Mapping[Any, NDArray[Any]], role: str) -> None:
 
 
 def checked_block(block: NDArray[Any], n_features: int, role: str) -> NDArray[Any]:
-    """Return a block of a source, or say what is wrong with it."""
+    """Return a block of a source; raise an error if it is invalid."""
     if block.ndim == 2 and block.shape[1] == n_features and block.dtype.kind in NUMBERS:
         return block
     raise InputError(
@@ -109,7 +105,7 @@ def checked_block(block: NDArray[Any], n_features: int, role: str) -> NDArray[An
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a single value stands for nothing: None, NaN, or a missing value of pandas."""
+    """Return whether a single value is missing: None, NaN, or a missing value of pandas."""
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
     return isinstance(value, float) and math.isnan(value)
@@ -138,7 +134,7 @@ def _explained(message: str, data: Any) -> str:
 def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Sequence[str] | None = None) -> InputError:
     """Return the error for a source whose sums are not finite.
 
-    ``seen`` is the block in which it showed; a source that can be read again is counted as a whole.
+    ``seen`` is the block in which this was detected; if the source can be read again, all rows are counted.
     """
     path = _path(source)
     again = isinstance(source, RowSource) or path is not None
@@ -152,7 +148,7 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
 
 
 def at_file(source: Any, role: str) -> str:
-    """Return the role with the path of the file that a source, or what it is a view of, was read from."""
+    """Return the role with the path of the file from which a source, or its underlying source, was read."""
     path = _path(source)
     return role if path is None or str(path) in (role, "data") else f"{role}: {path}"
 
@@ -164,7 +160,7 @@ def _path(source: Any) -> Any:
 
 
 def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, role: str) -> InputError:
-    """Return the error for features whose squares are too small to be told from zero."""
+    """Return the error for features whose squares underflow to zero."""
     return InputError(
         f"{role}: {len(features)} features vary by so little that their squares underflow: "
         f"{listed(named_features(names, features))}. Multiply these features by a common factor in target and "
@@ -174,7 +170,7 @@ def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, r
 
 @dataclass(frozen=True)
 class BadValues:
-    """How many values of each feature are not finite, and the largest of the others; parts add up."""
+    """Number of non-finite values per feature, and the largest finite value; partial counts can be added."""
 
     nan: NDArray[np.int64]
     infinite: NDArray[np.int64]
@@ -186,7 +182,7 @@ class BadValues:
 
 
 def count_bad(blocks: Iterable[NDArray[Any]], n_features: int) -> BadValues:
-    """Count the values that are not finite."""
+    """Count non-finite values."""
     nan = np.zeros(n_features, dtype=np.int64)
     infinite = np.zeros(n_features, dtype=np.int64)
     largest = np.zeros(n_features)
@@ -204,7 +200,7 @@ def count_bad(blocks: Iterable[NDArray[Any]], n_features: int) -> BadValues:
 def explain_bad(
     found: BadValues, names: Sequence[str] | None, role: str, remedy: str = _FILL_IN, where: str = ""
 ) -> InputError:
-    """Return the error for values that are not finite, or whose squares are not."""
+    """Return the error for non-finite values, or values whose squares overflow."""
     nan, infinite = found.nan, found.infinite
     bad = np.flatnonzero(nan + infinite)
     if len(bad) == 0:
@@ -229,9 +225,9 @@ def _overflow(largest: NDArray[np.float64], names: Sequence[str] | None, role: s
 
 
 def sparse_rows(source: Source, index: NDArray[np.intp] | None = None) -> Any:
-    """Return the rows of a source (those at ``index``) as a CSR matrix; None where they are not sparse.
+    """Return the rows of a source (those at ``index``) as a CSR matrix; None if they are not sparse.
 
-    Without a copy where it is the whole of a sparse matrix; entries that stand twice are added up.
+    A whole sparse matrix is not copied; duplicate entries are summed.
     """
     matrix = source.sparse()
     if matrix is None:
@@ -245,7 +241,7 @@ def sparse_rows(source: Source, index: NDArray[np.intp] | None = None) -> Any:
 
 
 def sparse_blocks(matrix: Any, rows: int | None = None) -> Iterator[Any]:
-    """Yield the rows in order, so many at a time, as CSR blocks that share the memory of the matrix."""
+    """Yield up to ``rows`` rows at a time, in order, as CSR blocks that share the memory of the matrix."""
     n_rows = matrix.shape[0]
     if rows is None:
         rows = max(1, _BLOCK_ENTRIES * n_rows // max(matrix.nnz, 1))
@@ -262,7 +258,7 @@ def row_block(matrix: Any, start: int, stop: int) -> Any:
 
 
 def with_values(block: Any, values: NDArray[Any]) -> Any:
-    """Return a block with other values in the same places."""
+    """Return a block with other values at the same positions."""
     return _assembled(type(block), values, block.indices, block.indptr, block.shape)
 
 
@@ -276,7 +272,7 @@ def _assembled(
     kind: Any, values: NDArray[Any], indices: NDArray[Any], pointers: NDArray[Any], shape: tuple[int, int]
 ) -> Any:
     block = kind(shape, dtype=values.dtype)
-    # Set one by one: the constructor copies what is a small part of something larger.
+    # Set attributes directly, because the constructor copies small views of larger arrays.
     block.data, block.indices, block.indptr = values, indices, pointers
     return block
 
@@ -322,13 +318,13 @@ class FrameSource(RowSource):
     def __init__(self, frame: Any, role: str):
         import narwhals.stable.v2 as nw
 
-        # A pyarrow table keeps its columns themselves under that name.
+        # In a pyarrow table this attribute holds the columns themselves.
         check_names(list(getattr(frame, "column_names", None) or frame.columns), role)
         self.frame = nw.from_native(frame, eager_only=True)
         self.n_rows, self.n_features = self.frame.shape
         columns = list(self.frame.columns)
         self.names = tuple(columns) if columns and isinstance(columns[0], str) else None
-        # Labels that are no names (numbers, dates): they must at least agree.
+        # Labels that are not strings (numbers, dates) must at least agree.
         self.unnamed = None if self.names is not None else tuple(columns)
         _check_numeric(self.frame, role)
         if self.n_rows:
@@ -350,7 +346,7 @@ class FrameSource(RowSource):
 
 
 def check_names(columns: list[Any], role: str) -> None:
-    """Refuse column names that are partly no text, or that stand more than once."""
+    """Raise an error for duplicate column names, or names of which only some are strings."""
     kinds = {isinstance(name, str) for name in columns}
     if len(kinds) > 1:
         odd = [name for name in columns if not isinstance(name, str)]
@@ -367,7 +363,7 @@ def check_names(columns: list[Any], role: str) -> None:
 
 
 def _check_numeric(frame: Any, role: str) -> None:
-    """Refuse columns that are not numbers, by name: text is never fed to the maths."""
+    """Raise an error that names the non-numeric columns."""
     schema = frame.schema
     text = [name for name, kind in schema.items() if not may_be_numbers(kind, frame, name)]
     if text:
@@ -383,7 +379,7 @@ def _how_to_drop(frame: Any, columns: list[Any]) -> str:
 
 
 def may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
-    """Tell whether a column of this kind holds numbers; columns of objects are looked at."""
+    """Return whether a column of this dtype is numeric; the values of object columns are inspected."""
     import narwhals.stable.v2 as nw
 
     if kind.is_numeric() or kind == nw.Boolean:
@@ -408,7 +404,7 @@ def _numbers(frame: Any) -> NDArray[Any]:
     block: NDArray[Any] = frame.to_numpy()
     if block.dtype.kind in "fiub":
         return block
-    # Columns of unlike types (or nullable ones) come back as objects: convert each by itself.
+    # Columns of mixed or nullable dtypes are returned as objects: convert each separately.
     result = np.empty(frame.shape, order="F")
     for position, name in enumerate(frame.columns):
         values = frame[name].to_numpy()
@@ -420,7 +416,7 @@ def _numbers(frame: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class WeightedBlock:
-    """Some rows, their weights where there are any, and how many rows it was before those of weight zero left."""
+    """Rows, their weights if any, and the number of rows before those of weight zero were dropped."""
 
     rows: NDArray[Any]
     weights: Array | None
@@ -439,7 +435,7 @@ def weighted_blocks(source: Source, weights: ArrayLike | None, role: str) -> Ite
 
 
 def weighted(rows: NDArray[Any], weights: Array | None, start: int, role: str) -> WeightedBlock:
-    """Return some rows, of which ``start`` come before, with their part of the weights."""
+    """Return rows with their weights; ``start`` is the index of the first row."""
     stop = start + len(rows)
     if weights is not None and stop > len(weights):
         raise InputError(f"{role} weights: {len(weights)} weights for more rows. Give one weight for each row.")
@@ -447,20 +443,20 @@ def weighted(rows: NDArray[Any], weights: Array | None, start: int, role: str) -
 
 
 def check_all_used(weights: Array | None, n_rows: int, role: str) -> None:
-    """Refuse more weights than there were rows."""
+    """Raise an error if there are more weights than rows."""
     if weights is not None and n_rows != len(weights):
         raise InputError(f"{role} weights: {len(weights)} weights for {n_rows} rows. Give one weight for each row.")
 
 
 def _counted(rows: NDArray[Any], weights: Array | None) -> WeightedBlock:
-    """Leave out rows of weight zero: whatever they hold, they are not there."""
+    """Drop rows of weight zero, whatever their values."""
     if weights is None or weights.all():
         return WeightedBlock(rows, weights, len(rows))
     return WeightedBlock(rows[weights > 0], weights[weights > 0], len(rows))
 
 
 def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
-    """Return weights as a float array, or say what is wrong with them."""
+    """Return weights as a float array; raise an error if they are invalid."""
     checked = check_each_weight(weights, n_rows, role)
     if not checked.any():
         raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
@@ -468,7 +464,7 @@ def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
 
 
 def check_each_weight(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
-    """Return weights, of which all may be zero, as a float array, or say what is wrong with them."""
+    """Return weights, all of which may be zero, as a float array; raise an error if they are invalid."""
     given = as_weights(weights, role)
     if given.dtype.kind not in "fiub":
         raise InputError(f"{role} weights: values of type {given.dtype} are not numbers. Give one number for each row.")
@@ -492,7 +488,7 @@ def check_each_weight(weights: ArrayLike, n_rows: int | None, role: str) -> Arra
 
 
 def as_weights(weights: ArrayLike, role: str) -> NDArray[Any]:
-    """Return weights as an array; those behind a mask are missing."""
+    """Return weights as an array; masked weights become missing."""
     masked = int(np.ma.getmaskarray(weights).sum()) if isinstance(weights, np.ma.MaskedArray) else 0
     if masked:
         raise InputError(
@@ -503,13 +499,13 @@ def as_weights(weights: ArrayLike, role: str) -> NDArray[Any]:
 
 
 def as_ids(ids: Any) -> NDArray[Any]:
-    """Return ids as an array that keeps each as it is: a list of text and NaN must not become text."""
+    """Return ids as an array that preserves types: NaN in a list of strings must not become a string."""
     if isinstance(ids, np.ma.MaskedArray):
         kept = np.array(ids.data, dtype=object)
         kept[np.ma.getmaskarray(ids)] = None
         return kept
     if isinstance(ids, list | tuple):
-        return np.fromiter(ids, dtype=object, count=len(ids))  # a tuple is an id, too
+        return np.fromiter(ids, dtype=object, count=len(ids))  # a tuple is also a valid id
     return np.asarray(ids)
 
 
@@ -530,7 +526,7 @@ def distinct_groups(
         ids = ids[np.asarray(weights) > 0]
     try:
         return frozenset(ids.tolist())
-    except TypeError as error:  # lists, dicts and the like
+    except TypeError as error:  # unhashable ids such as lists and dicts
         raise InputError(
             f"{role} groups: an id cannot be compared with others ({error}). Give ids that are text or numbers."
         ) from error

@@ -43,7 +43,7 @@ _MATRICES = {
 }
 SUFFIXES = (*_TABLES, *_MATRICES)
 _PACKED = (".gz",)
-# What a cluster holds, told by the package its type comes from: nothing of it is imported before it is met.
+# Distributed collections, identified by the package of their type, so that it is not imported unless used.
 _ENGINES = {"dask": "standout.distributed.dask", "pyspark": "standout.distributed.spark"}
 
 
@@ -68,7 +68,7 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
 
 
 def _as_opened(source: Any, files: FileStamp, options: Options, role: str) -> Source:
-    """Have passes know their files and, where it was asked for, be kept; what is in memory has been read already."""
+    """Attach the file stamp and, if requested, the checkpoint to a source that is not in memory."""
     if isinstance(source, Stream):
         source.layout = replace(source.layout, files=files)
     if options.checkpoint is not None and isinstance(source, Stream):
@@ -86,13 +86,13 @@ def _as_opened(source: Any, files: FileStamp, options: Options, role: str) -> So
 
 
 def has_names(given: str | os.PathLike[Any]) -> bool:
-    """Tell whether files of this kind always name their columns."""
+    """Return whether files of this type always have column names."""
     path = Path(given).expanduser()
     return (path.is_dir() and path.suffix != ".zarr") or _suffix(path) in (*_TABLES, ".h5ad")
 
 
 def _files(path: Path, where: str) -> tuple[Path, ...]:
-    """Return the files meant, in the order of their names."""
+    """Return the files that match the path, sorted by name."""
     if path.is_dir() and path.suffix != ".zarr":
         found = sorted(p for p in path.rglob("*") if p.is_file() and _suffix(p) in _TABLES and p.name[0] not in "._")
         if not found:
@@ -164,51 +164,51 @@ def read(
     memory: str | float = "256MB",
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Source:
-    """Turn data into a source of row blocks.
+    """Open data as a source of row blocks.
 
     Parameters
     ----------
     data : path, array-like, data frame, AnnData, sparse matrix, memory map or Source, of shape (n_rows, n_features)
-        The rows. Dask arrays and data frames and Spark DataFrames stay where they are: their workers add up the
+        The rows. Dask arrays and data frames and Spark DataFrames stay on the cluster: their workers compute the
         moments. A path is a file (npy, npz, csv, tsv, parquet, feather, arrow, h5, zarr, h5ad, mtx; tables may be
-        packed with gz), a directory of tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices and
-        memory maps are read in blocks and never made dense as a whole. In files, columns that are not numbers are
-        set aside.
+        compressed with gz), a directory of tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices and
+        memory maps are read in blocks and never densified as a whole. In files, non-numeric columns are not used as
+        features.
     role : str
-        What the data is called in messages.
+        Name of the data in messages.
     missing : "auto", "drop_rows", "drop_features" or "mean", optional
-        What to do about missing values. "auto" draws them from a Gaussian model of what is observed, the same for
-        target and background, which keeps p-values valid where values are missing at random. "drop_rows" and
-        "drop_features" leave out rows or features that have any. "mean" fills in the dataset's own mean, which
-        shrinks variances and makes p-values too small. By default they are an error.
+        How to handle missing values. "auto" draws them from a Gaussian model of the observed values, the same for
+        target and background, which keeps p-values valid if values are missing at random. "drop_rows" and
+        "drop_features" drop rows or features with missing values. "mean" imputes the mean of the dataset, which
+        shrinks variances and makes p-values too small. By default missing values raise an error.
     columns, drop : str or list of str, optional
-        Columns that are features, and columns that take no part; names, or patterns such as ``"*_N"``, in which ``*``
-        stands for anything and ``?`` for one character. By default every column of numbers is a feature.
+        Columns to use as features, and columns to ignore; names, or patterns such as ``"*_N"``, in which ``*``
+        matches anything and ``?`` one character. By default every numeric column is a feature.
     label, groups, ids : str, optional
-        Columns that describe rows: what to colour by, the independent unit (subject), the row's name.
+        Columns that describe rows: the label to colour by, the independent unit (subject), the name of the row.
     groups_match : str, optional
-        The part of the groups column that names the subject, as a regular expression: ``"^[^_]+"`` makes 309_1 and
-        309_2 one subject, 309.
+        Regular expression for the part of the groups column that identifies the subject: ``"^[^_]+"`` maps 309_1
+        and 309_2 to one subject, 309.
     where : dict, optional
         Rows to keep: column to one value or several, for instance ``{"class": ["t-SC-m", "t-SC-s"]}``.
     key : str, optional
         The array inside a file that holds several (npz, h5, zarr), or a layer of h5ad.
     memory : str or int, default="256MB"
-        Files whose numbers take no more than this are kept in memory, which lets every solver read them again.
-        Larger ones are read in blocks, some of them ahead, which together take no more than this either (64 MB at
-        least, and what an array format must unpack at once). The sums, features × features, come on top.
+        Files whose numbers need no more memory than this are kept in memory, so that every solver can read them
+        repeatedly. Larger files are read in blocks, some of them ahead, within the same limit (at least 64 MB, plus
+        what an array format must decompress at once). The sums, features × features, are not included.
     checkpoint : path, optional
-        For long fits of files that are not kept in memory: the sums so far are written to this file now and then (at
-        intervals that cost at most 2 % of the time). A fit that was killed and is started again goes on from there,
-        and gives the same bits. A finished one stays and is used again, as long as files, options and weights are
-        the same; each dataset needs one of its own. It is not used, and a warning says so, for a file that fits
-        ``memory`` and is kept there, for rows chosen with ``background_label``, and where the solver works on the rows
-        (more features than rows, ``solver="matrix_free"``).
+        For long fits of files that are not kept in memory: the sums so far are periodically written to this file (at
+        intervals that cost at most 2 % of the time). A fit that was killed resumes from the checkpoint when it is
+        restarted, with bit-identical results. A completed checkpoint is kept and reused as long as files, options and
+        weights are the same; each dataset needs a separate checkpoint. It is not used, with a warning, for a file that
+        fits into ``memory``, for rows selected by ``background_label``, and if the solver works on rows (more features
+        than rows, ``solver="matrix_free"``).
 
     Returns
     -------
     Source
-        The same rows, in blocks, with ``names``, ``labels``, ``groups`` and ``row_ids`` where there are any.
+        The rows, in blocks, with ``names``, ``labels``, ``groups`` and ``row_ids`` if available.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def read(
 
 
 def open_data(data: Any, role: str) -> Source:
-    """Return the source of a dataset that is used as it is, without the options of :func:`read`."""
+    """Return the source of a dataset, without the options of :func:`read`."""
     if isinstance(data, np.ndarray):
         return ArraySource(checked_table(data, role))
     if isinstance(data, Source):
@@ -257,7 +257,7 @@ def open_data(data: Any, role: str) -> Source:
         return _on_cluster(data, Options.of(), role)
     if _is_anndata(data):
         return _with_options(data, Options.of(), role)
-    # On the type: a data frame answers to the names of its columns.
+    # Check the type: column names of a data frame are attributes of the instance.
     if callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features"):
         raise InputError(
             f"{role}: {type(data).__name__} has blocks, but is not a source. Derive it from standout.Source."
@@ -275,12 +275,12 @@ def open_data(data: Any, role: str) -> Source:
 
 
 def is_array_like(data: Any) -> bool:
-    """Return whether data is in memory in a form that scikit-learn's own checks understand."""
+    """Return whether data is in memory in a form supported by the validation of scikit-learn."""
     return not (isinstance(data, str | bytes | os.PathLike | Source) or is_on_cluster(data) or _is_anndata(data))
 
 
 def is_dataset(item: Any) -> bool:
-    """Return whether an item of a list is a dataset, and not one row."""
+    """Return whether an item of a list is a dataset, as opposed to a row."""
     if isinstance(item, str | bytes | os.PathLike | Source) or is_on_cluster(item) or is_frame(item):
         return True
     if hasattr(item, "shape"):
@@ -289,10 +289,10 @@ def is_dataset(item: Any) -> bool:
 
 
 def read_scores(scores: Any, n_components: int) -> Any:
-    """Return scores as a numpy array, or as a dask array where they are on a cluster."""
+    """Return scores as a numpy array, or as a dask array if they are on a cluster."""
     if not is_on_cluster(scores):
         scores = np.asarray(scores)
-    # On the type: a delayed object has any attribute one asks it for.
+    # Check the type: a delayed object has every attribute.
     elif hasattr(type(scores), "to_dask_array"):
         scores = scores.to_dask_array()
     elif not hasattr(type(scores), "chunks"):
@@ -314,7 +314,7 @@ def _engine(data: Any) -> str | None:
 
 
 def is_on_cluster(data: Any) -> bool:
-    """Tell whether data is a collection of Dask or Spark."""
+    """Return whether data is a Dask or Spark collection."""
     return _engine(data) is not None
 
 
@@ -333,7 +333,7 @@ def _on_cluster(data: Any, options: Options, role: str) -> Source:
 
 
 def _with_options(data: Any, options: Options, role: str) -> Source:
-    """Read what is in memory as if it were a file: columns that describe rows, rows to keep."""
+    """Apply the options for files (columns that describe rows, rows to keep) to data in memory."""
     if is_frame(data):
         from standout.io.tables import open_frame
 
@@ -354,7 +354,7 @@ def _with_options(data: Any, options: Options, role: str) -> Source:
 
 
 def is_frame(data: Any) -> bool:
-    """Tell whether data is a table with named columns (pandas, polars, pyarrow, ...)."""
+    """Return whether data is a table with named columns (pandas, polars, pyarrow, ...)."""
     if isinstance(data, np.ndarray | list | tuple) or _is_lazy(data) or not hasattr(data, "columns"):
         return False
     from narwhals.stable.v2 import dependencies

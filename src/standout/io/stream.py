@@ -1,4 +1,4 @@
-"""What files become: a table in memory, or a stream of blocks that is opened anew for every pass."""
+"""Sources for files: a table in memory, or a stream of blocks that is reopened for every pass."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ RowMetadata = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows: their numbers, and what other columns say about them."""
+    """A block of rows: their features, and the values of the columns that describe them."""
 
     numbers: NDArray[Any]  # (n_rows, n_features)
     about: RowMetadata  # column → one value for each row
-    share: float | None = None  # of the file, up to the end of this block
-    after: Callable[..., Any] | None = None  # gives, as JSON, where the next block begins
+    share: float | None = None  # fraction of the file up to the end of this block
+    after: Callable[..., Any] | None = None  # returns, as JSON, the start of the next block
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What is known of a file before its rows are read."""
+    """Properties of a file that are known before its rows are read."""
 
     path: Path
     names: tuple[str, ...] | None  # features
     n_features: int
     aside: tuple[str, ...] = ()  # the other columns, which describe rows
-    unasked: tuple[str, ...] = ()  # those of them that nobody named: they turned out not to be numbers
+    unasked: tuple[str, ...] = ()  # those not named by the user, excluded because they are not numeric
     label: str | None = None
     groups: str | None = None
     ids: str | None = None
     n_rows: int | None = None
-    groups_match: str | None = None  # the part of a group that names the subject
-    memory: int = 0  # bytes that blocks may take together
-    resumption: CheckpointFile | None = None  # where a pass is kept that may be killed
-    files: FileStamp | None = None  # what is read, as it was when it was opened
+    groups_match: str | None = None  # regular expression for the subject in a group
+    memory: int = 0  # total bytes for blocks
+    resumption: CheckpointFile | None = None  # checkpoint from which a killed pass resumes
+    files: FileStamp | None = None  # the files, with their state when opened
 
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """What reading did to a dataset."""
+    """Summary of how a dataset was read."""
 
     path: str
     rows: int  # rows that are used
@@ -61,11 +61,11 @@ class ReadSummary:
     values_filled: int = 0
     filled_by: str = "means"  # or "draws"
     aside: tuple[str, ...] = ()  # columns that are not features
-    missing: Mapping[str, int] = field(default_factory=dict)  # missing values met, by feature
+    missing: Mapping[str, int] = field(default_factory=dict)  # number of missing values, by feature
 
 
 def _matched(groups: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    """Return the part of each group that names the subject; a missing group stays missing."""
+    """Return the part of each group that identifies the subject; missing groups remain missing."""
     pattern = re.compile(layout.groups_match or "")
     names: dict[Any, str | None] = {None: None}
     for group in dict.fromkeys(groups.tolist()):
@@ -82,7 +82,7 @@ def _matched(groups: NDArray[Any], layout: Layout) -> NDArray[Any]:
 
 
 class _Described:
-    """What both kinds of source share: where they come from, and the columns that describe rows."""
+    """Mixin for file sources: the path, and the columns that describe rows."""
 
     layout: Layout
 
@@ -101,13 +101,13 @@ class _Described:
         raise NotImplementedError
 
     def name_subjects(self, pattern: str) -> None:
-        """Take the part of each group that the pattern matches as the name of the subject."""
+        """Use the part of each group that matches the pattern as the subject."""
         self.layout = replace(self.layout, groups_match=pattern)
-        if "groups" in self.__dict__:  # kept in memory, and not asked for again
+        if "groups" in self.__dict__:  # cached, and not read again
             self.__dict__["groups"] = self._subjects()
 
     def without_groups(self) -> Any:
-        """Return the same rows with nothing said about groups."""
+        """Return the same rows without groups."""
         plain = copy.copy(self)
         plain.layout = replace(self.layout, groups=None)
         if "groups" in plain.__dict__:
@@ -123,7 +123,7 @@ class _Described:
 
 
 class TableInMemory(_Described, ArraySource):
-    """A file that was small enough to be kept: numbers, names, and the columns that describe rows."""
+    """A file that fits into memory: features, names, and the columns that describe rows."""
 
     def __init__(self, layout: Layout, numbers: NDArray[Any], about: RowMetadata, account: ReadSummary | None = None):
         super().__init__(numbers, layout.names)
@@ -145,7 +145,7 @@ class TableInMemory(_Described, ArraySource):
 
 
 class SparseInMemory(_Described, SparseSource):
-    """A sparse file that was small enough to be kept sparse in memory."""
+    """A sparse file that fits into memory as a sparse matrix."""
 
     def __init__(self, layout: Layout, matrix: Any, about: RowMetadata):
         super().__init__(matrix)
@@ -160,15 +160,15 @@ class SparseInMemory(_Described, SparseSource):
 
 
 class Stream(_Described, Source):
-    r"""A file too large to be kept: every pass opens it anew and reads it block by block.
+    r"""A file too large for memory: every pass reopens it and reads it block by block.
 
     ``open_blocks(rows, columns, mark)`` yields :class:`Block`\ s of at most ``rows`` rows, in order; ``columns`` are
-    the describing columns that are wanted with them. ``mark`` is what the last block of an earlier pass said of the
-    place after it; None is the beginning. Blocks are cut at the same places wherever a pass begins.
+    the describing columns to read with them. ``mark`` is the position after the last block of an earlier pass, as
+    returned by that block; None is the start of the file. Block boundaries do not depend on where a pass starts.
     """
 
     reads_ahead = True
-    chosen: NDArray[np.intp] | None = None  # places of the columns that are used; None: all of them, or told by name
+    chosen: NDArray[np.intp] | None = None  # indices of the columns used; None: all, or selected by name
 
     def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...], Any], Iterator[Block]]):
         self.layout, self.open_blocks = layout, open_blocks
@@ -178,22 +178,22 @@ class Stream(_Described, Source):
 
     @property
     def n_rows(self) -> int | None:  # type: ignore[override]
-        """Number of rows: known beforehand, or after the first pass."""
+        """Number of rows: known in advance, or after the first pass."""
         return self._seen
 
     @property
     def memory(self) -> int:  # type: ignore[override]
-        """Bytes that blocks may take together."""
+        """Total bytes for blocks."""
         return self.layout.memory
 
     @property
     def checkpoint(self) -> CheckpointFile | None:
-        """The file that a long pass resumes from."""
+        """The checkpoint from which a long pass resumes."""
         return self.layout.resumption
 
     @property
     def account(self) -> ReadSummary:
-        """What reading did."""
+        """Summary of how the file was read."""
         return ReadSummary(str(self.path), self.n_rows or 0, self.n_features, aside=self.aside)
 
     def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
@@ -201,7 +201,7 @@ class Stream(_Described, Source):
         yield from self._pass(rows, self.aside if columns is None else columns)
 
     def blocks_after(self, rows: int, mark: Any, seen: int) -> Iterator[Block]:
-        """Yield the blocks from ``mark`` on, which ``seen`` rows come before, with their groups."""
+        """Yield the blocks from ``mark`` on, with their groups; ``seen`` is the number of rows before them."""
         yield from self._pass(rows, () if self.layout.groups is None else (self.layout.groups,), mark, seen)
 
     def subjects_of(self, block: Block) -> NDArray[Any] | None:
@@ -212,11 +212,11 @@ class Stream(_Described, Source):
         return groups if self.layout.groups_match is None else _matched(groups, self.layout)
 
     def note_rows(self, count: int) -> None:
-        """Take over the number of rows from an earlier pass."""
+        """Set the number of rows, counted in an earlier pass."""
         self._seen = count
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the numbers, and keep labels, groups and ids on the way."""
+        """Yield the features, and cache labels, groups and ids."""
         yield from self._keeping(rows, self.layout.label, self.layout.groups, self.layout.ids)
 
     @property
@@ -235,15 +235,15 @@ class Stream(_Described, Source):
         return self._role(self.layout.ids)
 
     def about(self, column: str) -> NDArray[Any]:
-        """Return a column that describes rows; a pass of its own where none has kept it."""
+        """Return a column that describes rows; read it in a separate pass unless it is cached."""
         if column not in self._kept:
-            roles = (self.layout.label, self.layout.groups, self.layout.ids)  # whoever asks for one wants all of them
+            roles = (self.layout.label, self.layout.groups, self.layout.ids)  # these are read together
             for _ in self._keeping(block_rows_of(self), column, *roles):
                 pass
         return self._kept[column]
 
     def _keeping(self, rows: int, *columns: str | None) -> Iterator[NDArray[Any]]:
-        """Yield the numbers; what these columns say is kept when all rows have been read."""
+        """Yield the features; cache the values of these columns once all rows have been read."""
         parts: dict[str, list[NDArray[Any]]] = {c: [] for c in columns if c is not None and c not in self._kept}
         for block in self._pass(rows, tuple(parts)):
             for column, values in parts.items():
@@ -266,13 +266,13 @@ class Stream(_Described, Source):
             self.layout.files.check(str(self.path))
 
     def _check_unchanged_at(self, start: int) -> None:
-        """Do so in a pass by columns: for each panel of a file, for the first one of the many files of an array."""
+        """Check for changed files in a pass by columns: once per panel of a file, or only once for a multi-file array."""
         if start == 0 or (self.layout.files is not None and len(self.layout.files.stamps) == 1):
             self._check_unchanged()
 
 
 def name_subjects(source: Any, groups: str | None, pattern: str) -> None:
-    """Have the groups of a source be the part of their column that the pattern matches."""
+    """Set the groups of a source to the part of their column that matches the pattern."""
     if groups is None:
         raise InputError("groups_match is about the groups column, and none was given. Give `groups` too.")
     try:
