@@ -188,8 +188,8 @@ class Accumulator:
         with np.errstate(all="ignore"):
             self._add(block, weights)
             # One number suffices: NaN and inf propagate through every sum.
-            told = self.sum.sum() + np.einsum("ii->", self.scatter)
-        return math.isfinite(told)
+            total = self.sum.sum() + np.einsum("ii->", self.scatter)
+        return math.isfinite(total)
 
     def _add(self, block: NDArray[Any], weights: Array | None) -> None:
         centred = self._centred(block, copy=weights is not None)

@@ -81,30 +81,30 @@ class CheckpointedPass:
     ) -> tuple[Sums, int]:
         """Accumulate all blocks not covered by an earlier pass; count rows, including those of weight zero."""
         checked = None if weights is None else check_weights(weights, self.source.n_rows, role)
-        told, accumulator = self._told(checked), Accumulator(self.source.n_features, add)
-        place = self._loaded(accumulator, told, role) or Position(block_rows=block_rows_of(self.source))
-        if not place.finished:
-            with closing(self._steps(place, checked, accumulator, names, role)) as steps:
-                place = self._walked(steps, place, accumulator, told)
-            check_all_used(checked, place.rows, role)
-            self._save(accumulator, replace(place, finished=True), told)
-        self.stream.note_rows(place.rows)
-        self.groups = None if place.groups is None else frozenset(place.groups)
-        return accumulator.finish(), place.rows
+        fingerprint, accumulator = self._told(checked), Accumulator(self.source.n_features, add)
+        position = self._loaded(accumulator, fingerprint, role) or Position(block_rows=block_rows_of(self.source))
+        if not position.finished:
+            with closing(self._steps(position, checked, accumulator, names, role)) as steps:
+                position = self._walked(steps, position, accumulator, fingerprint)
+            check_all_used(checked, position.rows, role)
+            self._save(accumulator, replace(position, finished=True), fingerprint)
+        self.stream.note_rows(position.rows)
+        self.groups = None if position.groups is None else frozenset(position.groups)
+        return accumulator.finish(), position.rows
 
     def _walked(
-        self, steps: Generator[Step], place: Position, accumulator: Accumulator, told: dict[str, Any]
+        self, steps: Generator[Step], position: Position, accumulator: Accumulator, fingerprint: dict[str, Any]
     ) -> Position:
         """Run all steps, save periodically, and return the final position."""
         saved, cost = time.monotonic(), 0.0
-        for place, after in steps:
+        for position, after in steps:
             if time.monotonic() - saved >= max(_EVERY, cost / _SHARE):
                 start = time.monotonic()
-                self._save(accumulator, replace(place, mark=after()), told)
+                self._save(accumulator, replace(position, mark=after()), fingerprint)
                 saved = time.monotonic()
                 cost = saved - start
         self.resumption.sweep(time.time() - _STALE)
-        return place
+        return position
 
     def _steps(
         self, begin: Position, weights: Array | None, accumulator: Accumulator, names: Sequence[str] | None, role: str
@@ -118,8 +118,8 @@ class CheckpointedPass:
             part = weighted(checked_block(numbers, self.source.n_features, role), weights, rows, role)
             if not accumulator.add(part.rows, part.weights):
                 raise explain_non_finite(self.source, part.rows, role, names)
-            here = None if weights is None else weights[rows : rows + part.seen]
-            rows, groups = rows + part.seen, self._merged(groups, block, here, role)
+            block_weights = None if weights is None else weights[rows : rows + part.seen]
+            rows, groups = rows + part.seen, self._merged(groups, block, block_weights, role)
             assert block.after is not None
             yield Position(rows, groups, begin.block_rows), block.after
 
@@ -154,9 +154,9 @@ class CheckpointedPass:
             "weights": None if weights is None else sha256(weights.tobytes()).hexdigest(),
         }
 
-    def _save(self, accumulator: Accumulator, place: Position, told: dict[str, Any]) -> None:
+    def _save(self, accumulator: Accumulator, position: Position, fingerprint: dict[str, Any]) -> None:
         """Save the progress of the pass. A failed write must not discard the sums in memory."""
-        header = {"told": told, "place": vars(place), "sums": accumulator.counts}
+        header = {"told": fingerprint, "place": vars(position), "sums": accumulator.counts}
         try:
             self.resumption.save(header, accumulator.arrays())
         except OutputError as error:
@@ -164,9 +164,9 @@ class CheckpointedPass:
                 warn_user(f"the fit goes on without saving how far it has come: {error}", StandoutWarning)
             self.unsaved = True
 
-    def _loaded(self, accumulator: Accumulator, told: dict[str, Any], role: str) -> Position | None:
+    def _loaded(self, accumulator: Accumulator, fingerprint: dict[str, Any], role: str) -> Position | None:
         """Restore the accumulator and return the saved position; None if there is no checkpoint."""
-        header = self.resumption.load(told, accumulator.arrays(), role)
+        header = self.resumption.load(fingerprint, accumulator.arrays(), role)
         if header is None:
             return None
         for name, value in header["sums"].items():

@@ -383,13 +383,13 @@ def align(data: Dataset, names: tuple[str, ...] | None, n_features: int, feature
     if data.names == names and data.n_features == n_features:
         return data
     if names is not None and data.names is not None:
-        place = {name: i for i, name in enumerate(data.names)}
-        missing = [name for name in names if name not in place]
+        position = {name: i for i, name in enumerate(data.names)}
+        missing = [name for name in names if name not in position]
         wanted = set(names)
         extra = [name for name in data.names if name not in wanted]
         if missing or (extra and features == "all"):
             raise FeatureError(_unlike(data.role, missing, extra))
-        return data.select(np.array([place[name] for name in names], dtype=np.intp))
+        return data.select(np.array([position[name] for name in names], dtype=np.intp))
     if data.n_features != n_features:
         raise FeatureError(
             f"{data.role}: {data.n_features} features, and the target has {n_features}. Both must be measured on "

@@ -66,21 +66,21 @@ def assess_ratios(
     else:
         grouped = any(counts.units < counts.rows for counts in backgrounds)
         rows = sum(counts.rows for counts in backgrounds)
-        told = f"{mixture.units:.0f} independent background units" if grouped else f"{rows} background rows"
-        text = _overfit(first, edge, p_value, solution.rank, mixture.units, f"{told} for {solution.rank} dimensions")
+        basis = f"{mixture.units:.0f} independent background units" if grouped else f"{rows} background rows"
+        text = _overfit(first, edge, p_value, solution.rank, mixture.units, f"{basis} for {solution.rank} dimensions")
     notes = (Note(OverfitWarning, text),) if text else ()
     return RatioAssessment(plain, edge, p_value, debiased(plain, *counted), notes)
 
 
-def _overfit(first: float, edge: float, p_value: float, rank: int, units: float, told: str) -> str:
+def _overfit(first: float, edge: float, p_value: float, rank: int, units: float, basis: str) -> str:
     """Return a warning if ratios are indistinguishable from noise or background rows are too few, else ''."""
     if units - 1 <= rank:
-        text = f"the ratios rest on {told}: so few give large ratios on pure noise, and no noise edge can be given."
+        text = f"the ratios rest on {basis}: so few give large ratios on pure noise, and no noise edge can be given."
     elif rank / (units - 1) > _CROWDED:
-        text = f"the ratios rest on {told}: pure noise would reach a ratio of {edge:.3g}."
+        text = f"the ratios rest on {basis}: pure noise would reach a ratio of {edge:.3g}."
     elif first <= edge:
         text = (
-            f"the largest ratio, {first:.3g}, is not above {edge:.3g}, which pure noise reaches with {told} "
+            f"the largest ratio, {first:.3g}, is not above {edge:.3g}, which pure noise reaches with {basis} "
             f"(p = {p_value:.2g})."
         )
     else:

@@ -152,8 +152,8 @@ def _check_counts(model: Model) -> None:
 def _check_notes(notes: Any) -> None:
     _need(isinstance(notes, tuple), "the notes are no list")
     for note in notes:
-        told = isinstance(note, Note) and isinstance(note.text, str) and isinstance(note.category, type)
-        _need(told, "a note is not one")
+        valid = isinstance(note, Note) and isinstance(note.text, str) and isinstance(note.category, type)
+        _need(valid, "a note is not one")
 
 
 def _check_signal(signal: Any, n_features: int) -> None:

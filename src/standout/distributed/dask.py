@@ -1,13 +1,8 @@
-"""Telling a dask collection that is a way to the data from one whose graph holds the data themselves.
+"""Sources for dask arrays and data frames: functions run on the workers, and only results are fetched.
 
-What a dask data frame says about its rows besides the features: nothing of it is computed before it is asked for.
-
-What happens to the chunks of a dask collection on the worker that holds them.
-
-Dask arrays and data frames: functions are sent to the chunks, and only small results come back.
-
-Inside, a collection is a dask array of chunks as they are: arrays, sparse matrices or frames. Only
-:mod:`standout.distributed.dask` looks into a chunk, on the worker that holds it.
+Internally, a collection is a dask array of unconverted chunks: arrays, sparse matrices or frames. Chunks are opened
+only on the worker that holds them. Columns that describe rows are computed only on access. A collection whose graph
+embeds the data, instead of loading them on the workers, causes a warning.
 """
 
 from __future__ import annotations
@@ -48,11 +43,11 @@ from standout.io.source import ArraySource, Part, Source, select_columns
 from standout.io.stream import Layout
 from standout.io.tables import Coded, Texts, warn_aside
 
-# Data in the graph go from here through the scheduler to the workers; less than this is not worth a word.
+# Data embedded in the graph are sent via the scheduler to the workers; below this size, do not warn.
 _WORTH_A_WORD = 10_000_000
-# Graphs are looked at only so far: data that stand in them stand in their first tasks.
+# Number of tasks of a graph to inspect: embedded data are in the first tasks.
 _TASKS = 10_000
-# Adding up this many rows takes several times as long as merging two results: smaller chunks share a task.
+# Accumulating this many rows takes several times as long as merging two results; smaller chunks share a task.
 _ROWS_OF_A_TASK = 1024
 _ROWS_UNKNOWN = (
     "how many rows each chunk has is not known, so the values cannot be cut to the chunks. Call compute_chunk_sizes() "
@@ -62,18 +57,18 @@ _ROWS_UNKNOWN = (
 
 
 def computed(array: da.Array, role: str) -> Any:
-    """Compute an array with the user's own scheduler or cluster."""
+    """Compute an array with the scheduler or cluster of the user."""
     return computed_together([array], role)[0]
 
 
 def computed_together(arrays: Sequence[da.Array], role: str) -> tuple[Any, ...]:
-    """Compute arrays, what they share once, and say what to do where there is no scheduler that can."""
+    """Compute arrays, with shared tasks run once; raise a helpful error if no scheduler is usable."""
     _scheduler(arrays[0], role)
     try:
         found: tuple[Any, ...] = compute(*arrays, traverse=False)
         return found
     except Exception as error:
-        if type(error).__name__ != "ClosedClientError":  # of distributed, which need not be there
+        if type(error).__name__ != "ClosedClientError":  # from distributed, which may not be installed
             raise
         raise _no_cluster(error, role) from error
 
@@ -93,7 +88,7 @@ def _no_cluster(error: Exception, role: str) -> InputError:
 
 
 def warn_of_embedded_data(collection: Any, role: str) -> None:
-    """Warn when the graph of a collection holds the data, and these would be sent to other processes."""
+    """Warn if data are embedded in the graph of a collection and would be sent to other processes."""
     if _scheduler(collection, role) in (threaded.get, local.get_sync):
         return
     size = 0
@@ -111,7 +106,7 @@ def warn_of_embedded_data(collection: Any, role: str) -> None:
 
 
 def _values(graph: Any) -> Iterator[Any]:
-    """Yield what stands in the tasks of a graph, without writing out layers that are only described."""
+    """Yield the values in the tasks of a graph, without materialising its layers."""
     for layer in getattr(graph, "layers", {"": graph}).values():
         if not getattr(layer, "is_materialized", lambda: True)():
             yield from (value for value, index in getattr(layer, "indices", ()) if index is None)
@@ -142,7 +137,7 @@ def _bytes_of(value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RowColumns:
-    """A data frame, and which of its columns describe rows."""
+    """A data frame and the names of its columns that describe rows."""
 
     frame: Any
     label: str | None = None
@@ -150,18 +145,18 @@ class RowColumns:
     ids: str | None = None
 
     def weights(self, column: str) -> da.Array:
-        """Return a column as it is."""
+        """Return a column, unconverted."""
         return values_of(self._series(column))
 
     def texts(self, column: str) -> da.Array:
-        """Return a column as text, as it is where frames and files are read into memory: 5 is the id "5" everywhere."""
+        """Return a column as strings, consistent with frames and files read into memory: 5 is the id "5"."""
         return chunks_of(self._series(column), np.empty(0, dtype=object), _texts)
 
     def _series(self, column: str) -> Any:
         return self.frame[next(name for name in self.frame.columns if str(name) == column)]
 
     def check_named(self, column: str, features: tuple[Any, ...], what: str) -> None:
-        """Refuse the name of a column that is not there, or that is a feature; ``what`` it was named for."""
+        """Raise an error if a column does not exist or is a feature; ``what`` is its purpose."""
         names = [str(name) for name in self.frame.columns]
         if column not in names:
             raise InputError(f"{what}: there is no column {column!r}. Use one of its columns: {listed(names)}.")
@@ -173,13 +168,13 @@ class RowColumns:
 
 
 def in_partitions(data: Any) -> bool:
-    """Tell a data frame or series of dask from a delayed object, a bag and a single value."""
-    # On the type: a delayed object has any attribute one asks it for.
+    """Return whether data is a dask data frame or series, as opposed to a delayed object, bag or scalar."""
+    # Check the type: a delayed object has every attribute.
     return hasattr(type(data), "map_partitions") and hasattr(type(data), "ndim")
 
 
 def chunks_of(frame: Any, like: NDArray[Any], made: Callable[[Any], Any]) -> da.Array:
-    """Return what is made of the partitions of a data frame or series as the chunks of an array."""
+    """Return the mapped partitions of a data frame or series as the chunks of an array."""
     return frame.map_partitions(made, meta=like, enforce_metadata=False)
 
 
@@ -200,14 +195,14 @@ def _texts(partition: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Opener:
-    """Makes a source of chunks in memory; small, because it travels with every task."""
+    """Opener of chunks in memory as a source; small, because it is sent with every task."""
 
     n_features: int
     role: str
-    index: NDArray[np.intp] | None  # the columns that are wanted; None: all
+    index: NDArray[np.intp] | None  # the columns to select; None: all
 
     def __call__(self, grid: Sequence[Sequence[Any]]) -> Source:
-        """Return the source of neighbouring chunks: one list for each chunk of rows, of its chunks of columns."""
+        """Return the source of adjacent chunks; ``grid`` has one list of column chunks per row chunk."""
         rows = [self._row(pieces) for pieces in grid]
         source: Any = rows[0] if len(rows) == 1 else _Stacked(rows)
         return source if self.index is None else select_columns(source, self.index)
@@ -241,7 +236,7 @@ class Opener:
 
 def map_chunk(pieces: Sequence[Any], function: Callable[[Source], NDArray[Any]], opener: Opener) -> NDArray[Any]:
     """Return a function of the rows of one chunk."""
-    # Tasks run side by side already; and one thread gives the same bits wherever the task runs.
+    # Tasks already run in parallel, and one thread gives bit-identical results on every worker.
     with threads_for(0):
         return function(opener([pieces]))
 
@@ -253,7 +248,7 @@ def reduce_part(
     weights: Sequence[Any] | None,
     groups: Sequence[Any] | None,
 ) -> Result:
-    """Return a function of neighbouring chunks and of what goes with their rows."""
+    """Return a function of adjacent chunks and the weights and groups of their rows."""
     with threads_for(0):
         given = partial(as_weights, role=opener.role)
         return function(Part(opener(grid), _joined(weights, given), _joined(groups, as_ids)))
@@ -264,12 +259,12 @@ def _joined(pieces: Sequence[Any] | None, array: Callable[[Any], NDArray[Any]]) 
 
 
 def _in_scipy(piece: Any) -> Any:
-    """Return a chunk of the package sparse as a scipy matrix, all else as it is."""
+    """Convert a chunk of the package sparse to a scipy matrix; return other chunks unchanged."""
     return piece.to_scipy_sparse() if hasattr(piece, "to_scipy_sparse") else piece
 
 
 class _Stacked(Source):
-    """Chunks of rows, one after the other."""
+    """Vertically stacked chunks of rows."""
 
     def __init__(self, sources: Sequence[Any]):
         self.sources = sources
@@ -282,7 +277,7 @@ class _Stacked(Source):
 
 
 class _SideBySide(Source):
-    """Chunks of columns, joined one block at a time."""
+    """Horizontally stacked chunks of columns, joined one block at a time."""
 
     n_rows: int
 
@@ -298,7 +293,7 @@ class _SideBySide(Source):
 
 
 def open_collection(data: Any, role: str, described: RowColumns | None = None) -> DaskSource:
-    """Return the source of a dask array or data frame, and of the columns by which its rows are described."""
+    """Return the source of a dask array or data frame, with the columns that describe its rows."""
     if isinstance(data, da.Array):
         if data.ndim == 2 and math.isnan(data.shape[1]):
             raise InputError(
@@ -321,7 +316,7 @@ def open_collection(data: Any, role: str, described: RowColumns | None = None) -
 
 
 def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
-    """Return the source of a dask data frame some of whose columns are features, and others describe rows."""
+    """Return the source of a dask data frame with feature columns and columns that describe rows."""
     if not hasattr(type(data), "columns"):
         raise InputError(
             f"{role}: columns are chosen by name, and a dask {type(data).__name__} has no column names. Give a data "
@@ -331,11 +326,11 @@ def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
 
     check_names(list(data.columns), role)
     empty = nw.from_native(data._meta, eager_only=True)
-    place = {str(name): name for name in data.columns}
+    label_of = {str(name): name for name in data.columns}
     numeric = {str(name) for name, kind in empty.schema.items() if may_be_numbers(kind, empty, name)}
-    chosen = choose(list(place), numeric, options, role)
+    chosen = choose(list(label_of), numeric, options, role)
     described = RowColumns(data, options.label, options.groups, options.ids)
-    source = open_collection(data[[place[name] for name in chosen.features]], role, described)
+    source = open_collection(data[[label_of[name] for name in chosen.features]], role, described)
     if options.columns is None:
         warn_aside(Layout(Path(role), source.names, source.n_features, chosen.aside, chosen.unasked))
     return source
@@ -350,7 +345,7 @@ class DaskSource(DistributedSource):
         role: str,
         names: tuple[str, ...] | None = None,
         unnamed: tuple[Any, ...] | None = None,
-        described: RowColumns | None = None,  # of an array nothing but the numbers is known
+        described: RowColumns | None = None,  # None for an array
         index: NDArray[np.intp] | None = None,
     ):
         self._chunks, self._role, self._index = chunks, role, index
@@ -366,7 +361,7 @@ class DaskSource(DistributedSource):
         inner = index if self._index is None else self._index[index]
         return DaskSource(self._chunks, self._role, names, self.unnamed, self._described, inner)
 
-    # A pass over a column each: made when somebody asks, and not for a fit.
+    # Each is a pass over one column, made on access and not during a fit.
 
     @cached_property
     def labels(self) -> NDArray[Any] | None:  # type: ignore[override]
@@ -384,19 +379,19 @@ class DaskSource(DistributedSource):
         return self._fetched("ids")
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Fetch the rows, one chunk of rows after the other."""
+        """Fetch the rows, one row chunk at a time."""
         for pieces in self._chunks.__dask_keys__():
             key = (f"standout-fetch-{uuid4().hex}", 0)
             yield from self._run({key: (self._opener, [pieces])}, key, [self._chunks]).blocks(rows)
 
     def map_rows(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> da.Array:
-        """Return ``function`` of the rows as a dask array that is not computed yet."""
+        """Return ``function`` of the rows as a lazy dask array."""
         return da.blockwise(
             map_chunk,
             "ik",
             self._chunks,
             "ij",
-            dask.delayed(function, pure=False),  # under one key, whatever the number of chunks
+            dask.delayed(function, pure=False),  # one key, independent of the number of chunks
             None,
             opener=self._opener,
             new_axes={"k": len(names)},
@@ -440,28 +435,28 @@ class DaskSource(DistributedSource):
         return [np.asarray(array) for array in computed_together(tables, role)]
 
     def _run(self, tasks: dict[Any, Any], key: tuple[str, int], held: Sequence[da.Array]) -> Any:
-        """Compute one task of a graph, as the user's own scheduler or cluster would."""
+        """Compute one task of a graph with the scheduler or cluster of the user."""
         graph = HighLevelGraph.from_collections(key[0], tasks, dependencies=held)
-        # As an array, because dask then fuses opening a chunk with what is done to it.
+        # As an array, because dask then fuses opening a chunk with its processing.
         return computed(da.Array(graph, key[0], chunks=((1,),), dtype=object), self._role)
 
     def _fetched(self, option: str) -> NDArray[Any] | None:
-        """Bring the column named by an option of ``read`` here, as text."""
+        """Fetch the column named by an option of ``read``, as strings."""
         column = getattr(self._described, option, None)
         if self._described is None or column is None:
             return None
         return np.asarray(computed(self._described.texts(column), self._role), dtype=object)
 
     def _beside(self, values: Any, what: str) -> da.Array:
-        """Return one value for each row as a dask array in any chunks."""
-        told = f"{self._role} {what}"
+        """Return one value per row as a dask array with any chunks."""
+        name = f"{self._role} {what}"
         if isinstance(values, str):
             if self._described is None:
                 raise InputError(
-                    f"{told}: {values!r} names a column, and a dask array has no column names. Give the values "
+                    f"{name}: {values!r} names a column, and a dask array has no column names. Give the values "
                     f"themselves, for instance the series df[{values!r}]."
                 )
-            self._described.check_named(values, self.names or self.unnamed or (), told)
+            self._described.check_named(values, self.names or self.unnamed or (), name)
             return self._described.texts(values) if what == "groups" else self._described.weights(values)
         if isinstance(values, da.Array):
             return values
@@ -469,15 +464,15 @@ class DaskSource(DistributedSource):
             return values_of(values)
         if is_on_cluster(values):
             raise InputError(
-                f"{told}: a {type(values).__name__} is not one value for each row. Give a dask array, or a series of "
+                f"{name}: a {type(values).__name__} is not one value for each row. Give a dask array, or a series of "
                 "the same data frame."
             )
         if self.n_rows is None:
-            raise InputError(f"{told}: {_ROWS_UNKNOWN}")
+            raise InputError(f"{name}: {_ROWS_UNKNOWN}")
         return da.from_array(as_ids(values) if what == "groups" else as_weights(values, self._role), chunks=-1)
 
     def _cut(self, given: Any, what: str) -> da.Array | None:
-        """Return one value for each row, in the chunks of the rows."""
+        """Return one value per row, in the chunks of the rows."""
         if given is None:
             return None
         rows, values = self._chunks.chunks[0], self._beside(given, what)
@@ -494,7 +489,7 @@ class DaskSource(DistributedSource):
 
 
 def _check_kind(shape: tuple[Any, ...], dtype: np.dtype[Any], role: str) -> None:
-    """Refuse what would be refused in memory: another number of dimensions, no rows, no numbers."""
+    """Apply the checks for data in memory: number of dimensions, number of rows, numeric dtype."""
     if len(shape) == 2 and dtype.kind in NUMBERS + "O" and 0 not in shape:
         return
     known = [1 if math.isnan(size) else size for size in shape]
@@ -506,22 +501,22 @@ def _unknown(array: da.Array) -> bool:
 
 
 def _in_order(partition: Any, columns: list[Any], role: str) -> Any:
-    """Return a partition with its columns in the order of the whole frame: dask goes by their names."""
+    """Return a partition with its columns in the order of the whole frame, because dask matches them by name."""
     own = list(partition.columns)
     if own == columns:
         return partition
     lacking, more = ([name for name in one if name not in other] for one, other in ((columns, own), (own, columns)))
     if lacking or more:
-        told = [f"{what} {listed(names)}" for what, names in (("without", lacking), ("with", more)) if names]
+        unlike = [f"{what} {listed(names)}" for what, names in (("without", lacking), ("with", more)) if names]
         raise FeatureError(
-            f"{role}: the partitions of the data frame have unlike columns: one is {' and '.join(told)}. Make the "
+            f"{role}: the partitions of the data frame have unlike columns: one is {' and '.join(unlike)}. Make the "
             "columns of all partitions the same first."
         )
     return partition[columns]
 
 
 def _shared_tasks(chunks: Sequence[float], n_features: int) -> Iterator[slice]:
-    """Yield runs of neighbouring chunks of rows that share a task; a chunk of unknown size has its own."""
+    """Yield slices of adjacent row chunks that share a task; a chunk of unknown size has a separate task."""
     enough = min(n_features, _ROWS_OF_A_TASK)
     start, rows = 0, 0.0
     for stop, more in enumerate(chunks, 1):

@@ -1,6 +1,6 @@
-"""Rows on a cluster: a source whose partitions are summed on the workers, and collected only where they fit.
+"""Rows on a cluster: a source whose partitions are summed on the workers, and collected only if they fit.
 
-Each worker adds up its own partitions, and the partial sums are merged in a fixed order, so that the result does
+Each worker accumulates its own partitions, and the partial sums are merged in a fixed order, so that the result does
 not depend on scheduling.
 """
 
@@ -36,7 +36,7 @@ from standout.io.memory import (
 from standout.io.read import is_on_cluster
 from standout.io.source import Part, RowSource, Source, block_rows
 
-# The part of the memory that collected rows may take.
+# The fraction of the memory that collected rows may take.
 _SHARE = 0.25
 Result = TypeVar("Result")
 
@@ -58,7 +58,7 @@ class DistributedSource(Source):
         weights: Any = None,
         groups: Any = None,
     ) -> Result:
-        """Return ``function`` of every partition, merged on the workers: neighbours first, in a fixed order.
+        """Return ``function`` of every partition, merged on the workers in a fixed order, adjacent partitions first.
 
         ``weights`` and ``groups`` (one value for each row) are split into the same partitions.
         """
@@ -70,12 +70,12 @@ class DistributedSource(Source):
     def moments(
         self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
     ) -> Moments:
-        """Return the moments of all rows, added up on the workers."""
+        """Return the moments of all rows, computed on the workers."""
         found = reduce_sums(self, weights, groups, names, role)
         return Moments.from_sums(found.sums, found.groups, names)
 
     def collect(self, role: str) -> NDArray[Any]:
-        """Return all rows as one array, in one pass, where they fit."""
+        """Return all rows as one array, in one pass, if they fit into memory."""
         check_fits(self.n_rows, self.n_features, role)
         (rows,) = self.compute([self.map_rows(_all_rows, [str(i) for i in range(self.n_features)])], role)
         return checked_block(rows, self.n_features, role)
@@ -92,8 +92,8 @@ class DistributedSource(Source):
         return self.compute(tables, role)
 
     def in_memory(self, role: str) -> RowSource:
-        """Return the rows in memory, with what describes them."""
-        groups = self.row_values("groups", f"{role} groups")  # first: what cannot be used costs no rows
+        """Return the rows in memory, with the columns that describe them."""
+        groups = self.row_values("groups", f"{role} groups")  # first, to fail before any rows are collected
         found = super().in_memory(role)
         found.groups, found.row_ids = groups, self.row_ids
         found.labels = None if found.row_ids is None else self.labels
@@ -101,7 +101,7 @@ class DistributedSource(Source):
 
 
 def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
-    """Refuse to collect more numbers than fit into this process, where their number is known."""
+    """Raise an error if the rows, where their number is known, do not fit into the memory of this process."""
     size, most = 8 * (n_rows or 0) * n_columns, _SHARE * physical_memory()
     if size > most > 0:
         raise InputError(
@@ -117,7 +117,7 @@ def _all_rows(source: Source) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class PartialSums:
-    """What some parts add up to, the groups seen in them, and their rows, those of weight zero included."""
+    """The sums of some partitions, their distinct groups, and their rows, including those of weight zero."""
 
     sums: Sums
     groups: frozenset[Hashable] | None
@@ -127,7 +127,7 @@ class PartialSums:
 def reduce_sums(
     source: DistributedSource, weights: Any, groups: Any, names: Sequence[str] | None, role: str
 ) -> PartialSums:
-    """Add up a source on the workers that hold its rows."""
+    """Accumulate a source on the workers that hold its rows."""
     _check_width(source.n_features, role)
     ids = None
     if _at_hand(weights):
@@ -152,7 +152,7 @@ def reduce_sums(
 
 
 def _check_width(n_features: int, role: str) -> None:
-    """Refuse features of which no worker should be asked to hold the table of products."""
+    """Raise an error if there are too many features for a worker to hold the scatter matrix."""
     size, budget = 8 * n_features**2, default_budget()
     if size > budget:
         raise InputError(
@@ -163,14 +163,14 @@ def _check_width(n_features: int, role: str) -> None:
 
 
 def _at_hand(values: Any) -> bool:
-    """Tell whether one value for each row was given, and not where the cluster has them."""
+    """Return whether row values are given in memory, as opposed to by reference to data on the cluster."""
     return values is not None and not isinstance(values, str) and not is_on_cluster(values)
 
 
 def add_up(part: Part, role: str) -> PartialSums:
-    """Add up one part; values that are not finite show in its sums."""
+    """Accumulate one partition; non-finite values propagate to its sums."""
     accumulator, seen = Accumulator(part.rows.n_features), 0
-    # A part may have rows of weight zero only, a whole dataset may not.
+    # All rows of a partition may have weight zero, but not all rows of a dataset.
     weights = None if part.weights is None else check_each_weight(part.weights, part.rows.n_rows, role)
     nothing = weights is not None and not weights.any()
     with np.errstate(all="ignore"):
@@ -185,7 +185,7 @@ def add_up(part: Part, role: str) -> PartialSums:
 
 
 def merge(one: PartialSums, other: PartialSums) -> PartialSums:
-    """Return what two parts add up to."""
+    """Return the merged sums of two parts."""
     groups = None if one.groups is None or other.groups is None else one.groups | other.groups
     return PartialSums(merge_sums(one.sums, other.sums), groups, one.seen + other.seen)
 

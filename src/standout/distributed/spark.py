@@ -1,7 +1,7 @@
-"""Spark DataFrames: each partition adds up its rows where they lie, and a tree of merges brings the sums together.
+"""Sources for Spark DataFrames: partitions are summed on the executors, and the sums are merged in a tree.
 
-Only DataFrame calls are used, so classic sessions and Spark Connect take the same road. The driver gets one
-result, whatever the number of partitions. Executors need standout itself: install it there, or ship it with
+Only the DataFrame API is used, so classic sessions and Spark Connect share one code path. The driver receives one
+result, whatever the number of partitions. standout must be installed on the executors, or shipped with
 ``--py-files``.
 """
 
@@ -34,17 +34,17 @@ _NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "Do
 class SparkSource(DistributedSource):
     """The rows of a Spark DataFrame, which stay on the cluster.
 
-    Weights and groups are columns of the frame, given by name: the rows of a frame have no order that an array
-    could follow.
+    Weights and groups are columns of the frame, given by name, because the rows of a frame have no defined order to
+    which an array could be matched.
     """
 
-    frame: Any  # with its columns numbered, since names may hold dots or differ in case alone
+    frame: Any  # with numbered columns, since names may contain dots or differ only in case
     fields: tuple[Any, ...]  # the columns as they were given
-    features: tuple[int, ...]  # which of them are features
-    aside: tuple[int, ...]  # which of them describe rows, and stay in what transform returns
+    features: tuple[int, ...]  # indices of the features
+    aside: tuple[int, ...]  # indices of columns that describe rows, which transform keeps
     reader: Reader
     names: tuple[str, ...] | None
-    # What describes rows, by name: once rows have left the cluster, no value could be told to belong to one of them.
+    # Columns that describe rows, by name: values cannot be matched to rows once rows have been collected.
     groups_column: str | None = None
     label_column: str | None = None
     ids_column: str | None = None
@@ -57,7 +57,7 @@ class SparkSource(DistributedSource):
         return self.reader.n_features
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Bring the rows to the driver, one partition at a time."""
+        """Collect the rows on the driver, one partition at a time."""
         from standout.distributed.spark_partitions import Blocks
 
         made = self._columns(self.features).mapInArrow(Blocks(self.reader, rows), "bytes binary")
@@ -74,7 +74,7 @@ class SparkSource(DistributedSource):
         return replace(self, reader=replace(self.reader, index=chosen), names=names)
 
     def map_rows(self, function: Callable[[Any], NDArray[Any]], names: Sequence[str]) -> Any:
-        """Return a DataFrame of the columns that are no features and those that ``function`` makes; lazily."""
+        """Return a lazy DataFrame of the non-feature columns and the columns computed by ``function``."""
         from pyspark.sql.types import DoubleType, StructField, StructType
 
         from standout.distributed.spark_partitions import Scores
@@ -109,7 +109,7 @@ class SparkSource(DistributedSource):
             )
         first = OfPart(function, merge, self.reader, self.names, tuple(places))
         rows = self._columns((*self.features, *places.values())).mapInArrow(first, WIRE)
-        # As partitions are not counted beforehand: neighbours first, then what that left.
+        # The number of partitions is not known in advance: merge adjacent ones first, then the remaining results.
         for step in (OfNode(merge), OfNode(merge, last=True)):
             moved = rows.repartition(1) if step.last else rows.repartition("node")
             rows = moved.sortWithinPartitions("part", "place").mapInArrow(step, WIRE)
@@ -122,13 +122,13 @@ class SparkSource(DistributedSource):
         return result
 
     def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:  # noqa: ARG002
-        """Refuse: the rows of a lazy table have no order."""
+        """Raise an error, because the rows of a lazy table have no defined order."""
         raise RowsNeededError(
             f"{role}: the rows of a Spark DataFrame have no order. Bring them into memory first, with toPandas()."
         )
 
     def collect(self, role: str) -> NDArray[Any]:
-        """Return all rows as one array, partition by partition, where they fit."""
+        """Return all rows as one array, partition by partition, if they fit into memory."""
         parts, seen = [], 0
         for block in self.blocks(block_rows(self.n_features)):
             parts.append(checked_block(block, self.n_features, role))
@@ -137,7 +137,7 @@ class SparkSource(DistributedSource):
         return np.concatenate(parts) if parts else np.empty((0, self.n_features))
 
     def check_row_values(self, option: str, what: str) -> None:
-        """Refuse columns that describe rows, whose order is lost when rows are collected."""
+        """Raise an error for columns that describe rows, because collecting rows loses their order."""
         column = getattr(self, f"{option}_column")
         if column is not None:
             raise RowsNeededError(
@@ -150,7 +150,7 @@ class SparkSource(DistributedSource):
         return self.frame.select(*(str(place) for place in places))
 
     def _place(self, what: str, given: Any) -> int:
-        """Return the place of the column that holds weights or groups."""
+        """Return the index of the column of weights or groups."""
         role = self.reader.role
         if not isinstance(given, str):
             raise InputError(
@@ -189,7 +189,7 @@ def open_collection(data: Any, role: str) -> SparkSource:
 
 
 def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
-    """Return the source of a Spark DataFrame some of whose columns are features, and others describe rows."""
+    """Return the source of a Spark DataFrame with feature columns and columns that describe rows."""
     frame = _frame_of(data, role)
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     vectors = [name for name, kind in kinds.items() if _is_vector(kind)]
@@ -199,8 +199,8 @@ def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
         raise FeatureError(f"{role}: a vector holds all features, and other columns were named too. Name one of both.")
     if options.columns is None:
         warn_aside(Layout(Path(role), None, len(chosen.features), chosen.aside, chosen.unasked))
-    place = {name: i for i, name in enumerate(kinds)}
-    features, aside = ([place[name] for name in names] for names in (chosen.features, chosen.aside))
+    position = {name: i for i, name in enumerate(kinds)}
+    features, aside = ([position[name] for name in names] for names in (chosen.features, chosen.aside))
     return replace(
         _source(frame, tuple(features), tuple(aside), role),
         groups_column=options.groups,
@@ -210,7 +210,7 @@ def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
 
 
 def _frame_of(data: Any, role: str) -> Any:
-    """Return a frame that can be worked on, or say what the data is instead."""
+    """Return a supported frame; raise an error for other data."""
     if hasattr(type(data), "to_spark"):  # pandas on Spark
         data = data.to_spark()
     if not hasattr(type(data), "mapInArrow"):
@@ -243,14 +243,14 @@ def _source(frame: Any, features: tuple[int, ...], aside: tuple[int, ...], role:
 
 
 def _is_vector(kind: Any) -> bool:
-    """Tell a vector of pyspark.ml or an array of numbers."""
+    """Return whether a type is a pyspark.ml vector or an array of numbers."""
     if type(kind).__name__ == "ArrayType":
         return type(kind.elementType).__name__ in _NUMBERS
     return type(kind).__name__ == "VectorUDT"
 
 
 def _width(frame: Any, field: Any, column: str, role: str) -> tuple[int, tuple[str, ...] | None]:
-    """Return how many numbers each vector has, and their names: from what pyspark.ml noted, or from one row."""
+    """Return the length of the vectors and their names, from pyspark.ml metadata or from one row."""
     noted = (field.metadata or {}).get("ml_attr", {})
     if "num_attrs" in noted:
         attributes = [attribute for kind in noted.get("attrs", {}).values() for attribute in kind]
@@ -264,7 +264,7 @@ def _width(frame: Any, field: Any, column: str, role: str) -> tuple[int, tuple[s
 
 
 def _collected(frame: Any) -> list[Any]:
-    """Run the job."""
+    """Run the job and return its rows."""
     try:
         rows: list[Any] = frame.collect()
     except Exception as error:

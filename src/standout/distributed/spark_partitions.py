@@ -1,7 +1,7 @@
-"""What runs on Spark's executors: a partition's rows as blocks, results on the wire, and their merges.
+"""Code that runs on Spark executors: reading partitions as blocks, serialising results, and merging them.
 
-Results travel pickled, in pieces small enough for Spark's rows whatever the number of features. Executors need
-standout itself: install it there, or ship it with ``--py-files``.
+Results are pickled and split into pieces that fit into Spark rows, whatever the number of features. standout must be
+installed on the executors, or shipped with ``--py-files``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from standout.io.arrow import coded, numbers_of
 from standout.io.source import Part, Source
 from standout.io.tables import Texts
 
-# How many neighbours one task merges. Two rounds of it bring a thousand partitions together.
+# Number of adjacent results merged by one task. Two rounds merge a thousand partitions.
 FAN = 32
-# Spark's rows end at 2 GB, and a batch of them holds 64 MB.
+# Spark rows are limited to 2 GB, and a batch of them to 64 MB.
 _PIECE = 8 * 2**20
 
 WIRE = "node long, part long, place long, bytes binary"
@@ -34,12 +34,12 @@ WIRE = "node long, part long, place long, bytes binary"
 
 @dataclass(frozen=True)
 class Reader:
-    """How a record batch becomes numbers: its first columns are the features, or hold them all in one vector."""
+    """Conversion of record batches to arrays: the first columns are the features, or one vector of all features."""
 
     role: str
-    n_columns: int  # columns of numbers; with a vector, that one column
-    width: int | None = None  # numbers in each vector
-    index: NDArray[np.intp] | None = None  # those of the vector's numbers that are features
+    n_columns: int  # number of feature columns; 1 for a vector
+    width: int | None = None  # length of each vector
+    index: NDArray[np.intp] | None = None  # entries of the vector that are features
 
     @property
     def n_features(self) -> int:
@@ -49,7 +49,7 @@ class Reader:
         return self.width if self.index is None else len(self.index)
 
     def numbers(self, batch: Any) -> Array:
-        """Return the features of a batch, row after row; what is missing becomes NaN."""
+        """Return the features of a batch, one row per record; missing values become NaN."""
         if self.width is None:
             return numbers_of(batch.select(list(range(self.n_columns))))
         column = batch.column(0)
@@ -59,7 +59,7 @@ class Reader:
 
 
 class Partition(Source):
-    """The rows of one Spark partition; those of an iterator can be read once."""
+    """The rows of one Spark partition; rows from an iterator can be read only once."""
 
     def __init__(self, batches: Iterable[Any], reader: Reader, names: tuple[str, ...] | None):
         self._batches, self._reader = batches, reader
@@ -75,23 +75,23 @@ class Partition(Source):
 
 @dataclass(frozen=True)
 class Failed:
-    """An error of a partition, which the driver is to raise."""
+    """An error in a partition, to be raised on the driver."""
 
     error: StandoutError
 
 
 @dataclass(frozen=True)
 class OfPart:
-    """The first step: what ``function`` gives for a partition, as rows for the wire."""
+    """First step: apply ``function`` to a partition and serialise the result."""
 
     function: Callable[[Part], Any]
     merge: Callable[[Any, Any], Any]
     reader: Reader
     names: tuple[str, ...] | None
-    beside: tuple[str, ...]  # what the columns after the features are: weights, groups
+    beside: tuple[str, ...]  # columns after the features: weights, groups
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Give one result, or none for a partition without rows."""
+        """Yield one result, or none for a partition without rows."""
         from pyspark import TaskContext
 
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -105,13 +105,13 @@ class OfPart:
         try:
             if not self.beside:
                 return self.function(Part(Partition(batches, self.reader, self.names)))
-            # Some batches at a time: to have all weights before the rows, the whole partition would have to be held.
+            # A few batches at a time: reading all weights before the rows would require the whole partition in memory.
             return reduce(self.merge, (self.function(self._part(some)) for some in self._runs(batches)))
         except StandoutError as error:
             return Failed(error)
 
     def _runs(self, batches: Iterable[Any]) -> Iterator[list[Any]]:
-        """Yield batches that together have a row for each feature, so that adding up takes longer than merging."""
+        """Yield lists of batches with at least as many rows as features, so that merging is cheap in comparison."""
         some: list[Any] = []
         for batch in batches:
             some.append(batch)
@@ -129,19 +129,19 @@ class OfPart:
         return Part(Partition(batches, self.reader, self.names), **values)
 
     def _values(self, name: str, column: Any) -> NDArray[Any]:
-        # Groups as text, as where frames and files are read into memory: 5 is the id "5" everywhere.
+        # Groups as strings, consistent with frames and files read into memory: 5 is the id "5".
         return _weights(column, self.reader.role) if name == "weights" else Texts().of(coded(column))
 
 
 @dataclass(frozen=True)
 class OfNode:
-    """The later steps: results of neighbours merged in their order."""
+    """Later steps: merge adjacent results in order."""
 
     merge: Callable[[Any, Any], Any]
-    last: bool = False  # whether all that comes belongs together
+    last: bool = False  # whether all results belong to one node
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Give one result for each node among the rows, which are sorted by part and place."""
+        """Yield one result per node; the rows are sorted by part and position."""
         for node, parts in groupby(received(_pieces(batches)), key=lambda item: 0 if self.last else item[0] // FAN):
             yield from sent(node, reduce(self._merged, (result for _, result in parts)))
 
@@ -153,15 +153,15 @@ class OfNode:
 
 @dataclass(frozen=True)
 class Scores:
-    """A function of the rows as new columns, beside those that are no features."""
+    """A function of the rows as new columns, in addition to the non-feature columns."""
 
     function: Callable[[Any], NDArray[Any]]
     reader: Reader
     names: tuple[str, ...] | None
-    columns: tuple[str, ...]  # what the result's columns are called: those kept, then the scores
+    columns: tuple[str, ...]  # column names of the result: kept columns, then scores
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Give a batch for each batch."""
+        """Yield one batch per input batch."""
         for batch in batches:
             scores = self.function(Partition([batch], self.reader, self.names))
             kept = batch.columns[self.reader.n_columns :]
@@ -171,19 +171,19 @@ class Scores:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The rows themselves as blocks of bytes, for what must see them on the driver."""
+    """The rows as blocks of bytes, for operations that need them on the driver."""
 
     reader: Reader
     rows: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Give a row for each block."""
+        """Yield one row per block."""
         for block in Partition(batches, self.reader, None).blocks(self.rows):
             yield pa.RecordBatch.from_arrays([pa.array([np.ascontiguousarray(block).tobytes()])], names=["bytes"])
 
 
 def sent(part: int, result: Any) -> Iterator[Any]:
-    """Yield a result as rows of the wire."""
+    """Yield a serialised result as rows."""
     packed = pickle.dumps(result, protocol=5)
     for place, start in enumerate(range(0, len(packed), _PIECE)):
         columns = [[part // FAN], [part], [place], [packed[start : start + _PIECE]]]
@@ -193,7 +193,7 @@ def sent(part: int, result: Any) -> Iterator[Any]:
 
 
 def received(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
-    """Yield parts and their results from pieces in order."""
+    """Yield parts and their results from ordered pieces."""
     for part, own in groupby(pieces, key=lambda piece: piece[0]):
         yield part, pickle.loads(b"".join(piece for _, piece in own))
 
@@ -222,7 +222,7 @@ def _from_lists(column: Any, width: int, role: str) -> Array:
 
 
 def _from_vectors(column: Any, width: int, role: str) -> Array:
-    """Return the vectors of pyspark.ml, of which each row may be dense or sparse."""
+    """Return pyspark.ml vectors, each dense or sparse, as an array."""
     kind, size, indices, values = column.flatten()
     if column.null_count == 0 and pc.all(pc.equal(kind, 1)).as_py():
         return _from_lists(values, width, role)
@@ -230,12 +230,12 @@ def _from_vectors(column: Any, width: int, role: str) -> Array:
     dense = kind.fill_null(0).to_numpy(zero_copy_only=False) == 1
     counts = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     _check_width(pa.array(np.where(dense, counts, size.fill_null(width).to_numpy(zero_copy_only=False))), width, role)
-    place = np.empty(counts.sum(), dtype=np.intp)
+    columns = np.empty(counts.sum(), dtype=np.intp)
     filled = np.repeat(dense, counts)
-    place[filled] = np.tile(np.arange(width), np.count_nonzero(dense))
-    place[~filled] = indices.flatten().to_numpy(zero_copy_only=False)
+    columns[filled] = np.tile(np.arange(width), np.count_nonzero(dense))
+    columns[~filled] = indices.flatten().to_numpy(zero_copy_only=False)
     numbers = np.zeros((len(column), width))
-    numbers[np.repeat(np.arange(len(column)), counts), place] = values.flatten().to_numpy(zero_copy_only=False)
+    numbers[np.repeat(np.arange(len(column)), counts), columns] = values.flatten().to_numpy(zero_copy_only=False)
     numbers[~there] = np.nan
     return numbers
 

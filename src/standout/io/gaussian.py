@@ -1,11 +1,11 @@
-"""Missing values drawn from a Gaussian model of what is observed, the same model for every dataset.
+"""Imputation by draws from a Gaussian model of the observed values, the same model for all datasets.
 
-The model has one mean for each dataset and one covariance for all of them, estimated by stochastic
-EM: fill the missing values with draws from their distribution given the observed values of the row,
-estimate the model from the filled rows, and repeat. Drawing keeps the variances, which filling in a
-mean or a regression would shrink. One covariance for all datasets keeps the fill blind to which rows
-are target: values drawn from a covariance of the target alone would repeat its sampling noise, and
-the ratios would be taken for findings (docs/simulations.md, "missing").
+The model has one mean per dataset and one covariance for all datasets, estimated by stochastic EM: impute the
+missing values by draws from their conditional distribution given the observed values of the row, estimate the
+model from the imputed rows, and repeat. Random draws preserve the variances, which imputation by a mean or a
+regression would shrink. With one covariance for all datasets the imputation does not depend on which rows are
+target rows: values drawn from a covariance of the target only would reproduce its sampling noise and inflate the
+ratios (docs/simulations.md, "missing").
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ from standout._blas import Array
 Blocks = Callable[[], Iterator[NDArray[Any]]]
 Mask = NDArray[np.bool_]
 
-# Iterations of EM: the first ones forget the start, the estimates of the others are averaged.
+# EM iterations: burn-in, then iterations whose estimates are averaged.
 _FORGET, _AVERAGE = 12, 8
-# With more features than this, the covariance is that of so many factors and an own variance of each feature.
+# With more features than this, the covariance model has this many factors plus a specific variance per feature.
 _MANY, _FACTORS = 300, 100
-# Added to the unit variances before they are inverted; it changes regressions by as little, and adds no noise to draws.
+# Added to the unit variances before inversion; regressions change by the same order, and draws get no extra noise.
 _FLOOR = 1e-8
-# Variance, of one, that is rounding: features depend on each other along such directions.
+# Relative variance at the level of rounding error: features are linearly dependent along such directions.
 _ROUNDING = 1e-10
-# Below this many rows for each feature the covariance is shrunk toward its diagonal.
+# With fewer rows per feature than this, the covariance is shrunk toward its diagonal.
 _ROWS_PER_FEATURE = 10
-# Numbers in the stacked matrices that are worked on at a time.
+# Maximum number of elements in the stacked matrices processed at a time.
 _AT_A_TIME = 4_000_000
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A covariance, as what conditional draws need; features are in units of ``scale``.
+    """A covariance in the form needed for conditional draws; features are in units of ``scale``.
 
-    A whole row z is drawn, and what the differences of the observed values from it predict is added to its other
-    values: z_m + Σ_mo Σ_oo⁻¹ (x_o − z_o) has the conditional distribution. Where features depend on each other, z has
-    the same relations, and no noise is added.
+    A complete row z is drawn, and its missing entries are corrected by a regression on the differences of the observed
+    values: z_m + Σ_mo Σ_oo⁻¹ (x_o − z_o) has the conditional distribution. If features are linearly dependent, z
+    satisfies the same relations, and no noise is added.
     """
 
     scale: Array  # (n_features,)
 
     @property
     def n_normal(self) -> int:
-        """How many standard normal numbers a row needs."""
+        """Number of standard normal draws per row."""
         raise NotImplementedError
 
     def fill(self, rows: Array, normal: Array) -> Array:
-        """Return centred rows with draws, given what is observed in the row, for NaN."""
+        """Return centred rows with NaN replaced by draws conditional on the observed values of the row."""
         gone = np.isnan(rows)
         counts = gone.sum(axis=1)
         order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
         filled = np.array(rows)
         start = 0
-        while start < len(order):  # rows that lack about as many features at a time
+        while start < len(order):  # process rows with similar numbers of missing features together
             here = order[start : start + max(1, _AT_A_TIME // self._work(counts[order[start]]))]
             here = here[: max(1, _AT_A_TIME // self._work(counts[here[-1]]))]
             most = counts[here[-1]]
-            # The places of missing features; rows with fewer are padded with places that are observed.
+            # Indices of missing features; rows with fewer are padded with indices of observed features.
             places = np.argsort(~gone[here], axis=1, kind="stable")[:, :most]
             lacks = np.take_along_axis(gone[here], places, axis=1)
             observed = np.where(gone[here], 0.0, rows[here] / self.scale)
@@ -79,11 +79,11 @@ class Gaussian:
         return filled
 
     def _work(self, n_missing: int) -> int:
-        """Return how many numbers are worked on for a row."""
+        """Return the number of elements processed per row."""
         raise NotImplementedError
 
     def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
-        """Return draws for the features at ``places`` of each row; only those that it lacks count."""
+        """Return draws for the features at ``places`` of each row; only those of missing features are used."""
         raise NotImplementedError
 
 
@@ -93,11 +93,11 @@ class Exact(Gaussian):
 
     precision: Array  # (n_features, n_features): Ω
     root: Array  # (n_features, n_features): symmetric root of R, which is unique
-    related: Array  # (n_features, n_relations): N, where features depend on each other by Nᵀx = 0
+    related: Array  # (n_features, n_relations): N, with linear dependencies Nᵀx = 0
 
     @property
     def n_normal(self) -> int:
-        """One for each feature."""
+        """One draw per feature."""
         return len(self.scale)
 
     def _work(self, n_missing: int) -> int:
@@ -112,7 +112,7 @@ class Exact(Gaussian):
         drawn = np.where(lacks, np.take_along_axis(rows, places, axis=1) + _solved(inside, given), 0.0)
         if self.related.shape[1] == 0:
             return np.asarray(drawn)
-        # Ω is known to about the root of the rounding error: bring the relations to full precision.
+        # Ω is accurate to about the square root of machine epsilon: restore the relations to full precision.
         here = np.where(lacks[:, :, None], self.related[places], 0.0)
         off = (np.where(gone, 0.0, observed) @ self.related)[:, :, None] + here.transpose(0, 2, 1) @ drawn[:, :, None]
         values, vectors = np.linalg.eigh(here.transpose(0, 2, 1) @ here)
@@ -122,14 +122,14 @@ class Exact(Gaussian):
 
 @dataclass(frozen=True)
 class Factors(Gaussian):
-    """Many features: a few factors, and the rest of each feature's variance its own."""
+    """Factor model for many features: a few factors, and a specific variance per feature."""
 
     loadings: Array  # (n_features, n_factors)
     own: Array  # (n_features,)
 
     @property
     def n_normal(self) -> int:
-        """One for each factor and each feature."""
+        """One draw per factor and per feature."""
         return sum(self.loadings.shape)
 
     def _work(self, n_missing: int) -> int:
@@ -154,7 +154,7 @@ def _solved(matrices: Array, given: Array) -> Array:
 
 
 def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
-    """Return the model of a covariance that was estimated from so many rows."""
+    """Return the model of a covariance that was estimated from ``n_rows`` rows."""
     scale = _scale(np.diagonal(covariance))
     count = len(scale)
     correlation = covariance / np.outer(scale, scale)
@@ -164,7 +164,7 @@ def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
         values, vectors = linalg.eigh(correlation, subset_by_index=[count - _FACTORS, count - 1])
         return _of_factors(scale, vectors * np.sqrt(np.maximum(values, 0.0)))
     values, vectors = linalg.eigh(correlation)
-    # With more rows than features, directions without variance are relations between features: these are kept.
+    # With more rows than features, directions without variance are linear dependencies, which are kept.
     related = (values <= _ROUNDING) & (n_rows > count + 10)
     inside = vectors[:, related] @ vectors[:, related].T
     correlation *= 1 - rho
@@ -180,7 +180,7 @@ def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
 def _of_rows(rows: Array, n_rows: float) -> Gaussian:
     """Return the model of the covariance ``rows.T @ rows``, with more features than rows.
 
-    Only factors above the edge of noise (Marchenko and Pastur) count: a regression on all would fit noise.
+    Only factors above the noise edge (Marchenko and Pastur) are used: a regression on all would fit noise.
     """
     scale = _scale(np.einsum("ij,ij->j", rows, rows))
     standard = rows / scale
@@ -191,7 +191,7 @@ def _of_rows(rows: Array, n_rows: float) -> Gaussian:
 
 
 def _of_factors(scale: Array, loadings: Array) -> Gaussian:
-    # Draws depend on the signs, which eigenvectors leave open.
+    # Fix the arbitrary signs of eigenvectors, because draws depend on them.
     top = np.take_along_axis(loadings, np.abs(loadings).argmax(axis=0, keepdims=True), axis=0)
     loadings = loadings * np.where(top < 0, -1.0, 1.0)
     own = np.maximum(1 - np.einsum("ij,ij->i", loadings, loadings), _FLOOR)
@@ -203,7 +203,7 @@ def _scale(variance: Array) -> Array:
 
 
 def _shrinkage(trace_squared: float, n_features: int, n_rows: float) -> float:
-    """Return the OAS intensity for a correlation matrix with this tr R², zero with rows enough."""
+    """Return the OAS intensity for a correlation matrix with this tr R²; zero if there are enough rows."""
     spread = trace_squared - n_features
     if n_rows >= _ROWS_PER_FEATURE * n_features or n_features < 2:
         return 0.0
@@ -213,38 +213,38 @@ def _shrinkage(trace_squared: float, n_features: int, n_rows: float) -> float:
 
 @dataclass(frozen=True)
 class Fill:
-    """How the missing values of one dataset are drawn. The same row gets the same draws in every pass."""
+    """Imputation rule for one dataset. A row gets the same draws in every pass."""
 
     mean: Array
     model: Gaussian
-    fixed: Mask  # (n_features,): constant features, filled with that constant
+    fixed: Mask  # (n_features,): constant features, imputed by the constant
     seed: tuple[int, int]
 
     def rows(self, numbers: NDArray[Any], start: int = 0) -> Array:
-        """Return rows with their missing values filled in; ``start`` is the number of rows before them."""
+        """Return rows with missing values imputed; ``start`` is the number of rows before them."""
         rows = np.array(numbers, dtype=np.float64)
         rows = np.where(np.isnan(rows) & self.fixed, self.mean, rows)
         if not np.isnan(rows).any():
             return rows
         filled = self.model.fill(rows - self.mean, self._normal(start, len(rows))) + self.mean
-        return np.where(np.isnan(rows), filled, rows)  # what was observed keeps its bits
+        return np.where(np.isnan(rows), filled, rows)  # observed values are unchanged, bit for bit
 
     def _normal(self, start: int, count: int) -> Array:
-        """Return standard normal numbers for these rows, whatever blocks they are read in."""
+        """Return standard normal draws for these rows, independent of the block size."""
         wide = self.model.n_normal
-        steps = -(-wide // 4)  # the generator makes four numbers in a step
+        steps = -(-wide // 4)  # the generator yields four numbers per step
         bits = np.random.Philox(key=np.array(self.seed, dtype=np.uint64)).advance(start * steps)
         uniform = np.random.Generator(bits).random((count, 4 * steps))[:, :wide]
         return np.asarray(ndtri(uniform + 2.0**-54))
 
     def digest(self) -> str:
-        """Return a text that differs where the draws do."""
+        """Return a digest that identifies the draws."""
         parts = (self.mean, self.fixed, np.array(self.seed), *vars(self.model).values())
         return "-".join(f"{zlib.crc32(np.ascontiguousarray(part).tobytes()):08x}" for part in parts)
 
 
 class Whole:
-    """Weight, mean and scatter of the rows without missing values: EM starts there."""
+    """Weight, mean and scatter of complete rows, from which EM starts."""
 
     def __init__(self, n_features: int):
         self.rows = self.weight = 0.0
@@ -264,7 +264,7 @@ class Whole:
 
 
 class Complete:
-    """A dataset without missing values, of which only the sums are needed."""
+    """A dataset without missing values, given by its sums."""
 
     share = observed = 1.0
 
@@ -274,7 +274,7 @@ class Complete:
         self.whole.scatter, self.whole.weight, self.whole.rows = covariance * n_rows, n_rows, n_rows
 
     def update(self, model: Gaussian, step: int, gain: float) -> None:
-        """Nothing to fill in: the sums stay as they are."""
+        """Do nothing: without missing values the sums do not change."""
 
 
 class Observed:
@@ -283,14 +283,14 @@ class Observed:
     Parameters
     ----------
     blocks : function
-        Returns the rows, with NaN, once more.
+        Returns an iterator over the rows, with NaN; called once per pass.
     n_features : int
         Number of features.
     place : int, default=0
-        Position among the datasets. It is part of the seed, with the shape and with what is missing where; nothing
-        computed in floating point is, so that draws do not depend on units or on the order in memory.
+        Position among the datasets. The seed depends on it, on the shape and on the pattern of missing values, but not
+        on floating-point results, so that draws do not depend on units or memory order.
     weights : ndarray of shape (n_rows,), optional
-        Weights of the rows. Rows of weight zero take no part.
+        Weights of the rows. Rows of weight zero are ignored.
     """
 
     def __init__(self, blocks: Blocks, n_features: int, place: int = 0, weights: Array | None = None):
@@ -307,7 +307,7 @@ class Observed:
             here = ~np.isnan(block)
             count = (here * weight).sum(axis=0)
             both = np.where(seen + count > 0, seen + count, 1.0)
-            with np.errstate(all="ignore"):  # infinite values show in the variance
+            with np.errstate(all="ignore"):  # infinite values are detected from the variance
                 values = np.where(here, block, 0.0).astype(np.float64)
                 fresh = (values * weight).sum(axis=0) / np.where(count > 0, count, 1.0)
                 apart = np.where(count > 0, fresh - self.mean, 0.0)
@@ -329,23 +329,23 @@ class Observed:
         self.variance: Array = np.where(constant, 0.0, square / np.where(seen > 0, seen, 1.0))
         total = self.weight or 1.0
         self.n_rows = total**2 / (squared or 1.0)  # effective (Kish)
-        # A feature with the same value wherever it is observed, in most rows, has this value everywhere.
+        # A feature that is observed in most rows, always with the same value, is treated as constant.
         self.fixed = constant & (seen >= total / 2) & (seen > total / max(rows, 1))
-        self.share = share / total  # of the pairs of features, those that are observed
+        self.share = share / total  # fraction of pairs of features that are observed
         self.observed = float(seen.sum()) / (n_features * total)
-        self.covariance: Array = np.empty(0)  # known after the first update
+        self.covariance: Array = np.empty(0)  # set by the first update
 
     def _weights(self, start: int, count: int) -> tuple[Array, Mask]:
-        """Return the weights of some rows, and which are positive."""
+        """Return the weights of rows, and a mask of positive weights."""
         weights = np.ones(count) if self.weights is None else self.weights[start : start + count]
         return weights, weights > 0
 
     def fill(self, model: Gaussian, step: int = -1) -> Fill:
-        """Return how values are drawn in one step of the estimate, or for good."""
+        """Return the imputation rule for one step of the estimation, or the final one."""
         return Fill(self.mean, model, self.fixed, (self._key, step % 2**32))
 
     def _filled(self, model: Gaussian, step: int) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows that count, filled, minus the mean; and their weights, which sum to one."""
+        """Yield the imputed, centred rows of positive weight, and their weights, which sum to one."""
         fill, start = self.fill(model, step), 0
         for block in self.blocks():
             weights, kept = self._weights(start, len(block))
@@ -353,7 +353,7 @@ class Observed:
             start += len(block)
 
     def centred(self, model: Gaussian, step: int) -> Array:
-        """Return all rows, filled, about their mean, times the root of their weight; move the mean there."""
+        """Return all imputed rows, centred and scaled by the root of their weight; update the mean."""
         blocks, weights = zip(*self._filled(model, step), strict=True)
         rows, weight = np.concatenate(blocks), np.concatenate(weights)
         moved = weight @ rows
@@ -361,7 +361,7 @@ class Observed:
         return np.asarray((rows - moved) * np.sqrt(weight)[:, None])
 
     def update(self, model: Gaussian, step: int, gain: float) -> None:
-        """Fill once more, and move mean and covariance toward those of the filled rows."""
+        """Impute again, and move mean and covariance toward those of the imputed rows."""
         moved, square = np.zeros(len(self.mean)), np.zeros((len(self.mean),) * 2)
         for rows, weight in self._filled(model, step):
             moved += weight @ rows
@@ -371,7 +371,7 @@ class Observed:
         self.covariance = fresh if gain == 1 else self.covariance + gain * (fresh - self.covariance)
 
 
-# Takes the covariance of each dataset, and returns the one it is filled by; None: one covariance is good for all.
+# Maps the covariances of the datasets to those used for imputation; None: one covariance for all datasets.
 Compare = Callable[[Sequence[Array]], Sequence[Array] | None]
 
 
@@ -381,26 +381,26 @@ def estimate(
     forget: int = _FORGET,
     average: int = _AVERAGE,
 ) -> list[Fill | None]:
-    """Estimate one covariance from the observed values of all datasets, and return how each is filled.
+    """Estimate one covariance from the observed values of all datasets, and return the imputation rules.
 
     Parameters
     ----------
     sets : sequence of Observed or Complete
         The datasets; with more features than rows in all of them together, none may be Complete.
     compare : function, optional
-        Where the datasets clearly differ, it returns the covariance each of them is filled by.
+        If the datasets differ significantly, returns the covariance used to impute each of them.
     forget, average : int
         Number of iterations.
 
     Returns
     -------
     list of Fill
-        None for those without missing values.
+        None for datasets without missing values.
     """
     n_features = len(sets[0].variance)
     counts = np.array([float(one.n_rows) for one in sets])
-    # EM by itself counts a dataset by the share s of what it has observed, which draws the dataset that lacks more too
-    # close to the other: tests reject too rarely. Equal shares reject too often; n·s^⅔ keeps the level in simulations.
+    # Plain EM weights a dataset by its observed fraction s, which pulls the dataset with more missing values too close
+    # to the other: tests are conservative. Equal weights are anti-conservative; n·s^⅔ keeps the level in simulations.
     shares = counts / np.cbrt([one.share for one in sets])
     shares /= shares.sum()
     effective = sum(one.n_rows * one.observed for one in sets)
@@ -431,10 +431,10 @@ def estimate(
 
 
 def _start(sets: Sequence[Observed | Complete], lacking: Sequence[Observed], pooled: Array) -> Gaussian:
-    """Return the model to begin with: that of the rows without missing values, or of features that are independent.
+    """Return the initial model: that of the complete rows, or of independent features.
 
-    EM comes to a relation between features only in the limit. Complete rows have it: the covariance has it then from
-    the start, and the means, which were of the observed values of each feature, are moved to it.
+    EM reaches a linear dependency between features only in the limit. Complete rows satisfy it, so the covariance has
+    it from the start, and the means, initially those of the observed values of each feature, are adjusted to it.
     """
     count, n_rows = len(pooled), sum(one.whole.rows for one in sets)
     if count > _MANY or n_rows <= count + 10:

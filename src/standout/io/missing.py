@@ -1,6 +1,6 @@
-"""Sources with missing values that are drawn: what was observed in them, and filling them by another model.
+"""Handling of missing values: random draws given the observed values, the mean, or dropping rows or features.
 
-Missing values: draw them from what is observed, fill in the mean, or leave rows or features out.
+Sources whose missing values are drawn keep the observed values, so that they can be imputed again by another model.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from standout.io.stream import Block, Layout, ReadSummary, RowMetadata, Stream, 
 
 
 class Filling(Protocol):
-    """A rule by which missing values are filled."""
+    """Rule for imputing missing values."""
 
     def rows(self, numbers: NDArray[Any], start: int = 0) -> Array:
         """Return rows with their missing values filled in; ``start`` is the number of rows before them."""
         ...
 
     def digest(self) -> str:
-        """Return a text that differs where the fill does."""
+        """Return a digest that identifies the imputation rule."""
         ...
 
 
 @dataclass(frozen=True)
 class AtMean:
-    """Fill in given means."""
+    """Imputation by given means."""
 
     mean: Array
 
     def rows(self, numbers: NDArray[Any], start: int = 0) -> Array:  # noqa: ARG002
-        """Return rows with the means for missing values."""
+        """Return rows with missing values replaced by the means."""
         return np.where(np.isnan(numbers), self.mean, numbers)
 
     def digest(self) -> str:
-        """Return a text that differs where the means do."""
+        """Return a digest of the means."""
         return self.mean.tobytes().hex()
 
 
 def own_filling(blocks: Blocks, n_features: int, role: str, names: Sequence[str] | None) -> Filling:
-    """Return how rows are filled by a model of these rows alone."""
+    """Return the imputation rule from a model of these rows only."""
     (found,) = estimate([observed(blocks, n_features, role, names)])
     assert found is not None
     return found
@@ -63,7 +63,7 @@ def observed(
     place: int = 0,
     weights: Array | None = None,
 ) -> Observed:
-    """Return what is observed in rows with missing values; refuse infinite values and features without any value."""
+    """Return the observed part of rows with missing values; raise an error for infinite values and empty features."""
     found = Observed(blocks, n_features, place, weights)
     if not np.isfinite(found.variance).all():
         bad = count_bad(blocks(), n_features)
@@ -73,7 +73,7 @@ def observed(
 
 
 def check_seen(empty: NDArray[np.intp], names: Sequence[str] | None, role: str) -> None:
-    """Refuse features without any value."""
+    """Raise an error for features without any observed value."""
     if len(empty):
         holds, them = ("feature holds", "it") if len(empty) == 1 else ("features hold", "them")
         raise InputError(
@@ -83,7 +83,7 @@ def check_seen(empty: NDArray[np.intp], names: Sequence[str] | None, role: str) 
 
 
 class Incomplete:
-    """A source with missing values that are to be drawn."""
+    """Mixin for a source whose missing values are imputed by random draws."""
 
     is_incomplete = True
 
@@ -93,7 +93,7 @@ class Incomplete:
 
 
 class FilledRows(ArraySource):
-    """Rows in memory whose missing values were filled."""
+    """Rows in memory with imputed missing values."""
 
     def __init__(self, filled: Array, like: Source):
         super().__init__(filled, like.names)
@@ -101,7 +101,7 @@ class FilledRows(ArraySource):
 
 
 class RefillableRows(Incomplete, FilledRows):
-    """The same with what was observed, to fill some of the rows by another model."""
+    """Imputed rows with the original rows, so that some of them can be imputed by another model."""
 
     def __init__(self, raw: NDArray[Any], filled: Array, like: Source):
         super().__init__(filled, like)
@@ -130,7 +130,7 @@ def raw_rows(source: Any) -> NDArray[Any]:
 
 
 def filled_by(source: Any, filling: Filling) -> Source:
-    """Return an incomplete source with its missing values filled by a given rule."""
+    """Return an incomplete source with missing values imputed by a given rule."""
     columns: list[NDArray[np.intp]] = []
     inner = source
     while isinstance(inner, ColumnView):
@@ -151,10 +151,10 @@ def filled_by(source: Any, filling: Filling) -> Source:
 
 
 def handle_missing(source: Any, how: str, role: str) -> Source:
-    """Return a file's source without missing values; each dataset by itself, from its own rows."""
+    """Return the source of a file without missing values, imputed from its own rows only."""
     if isinstance(source, TableInMemory):
         return _in_memory(source, how, role)
-    # A cast, because what a stream says about its rows is read-only.
+    # A cast, because the row metadata of a stream are read-only.
     return cast(Source, _streamed(source, how, role))
 
 
@@ -187,7 +187,7 @@ def _in_memory(source: TableInMemory, how: str, role: str) -> TableInMemory:
 
 
 class _Handled(Stream):
-    """A stream whose missing values are handled on the way, with an account of it."""
+    """A stream whose missing values are handled while reading, with a summary."""
 
     def __init__(self, source: Any, layout: Layout, change: Callable[[Block], Block], account: ReadSummary):
         super().__init__(layout, self._changed)
@@ -195,11 +195,11 @@ class _Handled(Stream):
 
     @property
     def account(self) -> ReadSummary:
-        """What reading did."""
+        """Summary of how the file was read."""
         return self._account
 
     def _changed(self, rows: int, columns: tuple[str, ...], mark: Any = None) -> Iterator[Block]:
-        # Progress is reported once: by this stream, not by the one it reads.
+        # Progress is reported only by this stream, not by the underlying one.
         streamed = isinstance(self._source, Stream)
         blocks = self._source.open_blocks(rows, columns, mark) if streamed else self._source.table_blocks(rows, columns)
         for block in map(self._change, blocks):
@@ -214,7 +214,7 @@ class IncompleteTable(Incomplete, TableInMemory):
 
     @property
     def array(self) -> NDArray[Any]:
-        """The rows, filled from what is observed in this table."""
+        """The rows, imputed from the observed values of this table."""
         if self._filled is None:
             self._filled = own_filling(self.raw_blocks, self.n_features, str(self.path), self.names).rows(self.raw)
         return self._filled
@@ -229,10 +229,10 @@ class IncompleteTable(Incomplete, TableInMemory):
 
 
 class IncompleteStream(Incomplete, _Handled):
-    """A stream with missing values, which are drawn while it is read; by itself, from its own rows."""
+    """A stream with missing values, which are drawn during reading, by default from its own rows only."""
 
     filling: Filling | None = None
-    filled_columns: NDArray[np.intp] | None = None  # the columns that are filled; None: all
+    filled_columns: NDArray[np.intp] | None = None  # the imputed columns; None: all
 
     def raw_blocks(self) -> Iterator[NDArray[Any]]:
         """Yield the rows with NaN."""
@@ -252,10 +252,10 @@ class IncompleteStream(Incomplete, _Handled):
 
 @dataclass(frozen=True)
 class _Counted:
-    """What is missing in a stream."""
+    """Counts of missing values in a stream."""
 
     count: NDArray[np.int64]  # missing values, by feature
-    total: Array  # sum of the others
+    total: Array  # sum of the observed values
     n_rows: int
     whole: int  # rows without a missing value
 
@@ -274,10 +274,10 @@ def _counted(source: Any) -> _Counted:
 
 
 def _streamed(source: Any, how: str, role: str) -> Any:
-    """Count missing values (and means) in one pass; then leave out or fill in while passing."""
+    """Count missing values and compute means in one pass; drop or impute during later passes."""
     found = _counted(source)
     if not found.count.any():
-        return source  # as it is: a file with random access keeps it
+        return source  # unchanged, to keep random access to the file
     account = replace(source.account, rows=found.n_rows, missing=_by_name(found.count, source))
     layout = replace(source.layout, n_rows=found.n_rows)
     if how == "drop_rows":
@@ -354,7 +354,7 @@ def _means(total: Array, seen: NDArray[np.int64], source: Any, role: str) -> Arr
 
 
 def _warn_of_means(account: ReadSummary, role: str) -> None:
-    """Warn that p-values do not hold."""
+    """Warn that p-values are not valid."""
     warn_user(
         f"{role}: `missing='mean'` filled {account.values_filled} values with the mean of their feature, which shrinks "
         "variances and correlations. Ratios are too large and p-values too small: with 40 % of one background feature "

@@ -171,8 +171,8 @@ def read(
     data : path, array-like, data frame, AnnData, sparse matrix, memory map or Source, of shape (n_rows, n_features)
         The rows. Dask arrays and data frames and Spark DataFrames stay on the cluster: their workers compute the
         moments. A path is a file (npy, npz, csv, tsv, parquet, feather, arrow, h5, zarr, h5ad, mtx; tables may be
-        compressed with gz), a directory of tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices and
-        memory maps are read in blocks and never densified as a whole. In files, non-numeric columns are not used as
+        compressed with gz), a directory of tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices
+        and memory maps are read in blocks and never densified as a whole. In files, non-numeric columns are not used as
         features.
     role : str
         Name of the data in messages.

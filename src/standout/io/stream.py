@@ -266,7 +266,7 @@ class Stream(_Described, Source):
             self.layout.files.check(str(self.path))
 
     def _check_unchanged_at(self, start: int) -> None:
-        """Check for changed files in a pass by columns: once per panel of a file, or only once for a multi-file array."""
+        """Check for changed files in a pass by columns: once per panel of a file, once for a multi-file array."""
         if start == 0 or (self.layout.files is not None and len(self.layout.files.stamps) == 1):
             self._check_unchanged()
 
