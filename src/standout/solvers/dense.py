@@ -95,7 +95,7 @@ def lanczos_pairs(
 
     size = len(target)
     if not target.flags.f_contiguous:
-        target = target.T if target.flags.c_contiguous else np.asfortranarray(target)  # avoids a copy in every BLAS call
+        target = target.T if target.flags.c_contiguous else np.asfortranarray(target)  # avoids copies in BLAS calls
 
     def whitened(vector: Array) -> Array:
         if factor is None:
