@@ -152,7 +152,7 @@ def mirror(lower: Array, step: int = 256) -> Array:
 
 
 def regular_factor(matrix: Array) -> Array:
-    """Return the lower Cholesky factor of a matrix that is positive definite by construction."""
+    """Return the lower Cholesky factor of a regularised matrix; raise an error if it is singular."""
     factor: Array
     factor, info = lapack.dpotrf(matrix, lower=1)
     if info != 0:

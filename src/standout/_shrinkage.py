@@ -36,9 +36,9 @@ from standout.errors import NotEnoughRowsError
 
 Regime = Literal["exact", "structural", "shrunk"]
 
-# Up to this many background rows (less one) for each joint dimension "auto" shrinks in full, and the user is warned.
+# Up to this many background rows (less one) per joint dimension "auto" shrinks in full, and the user is warned.
 ROWS_PER_DIMENSION = 10
-# From so many on it does not shrink at all.
+# From this many on it does not shrink at all.
 EXACT_ROWS_PER_DIMENSION = 50
 # Target axes that are candidates for shared factors: at most this many, one per four background rows or features.
 _CANDIDATES = 32
@@ -444,7 +444,7 @@ def residual_units(candidates: Factors, variance: Array, evidence: Evidence, wei
 
 
 def _edge(dimensions: int, freedom: float) -> float:
-    """Return the .99 quantile of the largest eigenvalue of a white Wishart matrix, divided by its degrees of freedom."""
+    """Return the .99 quantile of the largest eigenvalue of a white Wishart matrix over its degrees of freedom."""
     a, b = math.sqrt(freedom - 0.5), math.sqrt(dimensions - 0.5)
     return float(((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / freedom)
 

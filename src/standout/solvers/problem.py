@@ -112,7 +112,7 @@ class Problem:
         return self.wanted.n_components == "auto" or self.wanted.axes == "signal"
 
     def units(self) -> tuple[float, float]:
-        """Number of independent units of target and background."""
+        """Return the number of independent units of target and background."""
         background = self.mixture.units if self.mixture is not None else np.nan
         return self.target.counts.units, background
 
