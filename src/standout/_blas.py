@@ -1,10 +1,8 @@
-"""How much memory this machine has, and how much of it tables of features × features may take.
+"""BLAS and LAPACK calls of the hot loops, their number of threads, and the memory budget.
 
-The few BLAS calls of the hot loops, and how many threads they get.
-
-The numpy and scipy wheels each carry an OpenBLAS with a thread pool of its own. Two pools that
-take turns in one loop fight for the cores, and threads cost more than they give on small problems:
-so hot loops call scipy's BLAS only, and small problems run on one thread.
+The numpy and scipy wheels each ship an OpenBLAS with a separate thread pool. Two pools that are used alternately in
+one loop compete for the cores, and threads slow small problems down. Hot loops therefore call only scipy's BLAS, and
+small problems run on one thread. The memory budget limits matrices of size features × features.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ from scipy.linalg import blas, lapack
 
 from standout.errors import InputError
 
-# A quarter of the machine's memory (all of it, not what is free now: the same data must take the same road
-# tomorrow), and no more than lets a dense eigenproblem end in minutes.
+# A quarter of the machine's total memory (not of the free memory, so that the same data always use the same
+# solver), capped such that a dense eigenproblem takes minutes at most.
 _SHARE = 0.25
-# Below this many multiply-adds a second thread costs more than it gives.
+# Below this many multiply-adds a second thread costs more than it saves.
 SMALL_WORK = 2e8
 _EPS = float(np.finfo(float).eps)
 
@@ -33,12 +31,12 @@ _LEAST, _MOST = 10**9, 8 * 10**9
 
 
 def default_budget() -> int:
-    """Return the bytes that covariances may take where nothing else was said."""
+    """Return the default memory budget for covariances in bytes."""
     return int(min(max(_SHARE * physical_memory(), _LEAST), _MOST))
 
 
 def physical_memory() -> int:
-    """Return the bytes of memory that this machine has; 0 where it does not tell."""
+    """Return the physical memory of this machine in bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -57,7 +55,7 @@ def _controller() -> Any:
 
 def _set_threads(counts: list[int]) -> None:
     for library, threads in zip(_controller().lib_controllers, counts, strict=True):
-        # New versions of threadpoolctl listen to the first thread that set a limit, and to no other before it lets go.
+        # In recent versions of threadpoolctl only the first thread to set a limit may change it until it is released.
         release = partial(getattr(library, "clear_controlling_thread", bool), True)
         release()
         library.set_num_threads(threads)
@@ -65,10 +63,10 @@ def _set_threads(counts: list[int]) -> None:
 
 
 class _OneThread:
-    """A context that keeps BLAS on one thread; the first one in sets the limit, the last one out lifts it.
+    """Context manager that keeps BLAS on one thread; the first entry sets the limit, the last exit lifts it.
 
-    The same as threadpoolctl's own limit, without the bookkeeping that a small fit would notice, and
-    safe when several threads fit at once.
+    Equivalent to the limit of threadpoolctl, without the overhead that would slow down a small fit, and
+    safe if several threads fit concurrently.
     """
 
     lock = threading.Lock()
@@ -91,12 +89,12 @@ class _OneThread:
 
 
 def threads_for(work: float) -> AbstractContextManager[None]:
-    """Give a context that keeps BLAS on one thread while ``work`` (multiply-adds) is small."""
+    """Return a context manager that keeps BLAS on one thread if ``work`` (multiply-adds) is small."""
     return _OneThread() if work < SMALL_WORK else nullcontext()
 
 
 def blas_threads() -> int:
-    """Return on how many threads BLAS runs now."""
+    """Return the current number of BLAS threads."""
     with _OneThread.lock:
         now = _OneThread.before if _OneThread.inside else [lib.num_threads for lib in _controller().lib_controllers]
     return max(now, default=1)
@@ -122,26 +120,26 @@ def add_outer(total: Array, vector: Array, factor: float) -> Array:
 
 
 def _same(total: Array, result: Array) -> Array:
-    # f2py works in place only on an F-ordered float64 array; anything else would be a silent copy.
+    # f2py works in place only on an F-ordered float64 array; any other array would be copied silently.
     if result is not total and not np.shares_memory(result, total):
         total[...] = result
     return total
 
 
 def times(matrix: Array, vectors: Array) -> Array:
-    """Return ``matrix @ vectors`` for a symmetric matrix, by the BLAS that the solvers use."""
+    """Return ``matrix @ vectors`` for a symmetric matrix, with the BLAS that the solvers use."""
     return np.asarray(blas.dsymm(1.0, matrix, vectors, lower=1))
 
 
 def product(left: Array, right: Array) -> Array:
-    """Return ``left @ right`` by the BLAS that the solvers use, without copies of C- or F-ordered matrices."""
+    """Return ``left @ right`` with the BLAS that the solvers use, without copying C- or F-ordered matrices."""
     plain = [matrix.flags.f_contiguous for matrix in (left, right)]
     sides = [matrix if is_plain else matrix.T for matrix, is_plain in zip((left, right), plain, strict=True)]
     return np.asarray(blas.dgemm(1.0, *sides, trans_a=not plain[0], trans_b=not plain[1]))
 
 
 def mirror(lower: Array, step: int = 256) -> Array:
-    """Fill the upper triangle, which must be zero, from the lower one, in place and in small pieces."""
+    """Fill the upper triangle, which must be zero, from the lower one, in place and in small blocks."""
     size = len(lower)
     for start in range(0, size, step):
         stop = min(start + step, size)
@@ -154,7 +152,7 @@ def mirror(lower: Array, step: int = 256) -> Array:
 
 
 def regular_factor(matrix: Array) -> Array:
-    """Return the lower Cholesky factor of a matrix that is made positive definite."""
+    """Return the lower Cholesky factor of a regularised matrix; raise an error if it is singular."""
     factor: Array
     factor, info = lapack.dpotrf(matrix, lower=1)
     if info != 0:
@@ -166,9 +164,9 @@ def regular_factor(matrix: Array) -> Array:
 
 
 def cholesky(matrix: Array) -> tuple[Array, float] | None:
-    """Return the lower Cholesky factor of a symmetric matrix and its reciprocal condition (1-norm).
+    """Return the lower Cholesky factor of a symmetric matrix and its reciprocal condition number (1-norm).
 
-    ``None`` when the matrix is not numerically positive definite.
+    Return None if the matrix is not numerically positive definite.
     """
     factor, info = lapack.dpotrf(matrix, lower=1)
     if info != 0:
@@ -186,10 +184,10 @@ def top_eigen(matrix: Array, count: int, vectors: bool = True) -> tuple[Array, A
         )
         if info == 0 and found == count and (not vectors or np.einsum("ij,ij->", basis, basis) > count - 0.5):
             return values[:count][::-1], basis[:, :count][:, ::-1]
-    # All of them are wanted, and divide and conquer is several times faster; or some of them lie so close together
-    # (a target that is the background) that bisection gave up, or lost one without a word.
+    # Either all eigenvalues are wanted, and divide and conquer is several times faster; or some are so close together
+    # (a target equal to the background) that bisection failed, or silently lost one.
     values, basis, info = lapack.dsyevd(matrix, lower=1)
-    if info != 0:  # pragma: no cover - LAPACK gives up only on non-finite input
+    if info != 0:  # pragma: no cover - LAPACK fails only on non-finite input
         raise np.linalg.LinAlgError(f"the symmetric eigensolver did not converge (info={info})")
     return values[::-1][:count], basis[:, ::-1][:, :count]
 
@@ -197,16 +195,17 @@ def top_eigen(matrix: Array, count: int, vectors: bool = True) -> tuple[Array, A
 def n_above(matrix: Array, threshold: float) -> int:
     """Return how many eigenvalues of a symmetric matrix are larger than a threshold.
 
-    By Sylvester's law: as many as positive pivots of ``matrix − threshold I``, which cost a tenth of the eigenvalues.
+    By Sylvester's law of inertia this is the number of positive pivots of ``matrix − threshold I``, which cost a tenth
+    of the eigenvalues.
     """
     shifted = np.array(matrix, order="F")
     np.einsum("ii->i", shifted)[...] -= threshold
     factor, pivots, _ = lapack.dsytrf(shifted, lower=1, lwork=64 * len(shifted), overwrite_a=1)
-    # Pivots of two rows have one positive and one negative eigenvalue, and are marked in both rows.
+    # 2 × 2 pivots have one positive and one negative eigenvalue, and are marked in both rows.
     single = pivots > 0
     return int((np.diagonal(factor)[single] > 0).sum() + (~single).sum() // 2)
 
 
 def rank_tolerance(size: int) -> float:
-    """Relative eigenvalue below which a covariance direction is rounding noise."""
+    """Return the relative eigenvalue below which a covariance direction is rounding error."""
     return max(1e-14, size * _EPS)

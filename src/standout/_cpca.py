@@ -22,13 +22,13 @@ from standout.solvers.solution import Components, Note
 
 @dataclass(frozen=True)
 class ContrastiveModel(Model):
-    """A model of contrastive PCA: also the alpha used, and the path it was found on."""
+    """A contrastive PCA model, with the alpha used and the path of the search."""
 
     alpha: float = 0.0
     path: SubspacePath | None = None
 
     def widened(self, kept: NDArray[np.intp], names: Any) -> Model:
-        """Return the model among all features of the target; those not kept have no weight."""
+        """Return the model for all features of the target; features that were not kept have zero weight."""
         path = None if self.path is None else self.path.widened(kept, len(names))
         wide = super().widened(kept, names)
         assert isinstance(wide, ContrastiveModel)
@@ -36,36 +36,38 @@ class ContrastiveModel(Model):
 
 
 class CPCA(BaseContrast):
-    """Contrastive PCA: the directions with the largest target variance minus alpha times background variance.
+    """Contrastive PCA: directions with the largest target variance minus alpha times background variance.
 
-    The top eigenvectors of ``C_xx − α C_yy``, largest algebraic eigenvalue first (Abid et al. 2018). The
-    components are orthonormal, so scores keep distances within the subspace; unlike :class:`standout.DPCA`
+    Components are the top eigenvectors of ``C_xx − α C_yy``, largest algebraic eigenvalue first (Abid et al. 2018).
+    They are orthonormal, so scores preserve distances within the subspace; unlike with :class:`standout.DPCA`
     the result depends on the features' units. Without a background it is PCA.
 
     Parameters
     ----------
     n_components : int or None, default=2
-        How many components; None gives all that exist.
+        Number of components; None returns all that exist.
     alpha : "auto", "trace_ratio" or float, default="auto"
-        How much of the background is subtracted; 0 is PCA. "auto" searches a grid: alphas with like
-        subspaces are clustered, and the medoid of the largest cluster without alpha = 0 is taken; the
-        representatives of all clusters are in ``path_``. "trace_ratio" has no parameter: it maximises
-        summed target variance over summed background variance (shrunk as in DPCA where background rows
+        Weight of the background covariance; 0 is PCA. "auto" searches a grid: alphas with similar
+        subspaces are clustered, and the medoid of the largest cluster without alpha = 0 is used; the
+        representatives of all clusters are in ``path_``. "trace_ratio" needs no parameter: it maximises
+        summed target variance over summed background variance (shrunk as in DPCA if background rows
         are few); with one component it is DPCA.
     grid : "natural", "abid", "paper" or array-like of shape (n_values,), default="natural"
-        The alphas of the search: 0 and 40 geometric steps to the largest ratio, beyond which every direction
-        has more background than target; 0 and 40 steps from 0.1 to 1000; 15 steps from 0.001 to 1000.
+        Values of alpha in the search. "natural": 0 and 40 geometric steps up to the largest ratio, beyond which
+        the background term exceeds the target variance in every direction. "abid": 0 and 40 steps from 0.1 to
+        1000. "paper": 15 steps from 0.001 to 1000.
     affinity : "features" or "scores", default="features"
-        Where the search measures angles between subspaces: among directions of the features, or among
-        the scores of the target, as the package ``contrastive`` does.
+        Space in which the search measures angles between subspaces: directions in feature space, or the
+        scores of the target, as in the package ``contrastive``.
     n_representatives : int, default=4
-        How many clusters the search makes, at least 2.
+        Number of clusters in the search, at least 2.
     mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
-        Shares of several backgrounds in the whole; each keeps its own mean.
+        Weights of several backgrounds in the mixture; each is centred at its own mean.
     centering : "own" or "background", default="own"
         The target's centre: its own mean, or the background's mean.
     features : "all" or "common", default="all"
-        What to do when target and background have other feature names.
+        What to do if target and background have different feature names: raise an error, or use the features
+        in common and give the others zero weight.
     background_label : object or list, default=None
         Rows of X with this label in y are the background (a list: several backgrounds).
     random_state : int or None, default=None
@@ -80,27 +82,27 @@ class CPCA(BaseContrast):
     ratios_ : ndarray of shape (n_components,)
         Target variance over background variance along each component.
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal filters: what one multiplies data with.
+        Orthonormal filters: the weights that transform multiplies data with.
     patterns_ : ndarray of shape (n_components, n_features)
-        What each component looks like in the features: the regression of the target on its scores.
+        Pattern of each component in feature space: the regression of the target on its scores.
     mean_ : ndarray of shape (n_features,)
-        What transform subtracts.
+        Centre subtracted by transform.
     target_variance_, background_variance_ : ndarray of shape (n_components,)
         Variances along each component.
     noise_edge_ : float
-        The ratio that pure noise reaches in its best direction, that of dPCA; NaN where it has no meaning.
+        The largest ratio expected from pure noise in its best direction, as in dPCA; NaN if undefined.
     p_value_ : float
-        Probability that noise alone gives so large a ratio in the best direction, that of dPCA.
+        Probability that noise alone gives a ratio at least this large in the best direction, as in dPCA.
     debiased_ratios_ : ndarray of shape (n_components,)
         NaN: these components do not maximise the ratio.
     contrast_ : ndarray of shape (n_components,)
         The bounded index (λ − 1)/(λ + 1) of each ratio.
     shrinkage_ : float
-        The shrinkage of the background: 0, but for ``alpha="trace_ratio"`` with few background rows.
+        The shrinkage of the background: 0, except for ``alpha="trace_ratio"`` with few background rows.
     regime_ : "exact", "structural" or "shrunk"
-        What became of the background covariance.
+        Treatment of the background covariance: used unchanged, used with zero variance in some direction, or shrunk.
     mix_ : ndarray of shape (n_backgrounds,)
-        The shares used.
+        The mixture weights used.
     n_components_ : int
         Number of components.
     solver_ : str
@@ -108,7 +110,7 @@ class CPCA(BaseContrast):
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where the data has names.
+        Feature names, if the data have names.
 
     Examples
     --------
@@ -153,7 +155,7 @@ class CPCA(BaseContrast):
         self.random_state = random_state
 
     def summary(self) -> Summary:
-        """Return the model in words: alpha, and ratios with the noise edge beside them."""
+        """Return a summary of the model: alpha, and ratios compared with the noise edge."""
         model = self._solved()
         title = f"{type(self).__name__} (alpha = {self.alpha_:.4g})"
         return summarize(model, title, list(self.get_feature_names_out()))
@@ -250,7 +252,7 @@ def _model(
         background_counts=tuple(counts.items()),
         background_units=problem.mixture.units,
         names=inputs.target.names,
-        # At alpha = 0 the background has no say, and what its rows are worth is no matter.
+        # At alpha = 0 the background is not used, so its effective number of rows is irrelevant.
         notes=(*notes, *(verdict.notes if alpha > 0 else ())),
         alpha=alpha,
         path=path,
@@ -258,5 +260,5 @@ def _model(
 
 
 def _principal(model: Model) -> ContrastiveModel:
-    """Return a model without a background as one of alpha = 0."""
+    """Convert a model without a background to a contrastive model with alpha = 0."""
     return ContrastiveModel(**{field.name: getattr(model, field.name) for field in fields(Model)})

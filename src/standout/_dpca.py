@@ -15,79 +15,79 @@ from standout.solvers.problem import SolveOptions, graph_of
 
 
 class DPCA(BaseContrast):
-    """Discriminative PCA: the directions in which the target varies and the background does not.
+    """Discriminative PCA: directions with a large variance in the target and a small one in the background.
 
-    Maximises the ratio of target variance to background variance, one generalized eigenproblem
-    ``C_xx u = λ C_yy u``. Without a background it is PCA.
+    Components maximise the ratio of target variance to background variance, by solving the generalized
+    eigenproblem ``C_xx u = λ C_yy u``. Without a background it is PCA.
 
     Parameters
     ----------
     n_components : int, None or "auto", default=2
-        How many components; None gives all that exist; "auto" as many as a sequential test tells
-        from noise, which may be none.
+        Number of components; None returns all that exist; "auto" as many as a sequential test distinguishes
+        from noise, which may be zero.
     shrinkage : "auto", "oas", None or float in [0, 1], default="auto"
-        How the background covariance is estimated. "auto" keeps factors that target and background
-        share and shrinks all other correlations, less and less from 10 background rows for each
-        dimension on and not at all from 50 on. It keeps no factors with fewer than 8 features or 9
+        Estimate of the background covariance. "auto" keeps factors that target and background
+        share and shrinks all other correlations; shrinkage decreases from 10 background rows per
+        dimension on and is zero from 50 on. It keeps no factors with fewer than 8 features or 9
         background rows, nor with ``mix="minimax"`` and several backgrounds, where it is OAS below 10
-        rows for each dimension and exact from there on. "oas" or a number shrinks toward the diagonal.
-        None is always the exact problem.
+        rows per dimension and exact from there on. "oas" or a number shrinks toward the diagonal.
+        None always solves the exact problem.
     axes : "ratio" or "signal", default="ratio"
         "ratio": largest ratio first, as in the paper. "signal": the principal axes of the denoised
-        target, made of all components above the noise edge, so that ``transform(X)`` are the scores of
-        a PCA of ``denoise(X)`` (with ``normalize=None`` and the target's own centre); there may be
-        fewer of them than asked for, and ``debiased_ratios_`` are NaN.
+        target, computed from all components above the noise edge, so that ``transform(X)`` returns the scores of
+        a PCA of ``denoise(X)`` (with ``normalize=None`` and ``centering="own"``); there may be
+        fewer of them than requested, and ``debiased_ratios_`` are NaN.
     mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
-        Shares of several backgrounds in the whole; each keeps its own mean. "minimax" takes the
-        shares that make the largest ratio as small as possible: what stands out against each of them.
+        Weights of several backgrounds in the mixture; each is centred at its own mean. "minimax" finds the
+        weights that minimise the largest ratio, which gives components that stand out against every background.
     normalize : None or "background", default=None
-        Length of the components: one, or such that the background has variance one on each.
+        Scaling of the components: unit length, or unit background variance along each.
     centering : "own" or "background", default="own"
-        The target's centre: its own mean, or the background's mean, which keeps the shift between
-        the two as something specific to the target.
+        The target's centre: its own mean, or the background's mean, in which case the shift between
+        the two counts as specific to the target.
     solver : "auto", "dense", "lanczos", "gsvd", "span" or "matrix_free", default="auto"
-        See :mod:`standout.solvers.choose`. "matrix_free" multiplies with the rows (sparse, or very wide) and
-        holds nothing of features × features; "auto" takes it where these would be beyond the memory.
+        See :mod:`standout.solvers.choose`. "matrix_free" uses products with the rows (sparse, or very wide) and
+        forms no matrix of features × features; "auto" chooses it if such matrices would exceed the memory budget.
     graph : sparse matrix or array-like of shape (n_features, n_features), default=None
-        A graph of features (pixels, channels, genes), as adjacency or Laplacian: components whose
-        weights jump between neighbours pay.
+        A graph of features (pixels, channels, genes), as adjacency or Laplacian matrix, used to penalise
+        components that are rough on the graph.
     smoothness : float, default=1.0
-        How much they pay, in units of background variance; without a graph it does nothing.
+        Strength of the graph penalty, in units of background variance; ignored without a graph.
     features : "all" or "common", default="all"
-        What to do when target and background have other feature names: refuse, or use the features
-        in common and give the others no weight.
+        What to do if target and background have different feature names: raise an error, or use the features
+        in common and give the others zero weight.
     background_label : object or list, default=None
         Rows of X with this label in y are the background (a list: several backgrounds).
     random_state : int or None, default=None
-        Seed of the start vectors of the Lanczos and matrix-free solvers.
+        Seed for the start vectors of the Lanczos and matrix-free solvers.
 
     Attributes
     ----------
     ratios_ : ndarray of shape (n_components,)
         Target variance over background variance along each component, largest first.
     components_ : ndarray of shape (n_components, n_features)
-        Filters: what one multiplies data with.
+        Filters: the weights that transform multiplies data with.
     patterns_ : ndarray of shape (n_components, n_features)
-        What each component looks like in the features: read these, not the filters.
+        Pattern of each component in feature space: interpret these, not the filters.
     mean_ : ndarray of shape (n_features,)
-        What transform subtracts.
+        Centre subtracted by transform.
     target_variance_, background_variance_ : ndarray of shape (n_components,)
-        Variances along each component (of the shrunk background, where it was shrunk).
+        Variances along each component (of the shrunk background, if it was shrunk).
     noise_edge_ : float
-        The ratio that pure noise reaches (of the unshrunk problem; NaN where it has no meaning).
+        The largest ratio expected from pure noise (of the unshrunk problem; NaN if undefined).
     p_value_ : float
-        Probability that noise alone gives so large a top ratio (of the unshrunk problem).
+        Probability that noise alone gives a top ratio at least this large (of the unshrunk problem).
     debiased_ratios_ : ndarray of shape (n_components,)
-        Population ratios that the unshrunk sample ratios stand for; NaN for those lost in noise.
+        Population ratios estimated from the unshrunk sample ratios; NaN for ratios not above the noise edge.
     shrinkage_ : float
-        How far correlations were shrunk: 0 for the exact problem, 1 for all the way.
+        Shrinkage of correlations: 0 for the exact problem, 1 for full shrinkage.
     n_factors_ : int
-        Shared factors that the background estimate keeps.
+        Number of shared factors in the background estimate.
     regime_ : "exact", "structural" or "shrunk"
-        Whether the background covariance was used as it is, does not vary in some direction, or was
+        Treatment of the background covariance: used unchanged, used with zero variance in some direction, or
         shrunk.
     mix_ : ndarray of shape (n_backgrounds,)
-        The shares used.
+        The mixture weights used.
     contrast_ : ndarray of shape (n_components,)
         The bounded index (λ − 1)/(λ + 1) of each ratio.
     n_components_ : int
@@ -97,7 +97,7 @@ class DPCA(BaseContrast):
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where the data has names.
+        Feature names, if the data have names.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class DPCA(BaseContrast):
     def denoise(self, X: Any) -> Any:
         """Return the target-specific part of each row, in the units of the data.
 
-        A Wiener estimate made of all components above the noise edge, however many are shown, with
+        A Wiener estimate from all components above the noise edge, regardless of ``n_components``, with
         de-biased ratios. Without a background it is the row minus ``mean_``.
 
         Parameters
@@ -159,7 +159,7 @@ class DPCA(BaseContrast):
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            For rows on a cluster a table of the same kind, not computed yet.
+            For rows on a cluster, a lazy table of the same type.
 
         Examples
         --------
@@ -175,7 +175,7 @@ class DPCA(BaseContrast):
         return source.map_rows(self._denoiser().denoise, self._names() or [f"x{i}" for i in range(source.n_features)])
 
     def _denoiser(self) -> Model:
-        """Return a model that keeps every component above the edge; solved when first needed."""
+        """Return a model with all components above the edge, fitted on first use."""
         model = self._solved()
         if model.signal is not None or not model.background_counts:
             return model
@@ -185,15 +185,15 @@ class DPCA(BaseContrast):
             matched = self._sums.matched()
             assert matched.inputs.target is not None
             assert self._options is not None
-            # From the moments that were kept, whichever solver saw the rows; with the parameters of the fit.
+            # From the stored moments, regardless of the solver used, and with the parameters of the fit.
             options = replace(self._options, axes="signal", solver="auto")
             try:
                 found = fit_model(matched.inputs.target, matched.inputs.backgrounds, options)
-            except InputError:  # the rows knew more dimensions than the moments do: the components must do
+            except InputError:  # the rows have a higher rank than the moments: use the fitted components
                 return model
             if matched.kept is not None:
                 found = found.widened(matched.kept, list(self.feature_names_in_))
-            # The rows' own mean, which the sums know to rounding only: what is subtracted is mean_.
+            # Use mean_, computed from the rows; the mean from sums has a rounding error.
             self._signal_model = replace(found, mean=model.mean)
         return self._signal_model
 

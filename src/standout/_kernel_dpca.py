@@ -1,9 +1,8 @@
-"""Held-out ratios of kernel models over folds: to choose gamma and shrinkage, and to count components.
+"""Kernel dPCA as a scikit-learn estimator: linear dPCA on the features of a kernel.
 
-The formula behind the noise edge does not apply to a kernel, because the background never has enough rows for the
-dimensions of the kernel. Held-out rows need no formula.
-
-Kernel dPCA as a scikit-learn estimator: linear dPCA on the features of a kernel.
+Held-out ratios over folds are used to choose gamma and shrinkage, and to count components. The formula behind the
+noise edge does not apply to a kernel, because the background never has enough rows for the dimensions of the kernel;
+held-out ratios need no such formula.
 """
 
 from __future__ import annotations
@@ -57,15 +56,15 @@ from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
 
 _FOLDS = 5
-# The choice looks at so many components at most: later ones are mostly noise.
+# Largest number of components used to choose parameters: later ones are mostly noise.
 FIRST = 2
-# A log ratio beyond this is as good as infinite.
+# A log ratio above this counts as infinite.
 _LARGEST = 50.0
-# The kernel matrix of more rows than this takes gigabytes: landmarks must then be asked for.
+# The kernel matrix of more rows than this takes gigabytes, so that landmarks are required.
 _MOST_ROWS = 10_000
-# Rows the median distance is taken over: its error is then a few percent, less than it matters.
+# Rows used for the median distance: its error is then a few percent, which is negligible.
 _MEDIAN_ROWS = 500
-# What "cv" chooses from: gamma in multiples of the median heuristic, and shrinkage. The default comes first.
+# Candidates of "cv": gamma in multiples of the median heuristic, and shrinkage. The default comes first.
 _FACTORS = (1.0, 1 / 16, 1 / 4, 4.0, 16.0)
 _SHRINKAGES: tuple[str | float, ...] = ("auto", 0.001, 0.01, 0.1, 0.5)
 _NO_FEATURES = "its components are functions, not directions among the features. Use transform and dual_coef_."
@@ -78,7 +77,7 @@ Choice = TypeVar("Choice")
 def best(
     choices: Iterable[Choice], fit: Callable[[Choice], Fit], data: Sequence[Dataset], seed: int, first: int
 ) -> Choice:
-    """Return the choice with the largest mean held-out log ratio of the first components; among equals the first."""
+    """Return the choice with the largest mean held-out log ratio of the first components; the first if tied."""
     folds = split(data, seed)
     found: tuple[float, Choice] | None = None
     for choice in choices:
@@ -93,7 +92,7 @@ def best(
 def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int, level: float = 0.95) -> tuple[int, list[str]]:
     """Return how many leading components have a held-out ratio above one, and notes on folds without a finite one.
 
-    A component counts where the lower end of the interval of ``held_out_ratio`` is above one.
+    A component counts if the lower end of the interval of ``held_out_ratio`` is above one.
     """
     logs = held_out_logs(fit, data, split(data, seed))
     count = int(np.argmin([*(over_folds(logs, level).low > 0), False]))
@@ -103,8 +102,8 @@ def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int, level: float =
 def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
     """Return the rows of each dataset that are held out in each fold; rows of one group stay together.
 
-    Groups that several datasets share are in the same fold of each, which may leave a fold with one unit of a dataset:
-    then there are fewer folds.
+    Groups shared by several datasets are in the same fold of each. If this leaves a fold with one unit of a dataset,
+    fewer folds are used.
     """
     units = [_units(part) for part in data]
     fewest = min(own.count for own in units)
@@ -124,14 +123,14 @@ def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
 
 
 def _units(data: Dataset) -> Units:
-    """Return the independent units of a dataset: its groups, or its rows."""
+    """Return the independent units of a dataset: its groups if it has any, otherwise its rows."""
     assert data.rows is not None
     groups = data.groups if data.groups is not None else data.rows.groups
     return Units(np.arange(data.counts.rows), ()) if groups is None else Units(*coded(groups))
 
 
 def held_out_logs(fit: Fit, data: Sequence[Dataset], folds: Sequence[Sequence[Index]]) -> Array:
-    """Return log held-out ratios without their small-sample bias, of shape (n_folds, n_components)."""
+    """Return log held-out ratios, corrected for small-sample bias, of shape (n_folds, n_components)."""
     return log_ratios([_of_fold(fit, data, held) for held in folds])
 
 
@@ -149,7 +148,7 @@ def _of_fold(fit: Fit, data: Sequence[Dataset], held: Sequence[Index]) -> Fold:
 
 
 def _part(data: Dataset, index: Index) -> Dataset:
-    """Return some rows of a dataset."""
+    """Return a subset of the rows of a dataset."""
     assert data.rows is not None
     weights = None if data.weights is None else data.row_weights[index]
     groups = None if data.groups is None else np.asarray(data.groups, dtype=object)[index]
@@ -157,7 +156,7 @@ def _part(data: Dataset, index: Index) -> Dataset:
 
 
 class _Absent:
-    """An attribute of the linear estimators that has no meaning here; reading it raises an error with the reason."""
+    """An attribute of the linear estimators that is undefined here; accessing it raises an error with the reason."""
 
     def __init__(self, why: str):
         self.why = why
@@ -170,81 +169,82 @@ class _Absent:
 
 
 class KernelDPCA(BaseContrast):
-    """Discriminative PCA in the feature space of a kernel: functions that vary in the target only.
+    """Discriminative PCA in the feature space of a kernel: functions that vary only in the target.
 
     Finds functions f of the rows (unit norm in the kernel's space) with the largest ratio of target
-    variance to background variance, each dataset about its own mean. It finds structure that no linear
+    variance to background variance, with each dataset centred at its mean. It finds structure that no linear
     direction shows, such as rings and products of features. The background covariance is shrunk toward a
-    multiple of the identity, which penalises the norm of f. How much it is shrunk depends on the number of
-    background rows, so that repeated rows change the result. Without a background it is kernel PCA.
+    multiple of the identity, which penalises the norm of f. The shrinkage depends on the number of
+    background rows, so that duplicated rows change the result. Without a background it is kernel PCA.
 
     Parameters
     ----------
     n_components : int, None or "auto", default=2
-        How many components; None gives all that exist. "auto" counts the leading components whose
+        Number of components; None returns all that exist. "auto" counts the leading components whose
         held-out ratio over five folds is above one (lower end of its 95 % interval), at most 10.
     kernel : "rbf", "poly", "linear", "cosine" or callable, default="rbf"
         ``exp(-gamma |x - z|²)``, ``(gamma x·z + coef0)^degree``, ``x·z``, ``x·z / |x||z|``, or a function of two
         arrays of rows that returns the matrix of all pairs.
     gamma : "median", "cv" or float, default="median"
-        Of "rbf" and "poly". "median" is one over the median squared distance between target and
-        background rows, taken together (over a sample of them where there are many). "cv" chooses among
+        Parameter of "rbf" and "poly". "median" is one over the median squared distance between target and
+        background rows, taken together (over a sample if there are many). "cv" chooses among
         1/16, 1/4, 1, 4 and 16 times that by the held-out ratio of the first two components over five folds.
     degree : int, default=2
-        Of "poly".
+        Degree of "poly".
     coef0 : float, default=1.0
-        Of "poly"; not negative.
+        Constant term of "poly"; non-negative.
     standardize : bool, default=True
         Divide each feature by its background sd before the kernel and the median distance (by its target
-        sd where the background is constant; several backgrounds: the sd in their mixture, the pooled one
-        for "minimax"). A callable kernel gets the divided rows. Without a background nothing is divided.
-        False uses the rows as given: then the features with the largest variance decide which rows are
-        similar, whether or not they differ between target and background.
+        sd if the background is constant; with several backgrounds by the sd in their mixture, the pooled one
+        for "minimax"). A callable kernel receives the scaled rows. Without a background no scaling is applied.
+        False uses the rows as given: similarity is then dominated by the features with the largest variance,
+        whether or not they differ between target and background.
     shrinkage : "auto", "oas", "cv", None or float in [0, 1], default="auto"
-        How much the background covariance is shrunk. "oas" follows the OAS formula. "auto" does the same,
-        except that a "linear", "poly" or "cosine" kernel with ten background rows for each of its
-        dimensions needs no shrinking. "cv" chooses among "auto", .001, .01, .1 and .5 as gamma="cv" does
-        (jointly with it). None or 0, the exact problem, exists for kernels with fewer dimensions than rows
-        only: with the others almost every ratio would be infinite.
+        Shrinkage of the background covariance. "oas" uses the OAS formula. "auto" does the same,
+        except that a "linear", "poly" or "cosine" kernel with ten background rows per dimension
+        is not shrunk. "cv" chooses among "auto", .001, .01, .1 and .5 as gamma="cv" does
+        (jointly with it). None or 0, the exact problem, is available only for kernels with fewer dimensions
+        than rows: with other kernels almost every ratio would be infinite.
     mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
-        Shares of several backgrounds in the whole; each keeps its own mean. "minimax" finds the shares
-        that leave the smallest largest ratio: what stands out against each background.
+        Weights of several backgrounds in the mixture; each is centred at its own mean. "minimax" finds the
+        weights that minimise the largest ratio, which gives components that stand out against every background.
     n_landmarks : int or None, default=None
-        How many rows carry the components. None takes all rows, which is exact and costs their number
-        cubed; a few hundred, chosen at random (half of them target rows), serve any number of rows.
+        Number of rows over which components are expanded. None uses all rows, which is exact and has cubic cost
+        in the number of rows; a few hundred, chosen at random (half of them target rows), suffice for any number
+        of rows.
     background_label : object or list, default=None
         Rows of X with this label in y are the background (a list: several backgrounds).
     random_state : int or None, default=None
-        Seed of the choice of landmarks, of the rows for the median distance and of the folds.
+        Seed for the choice of landmarks, of the rows for the median distance and of the folds.
 
     Attributes
     ----------
     ratios_ : ndarray of shape (n_components,)
-        Target variance over (shrunk) background variance along each component, largest first. They grow
-        with the flexibility of the kernel: judge them on other rows, with :meth:`score`.
+        Target variance over (shrunk) background variance along each component, largest first. They increase
+        with the flexibility of the kernel: evaluate them on held-out rows with :meth:`score`.
     dual_coef_ : ndarray of shape (n_components, n_landmarks)
         Coefficients of each component over the landmarks:
         ``f(x) = dual_coef_ @ k(landmarks_ / scale_, x / scale_)``.
     landmarks_ : ndarray of shape (n_landmarks, n_features)
         The landmarks as given, target rows first.
     mean_ : ndarray of shape (n_landmarks,)
-        Mean of ``k(landmarks_ / scale_, x / scale_)`` over the target: what transform subtracts.
+        Mean of ``k(landmarks_ / scale_, x / scale_)`` over the target, subtracted by transform.
     gamma_ : float
         The gamma used.
     scale_ : ndarray of shape (n_features,)
-        What each feature is divided by before the kernel; ones where nothing is divided.
+        Divisor of each feature before the kernel is applied; ones if no scaling is applied.
     target_variance_, background_variance_ : ndarray of shape (n_components,)
-        Variances along each component (of the shrunk background, where it was shrunk).
+        Variances along each component (of the shrunk background, if it was shrunk).
     noise_edge_, p_value_, debiased_ratios_ : float, float and ndarray of shape (n_components,)
-        As in DPCA where the exact problem was solved; NaN where the background was shrunk.
+        As in DPCA if the exact problem was solved; NaN if the background was shrunk.
     shrinkage_ : float
         The shrinkage used.
     contrast_ : ndarray of shape (n_components,)
         The bounded index (λ − 1)/(λ + 1) of each ratio.
     regime_ : "exact", "structural" or "shrunk"
-        What became of the background covariance.
+        Treatment of the background covariance: used unchanged, used with zero variance in some direction, or shrunk.
     mix_ : ndarray of shape (n_backgrounds,)
-        The shares used.
+        The mixture weights used.
     n_components_ : int
         Number of components.
     solver_ : str
@@ -252,12 +252,12 @@ class KernelDPCA(BaseContrast):
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where the data has names.
+        Feature names, if the data have names.
 
     Notes
     -----
-    ``components_``, ``patterns_``, ``top_features``, ``inverse_transform`` and ``partial_fit`` do not exist here:
-    components are functions and not directions, and they rest on rows, which moments do not keep.
+    ``components_``, ``patterns_``, ``top_features``, ``inverse_transform`` and ``partial_fit`` are not available:
+    components are functions and not directions, and they are expanded over rows, which moments do not retain.
 
     Examples
     --------
@@ -328,9 +328,9 @@ class KernelDPCA(BaseContrast):
     ) -> float:
         """Return the mean log ratio of the given rows along the fitted components.
 
-        On rows the fit has not seen, about zero means nothing specific to the target: the measure to judge a
-        kernel model by. The correction for the bias of the log of a variance assumes Gaussian scores; scores of a
-        kernel are often skewed or heavy-tailed, and with few rows the expected score is then not exactly zero.
+        Use it on held-out rows to evaluate a kernel model: a score near zero means that nothing is specific to the
+        target. The correction for the bias of the log of a variance assumes Gaussian scores; kernel scores
+        are often skewed or heavy-tailed, and with few rows the expected score is then not exactly zero.
         A model fitted without a background (kernel PCA) is scored against unit variance.
 
         Parameters
@@ -338,7 +338,7 @@ class KernelDPCA(BaseContrast):
         X : array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
             Target rows; with ``background_label``, target and background rows.
         y : array-like of shape (n_rows,), optional
-            Labels; used with ``background_label`` only.
+            Labels; used only with ``background_label``.
         background : dataset, or list or dict of datasets, optional
             Background rows.
         sample_weight, background_sample_weight : array-like of shape (n_rows,), optional
@@ -401,7 +401,7 @@ class KernelDPCA(BaseContrast):
                 raise InputError(f"{name} compares target with background, and there is none. Give one, or a number.")
         if wanted.n_components != "auto":
             return self._selected(data, list(backgrounds), wanted)
-        # The choice of gamma and shrinkage is made again in every fold, so that it cannot inflate held-out ratios.
+        # Gamma and shrinkage are chosen separately in every fold, so that the choice cannot inflate held-out ratios.
         count, notes = count_above_one(lambda part: self._selected(part, list(backgrounds), wanted), data, wanted.seed)
         model = self._selected(data, list(backgrounds), replace(wanted, n_components=max(count, 1)))
         model = replace(model, notes=(*model.notes, *(Note(OverfitWarning, note) for note in notes)))
@@ -412,7 +412,7 @@ class KernelDPCA(BaseContrast):
         return _is_cv(self.gamma) and self.kernel in ("rbf", "poly")
 
     def _selected(self, data: Sequence[Dataset], names: Sequence[str], wanted: SolveOptions) -> KernelModel:
-        """Choose gamma and shrinkage by held-out ratio where asked to, and fit."""
+        """Choose gamma and shrinkage by held-out ratio if requested, and fit."""
         factors = _FACTORS if self._selects_gamma else (1.0,)
         shrinkages = _SHRINKAGES if _is_cv(self.shrinkage) else (wanted.shrinkage,)
         choices = list(itertools.product(factors, shrinkages))
@@ -422,7 +422,7 @@ class KernelDPCA(BaseContrast):
 
         chosen = choices[0]
         if len(choices) > 1:
-            # A fold has fewer rows, and perhaps fewer components than asked for: "auto" takes those there are.
+            # A fold has fewer rows, and may have fewer components than requested: "auto" uses those that exist.
             in_fold = replace(wanted, n_components="auto")
             first = min(wanted.n_components, FIRST) if isinstance(wanted.n_components, int) else FIRST
             chosen = best(choices, lambda choice: fit(choice, in_fold), data, wanted.seed, first)
@@ -431,7 +431,7 @@ class KernelDPCA(BaseContrast):
     def _solved_for(
         self, data: Sequence[Dataset], names: Sequence[str], wanted: SolveOptions, factor: float
     ) -> KernelModel:
-        """Fit with a given shrinkage, and gamma at so many times the median heuristic."""
+        """Fit with a given shrinkage, and with gamma as a given multiple of the median heuristic."""
         rng = np.random.default_rng(wanted.seed)
         scale = self._scale(data, names, wanted)
         kernel = self._kernel(data, scale, rng, factor)
@@ -470,7 +470,7 @@ def _is_cv(value: Any) -> bool:
 
 
 def _check_number(name: str, value: Any, allowed: bool, possible: str) -> None:
-    """Refuse what is not a finite number from zero on."""
+    """Raise an error unless the value is a finite non-negative number."""
     number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
     if not (number and allowed):
         raise InputError(f"`{name}={value!r}` is not possible. Use {possible}.")
@@ -489,7 +489,7 @@ def _rows(data: Dataset) -> Dataset:
 
 
 def _check_here(data: Dataset) -> None:
-    """Refuse rows that lie on a cluster."""
+    """Raise an error for rows stored on a cluster."""
     if data.source is not None and not data.source.is_local:
         raise RowsNeededError(
             f"{data.role}: a kernel compares rows with each other, and these lie on a cluster. Bring them, or a sample "
@@ -498,7 +498,7 @@ def _check_here(data: Dataset) -> None:
 
 
 def _taken(data: Dataset, index: Any) -> Array:
-    """Return some rows as float64, all finite."""
+    """Return a subset of rows as float64, checked to be finite."""
     assert data.rows is not None
     rows = np.ascontiguousarray(data.rows.take(index), dtype=np.float64)
     with np.errstate(all="ignore"):
@@ -508,7 +508,7 @@ def _taken(data: Dataset, index: Any) -> Array:
 
 
 def _median_gamma(data: Sequence[Dataset], scale: Array | None, rng: np.random.Generator) -> float:
-    """Return one over the median squared distance of target and background rows together."""
+    """Return one over the median squared distance between target and background rows taken together."""
     sizes = [part.counts.rows for part in data]
     chosen = np.arange(sum(sizes))
     if len(chosen) > _MEDIAN_ROWS:

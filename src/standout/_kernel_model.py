@@ -1,4 +1,4 @@
-"""What a kernel fit returns, how it is found among the kernel's features, and how it reads."""
+"""Kernel models: solution in the feature space of the kernel, and summary."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from standout.solvers.minimax import minimax_shares
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note, signs
 
-# Kernels that may have fewer dimensions than there are rows, so that the exact problem makes sense.
+# Kernels that may have fewer dimensions than there are rows, so that the exact problem is well-posed.
 _BOUNDED = ("linear", "poly", "cosine")
-# Dimensions are counted where eigenvalues still have some correct digits, so that the order of the rows
-# cannot change their number, and with it the shrinkage.
+# Only eigenvalues with some correct digits are counted as dimensions, so that the order of the rows
+# cannot change their number and hence the shrinkage.
 _DIMENSION = 1e-10
-# Directions of the kernel's space in which the rows vary by less than this share do not exist; a constant is one.
+# Directions of the feature space, such as constants, in which the rows vary by less than this fraction are dropped.
 _NEGLIGIBLE = 1e-12
-# A ratio of variances beyond this is no number one can work with.
+# A ratio of variances above this is not usable numerically.
 _LARGEST = 1e200
-# n_components="auto" looks at so many components at most.
+# Largest number of components considered by n_components="auto".
 MOST_AUTO = 10
 
 
@@ -49,12 +49,12 @@ class KernelModel(Model):
     landmarks: Landmarks
 
     def project(self, source: Source, role: str = "X") -> Array:
-        """Return the scores of rows: their kernel columns minus the target's mean ones, times the coefficients."""
+        """Return the scores of rows: kernel columns minus their mean over the target, times the coefficients."""
         return super().project(KernelSource(source, self.landmarks, role), role)
 
     @property
     def landmark_rows(self) -> Array:
-        """The landmarks themselves."""
+        """The landmark rows."""
         return self.landmarks.rows
 
     @property
@@ -64,13 +64,13 @@ class KernelModel(Model):
 
     @property
     def feature_scale(self) -> Array:
-        """What each feature is divided by before the kernel."""
+        """Divisor of each feature before the kernel is applied."""
         rows, scale = self.landmarks.rows, self.landmarks.scale
         return np.ones(rows.shape[1]) if scale is None else scale
 
 
 def exact_refused(shrinkage: Any, why: str) -> InputError:
-    """Return the error for an exact problem that would have infinite ratios almost everywhere."""
+    """Return the error for an exact problem in which almost all ratios would be infinite."""
     return InputError(
         f"`shrinkage={shrinkage}` asks for the exact problem, and {why}: the target varies in many of them that the "
         "background rows do not reach, and each has an infinite ratio. Use `shrinkage='auto'` or a number above 0."
@@ -84,13 +84,13 @@ def solve_kernel(
     wanted: SolveOptions,
     names: tuple[str, ...] | None,
 ) -> KernelModel:
-    """Solve among the features φ, whose moments the datasets hold, and put the result over the landmarks."""
+    """Solve in the features φ, whose moments the datasets hold, and expand the result over the landmarks."""
     model = _among_features(target, backgrounds, features, wanted)
     vectors = model.components.T
     offset = model.mean @ vectors
-    # The landmark with the largest score has a positive one: any other order of the rows gives the same sign.
+    # The landmark with the largest absolute score gets a positive one, so that the sign does not depend on row order.
     sign = signs(features.at_landmarks @ vectors - offset)
-    # Landmarks may depend on each other: that is no loss.
+    # Landmarks may be linearly dependent; this loses nothing.
     notes = [_in_kernel_words(note) for note in model.notes if note.category is not RankWarning]
     if backgrounds and features.isolated:
         notes.append(_isolated_note(features.landmarks))
@@ -114,7 +114,7 @@ def _among_features(
         return _exact(target, {}, target.moments.covariance(), wanted)
     parts = [data.moments for data in backgrounds.values()]
     counts = [part.counts for part in parts]
-    # The shares of "minimax" depend on the shrinkage, which is that of the pooled backgrounds.
+    # The weights of "minimax" depend on the shrinkage, which is that of the pooled backgrounds.
     minimax = isinstance(wanted.mix, str) and wanted.mix == "minimax"
     mixture = Mixture.of(counts, "pooled" if minimax else wanted.mix, list(backgrounds))
     pair = _Pair.of(target.moments, parts, mixture)
@@ -131,7 +131,7 @@ def _among_features(
     bounded = features.landmarks.kernel.kind in _BOUNDED and not features.full_rank
     if wanted.shrinkage == "auto" and bounded and mixture.rows >= ROWS_PER_DIMENSION * pair.rank:
         return _exact(target, backgrounds, pair.joint, wanted)
-    # OAS by name, not the "auto" of the linear methods: kernel features have no axes of their own.
+    # OAS explicitly, not the "auto" of the linear methods: kernel features have no preferred axes.
     rho = oas(pair.evidence(mixture)) if isinstance(wanted.shrinkage, str) else float(wanted.shrinkage or 0.0)
     if minimax and len(parts) > 1:
         shrunk = [_ridged(part.covariance(), rho, pair.rank) for part in parts]
@@ -143,7 +143,7 @@ def _among_features(
 def _exact(target: Dataset, backgrounds: dict[str, Dataset], joint: Array, wanted: SolveOptions) -> Model:
     """Solve the exact problem within the directions in which the rows vary.
 
-    What is left out are functions that are constant on all rows. With them, each component would have an
+    Functions that are constant on all rows are left out. With them, each component would have an
     arbitrary constant part, and scaling it to unit norm would scale its scores arbitrarily.
     """
     values, vectors = top_eigen(joint, len(joint))
@@ -160,7 +160,7 @@ def _exact(target: Dataset, backgrounds: dict[str, Dataset], joint: Array, wante
 
 @dataclass(frozen=True)
 class _Pair:
-    """Target and background covariance of the features, and in how many dimensions they vary."""
+    """Target and background covariance of the features, and the number of dimensions in which they vary."""
 
     target: Array
     background: Array
@@ -181,11 +181,11 @@ class _Pair:
 
     @property
     def joint(self) -> Array:
-        """Both covariances, each with a trace of one, added up."""
+        """Sum of both covariances, each scaled to unit trace."""
         return np.asarray(self.target / np.trace(self.target) + self.background / np.trace(self.background))
 
     def evidence(self, mixture: Mixture) -> Evidence:
-        """Return what the OAS formula looks at, for the background with a mean variance of one."""
+        """Return the input of the OAS formula, for the background scaled to unit mean variance."""
         trace, square = np.trace(self.background), np.einsum("ij,ij->", self.background, self.background)
         return Evidence(
             rows=mixture.rows,
@@ -205,7 +205,7 @@ def _check_varies(role: str, covariance: Array, mean: Array) -> None:
 
 
 def _count_dimensions(joint: Array) -> int:
-    """Count the eigenvalues that are not negligible; a Cholesky factor often shows that none is, much sooner."""
+    """Count the non-negligible eigenvalues; a Cholesky factor often shows much faster that all are."""
     found = cholesky(joint)
     if found is not None and found[1] > _DIMENSION:
         return len(joint)
@@ -214,7 +214,7 @@ def _count_dimensions(joint: Array) -> int:
 
 
 def _ridged(background: Array, rho: float, rank: int) -> Array:
-    """Return (1 − ρ)·C + ρ·μ·I: features of a kernel have no axes, so no diagonal to shrink to."""
+    """Return (1 − ρ)·C + ρ·μ·I: kernel features have no preferred axes, so a diagonal target is meaningless."""
     shrunk = (1 - rho) * background
     np.einsum("ii->i", shrunk)[...] += rho * np.trace(background) / rank
     return shrunk
@@ -270,7 +270,7 @@ def _how_many(wanted: SolveOptions, limit: int, target: Dataset) -> int:
 
 
 def _in_kernel_words(note: Note) -> Note:
-    """Return a note on linear features in terms of the kernel, whose dimensions have no names."""
+    """Rephrase a note on linear features for a kernel, whose dimensions have no names."""
     if note.category is StructuralWarning:
         text = (
             "some ratios are infinite: the background does not vary at all in some dimensions of the kernel in which "
@@ -312,7 +312,7 @@ def nothing_found(model: KernelModel) -> KernelModel:
 
 
 def summarize_kernel(model: KernelModel, title: str, labels: list[str]) -> Summary:
-    """Write the summary of a kernel model."""
+    """Return the summary of a kernel model."""
     many = "s" if model.n_components != 1 else ""
     lines = [
         f"{title}: {model.n_components} component{many} over {model.landmarks.n_columns} landmarks "

@@ -1,11 +1,11 @@
-"""Kernels, landmarks, and the features that make kernel dPCA a linear one.
+"""Kernels, landmarks, and the features that reduce kernel dPCA to linear dPCA.
 
-A kernel compares rows in background units: each feature is divided by its sd in the background, so that a
-nuisance feature with a large variance does not decide which rows are close.
+Kernels are evaluated in background-sd units: each feature is divided by its sd in the background, so that a
+nuisance feature with a large variance does not dominate the distance between rows.
 
 With landmarks z and K = k(z, z) = G Gᵀ, the features φ(x) = G⁻¹ k(z, x) have the kernel as their inner
 product (exactly on the span of the landmarks). Means, covariances and ratios of φ are those of the
-kernel's feature space, so everything written for moments works on them.
+kernel's feature space, so all functions of moments apply to them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from standout.io.source import Source
 
 KERNELS = ("rbf", "poly", "linear", "cosine")
 
-# Directions of the landmarks' kernel matrix below this share of the largest are rounding noise.
+# Directions of the landmarks' kernel matrix below this fraction of the largest are rounding errors.
 _NEGLIGIBLE = 1e-12
-# Exponents of rbf whose terms are larger than this lose too many digits when they are added up.
+# Exponents of rbf whose terms are larger than this lose too many digits to cancellation.
 _FAR = 1e6
-# A kernel matrix with eigenvalues below minus this share is not the rounding of a positive one.
+# A kernel matrix with eigenvalues below minus this fraction is not positive semidefinite up to rounding.
 _NEGATIVE = 1e-8
-# An sd below this share of the mean is rounding: the feature is constant.
+# An sd below this fraction of the mean is rounding error: the feature is constant.
 _CONSTANT = 10 * float(np.finfo(np.float64).eps)
-# A feature of a row below this share of its norm is zero.
+# A feature of a row below this fraction of its norm counts as zero.
 _NOTHING = 1e-100
-# Kernel values whose squares lie outside this range cannot be added up.
+# Kernel values whose squares are outside this range cannot be summed.
 _SMALLEST, _LARGEST = 1e-280, 1e300
-# A kernel matrix is nearly the identity where half of the landmarks have no other landmark as similar as this
-# (over so many of them).
+# A kernel matrix is nearly the identity if half of the landmarks have no other landmark with at least this
+# similarity (among this many of them).
 _SIMILAR = 0.05
 _INSPECTED = 200
 
@@ -96,8 +96,8 @@ def _products(rows: Array, others: Array, factor: float = 1.0) -> Array:
 
 
 def _rbf(rows: Array, others: Array, gamma: float) -> Array:
-    """exp(−γ|x − z|²): the whole exponent is one product of rows with two columns more, where that is accurate."""
-    # The kernel does not depend on a shift, and the squares lose fewer digits about the centre.
+    """Return exp(−γ|x − z|²); if accurate, the exponent is one product of rows with two additional columns."""
+    # The kernel is invariant to shifts, and squares lose fewer digits for centred rows.
     centre = others.mean(axis=0)
     size = rows.shape[1]
     left, right = np.empty((len(rows), size + 2)), np.empty((len(others), size + 2))
@@ -108,7 +108,7 @@ def _rbf(rows: Array, others: Array, gamma: float) -> Array:
     right[:, size + 1] = -gamma * np.einsum("ij,ij->i", right[:, :size], right[:, :size])
     right[:, size] = -gamma
     right[:, :size] *= 2 * gamma
-    # |x|² − 2x·z + |z|² cancels where rows are far from the centre and near each other.
+    # |x|² − 2x·z + |z|² cancels for rows that are far from the centre and close to each other.
     largest = gamma * left[:, size].max(initial=0.0) - right[:, size + 1].min(initial=0.0)
     exponent = _products(left, right) if largest < _FAR else -gamma * cdist(rows, others, "sqeuclidean")
     return np.exp(exponent, out=exponent)
@@ -134,7 +134,7 @@ def _checked(values: Any, shape: tuple[int, int]) -> Array:
             f"kernel: the callable returned values of type {array.dtype} and shape {array.shape} for {shape[0]} and "
             f"{shape[1]} rows. Make it return one number for each pair, an array of shape {shape}."
         )
-    # A copy, since what follows works in place and the callable may keep its result.
+    # A copy, since later steps work in place and the callable may keep its result.
     return np.array(array, dtype=np.float64, order="C")
 
 
@@ -144,7 +144,7 @@ class Landmarks:
 
     kernel: Kernel
     rows: Array  # (n_landmarks, n_features), as given
-    scale: Array | None = None  # (n_features,): what rows are divided by first; None uses them as given
+    scale: Array | None = None  # (n_features,): divisor of the rows; None uses them as given
 
     @property
     def n_columns(self) -> int:
@@ -160,15 +160,15 @@ class Landmarks:
 
 @dataclass(frozen=True)
 class Features:
-    """The map φ(x) = G⁻¹ k(z, x): a triangle G where the kernel matrix has full rank, else a basis of its range."""
+    """The map φ(x) = G⁻¹ k(z, x): G is triangular if the kernel matrix has full rank, else a basis of its range."""
 
     landmarks: Landmarks
     at_landmarks: Array  # G, (n_landmarks, rank): row i is φ of landmark i
-    inverse: Array | None  # (n_landmarks, rank) such that φ = k @ inverse; None where G is triangular
+    inverse: Array | None  # (n_landmarks, rank) such that φ = k @ inverse; None if G is triangular
 
     @classmethod
     def of(cls, landmarks: Landmarks) -> Features:
-        """Factor the landmarks' kernel matrix; directions that are only rounding are left out."""
+        """Factor the landmarks' kernel matrix; directions at rounding level are left out."""
         with threads_for(10.0 * landmarks.n_columns**3), np.errstate(all="ignore"):
             gram = landmarks.columns(landmarks.rows)
             check_finite(gram, "the rows")
@@ -179,7 +179,7 @@ class Features:
                 )
             gram = np.asfortranarray((gram + gram.T) / 2)
             found = cholesky(gram)
-            # In the 1-norm the condition is never better than in eigenvalues, so this keeps to the same rule.
+            # The 1-norm condition number is never smaller than the spectral one, so this follows the same rule.
             if found is not None and found[1] > _NEGLIGIBLE:
                 return cls(landmarks, np.asfortranarray(np.tril(found[0])), None)
             values, vectors = top_eigen(gram, len(gram))
@@ -206,12 +206,12 @@ class Features:
             result = blas.dtrsm(1.0, self.at_landmarks, kernel.T, lower=1, overwrite_b=1)
         else:
             result = blas.dgemm(1.0, self.inverse, kernel.T, trans_a=1)
-        if far:  # rows far from a landmark: squares of what is left would underflow
+        if far:  # rows far from a landmark: squares of the remaining values would underflow
             result[np.abs(result) < _NOTHING * np.linalg.norm(self.at_landmarks[0])] = 0.0
         return result.T
 
     def coefficients(self, vectors: Array) -> Array:
-        """Return the coefficients over the landmarks, (n_landmarks, k), of directions among the features."""
+        """Return the coefficients over the landmarks, (n_landmarks, k), of directions in feature space."""
         if self.inverse is not None:
             return self.inverse @ vectors
         solved: Array
@@ -220,7 +220,7 @@ class Features:
 
     @property
     def full_rank(self) -> bool:
-        """Whether all landmarks are independent: then the kernel has as many dimensions as there are rows."""
+        """Whether all landmarks are linearly independent: the kernel then has as many dimensions as there are rows."""
         return self.n_columns >= self.landmarks.n_columns
 
     @property
@@ -249,7 +249,7 @@ class KernelSource(Source):
             checked_block(block, self.source.n_features, self.role)
             values = np.ascontiguousarray(block, dtype=np.float64)
             with np.errstate(all="ignore"):
-                # exp(−∞) is a good number: what is not finite must be seen before the kernel hides it.
+                # exp(−∞) is finite, so non-finite rows must be detected before the kernel is applied.
                 if not math.isfinite(np.einsum("ij,ij->", values, values)):
                     raise explain_non_finite(self.source, block, self.role)
                 with threads_for(float(len(values)) * self.n_features * (values.shape[1] + self.n_features)):
@@ -259,7 +259,7 @@ class KernelSource(Source):
 
 
 def check_finite(columns: Array, role: str) -> None:
-    """Refuse kernel values that are NaN, infinite, or too large to be squared."""
+    """Raise an error for kernel values that are NaN, infinite, or too large to be squared."""
     with np.errstate(all="ignore"):
         if not np.einsum("ij,ij->", columns, columns) < _LARGEST:
             raise InputError(
@@ -269,9 +269,9 @@ def check_finite(columns: Array, role: str) -> None:
 
 
 def background_scale(target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture) -> Array:
-    """Return the sd of each feature in the mixture of the backgrounds: the units in which a kernel compares rows.
+    """Return the sd of each feature in the mixture of the backgrounds, which scales rows before the kernel.
 
-    Where no background varies it is the target's sd; where nothing varies it is one.
+    It is the target's sd if no background varies, and one if nothing varies.
 
     Examples
     --------
@@ -287,7 +287,7 @@ def background_scale(target: Dataset, backgrounds: Sequence[Dataset], mixture: M
 
 
 def _variance(data: Dataset) -> Array:
-    """Return the variance of each feature in one pass: blocks are merged about their own means."""
+    """Return the variance of each feature in one pass; blocks are centred at their means and merged."""
     assert data.rows is not None
     total, first = 0.0, None
     for block in weighted_blocks(data.rows, data.weights, data.role):
@@ -315,8 +315,8 @@ def _variance(data: Dataset) -> Array:
 def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Generator) -> list[NDArray[np.intp]]:
     """Return which rows of target and backgrounds are landmarks: all, or ``count`` chosen at random.
 
-    Half of them are target rows, the other half background rows in proportion to the backgrounds' sizes;
-    a set that is too small leaves its share to the other.
+    Half of them are target rows, the other half background rows in proportion to the sizes of the backgrounds.
+    If a set is too small, the remainder is taken from the other.
 
     Examples
     --------
@@ -336,7 +336,7 @@ def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Gen
 
 
 def median_gamma(rows: Array, weights: Array) -> float:
-    """Return 1 / the median squared distance between rows that are not the same (the median heuristic).
+    """Return one over the median squared distance between distinct rows (the median heuristic).
 
     A row of weight two counts as two rows.
 
@@ -355,6 +355,6 @@ def median_gamma(rows: Array, weights: Array) -> float:
         )
     order = np.argsort(distances, kind="stable")
     below = np.cumsum(pairs[order])
-    # The lower median, found through the counts, so that repeating every row changes nothing.
+    # The lower median, computed from the counts, so that repeating every row changes nothing.
     middle = np.searchsorted(below, below[-1] / 2 * (1 - 1e-12))
     return float(1 / distances[order[middle]])

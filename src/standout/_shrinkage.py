@@ -1,22 +1,22 @@
-"""How the background covariance is estimated when rows are few: keep shared factors, shrink the rest.
+"""Background covariance estimate for few rows: shared factors are kept, other correlations are shrunk.
 
-With few rows for its features, a sample covariance B is poorly known in its small directions, and a
-ratio divides by those. The estimate is, in background-sd units (B is a correlation matrix),
+With few rows per feature, a sample covariance B is inaccurate in directions of small variance, and ratios
+divide by these variances. The estimate is, in background-sd units (B is a correlation matrix),
 
     S = (1 − ρ)·B + ρ·(F + Ψ),    F = W (WᵀBW) Wᵀ,
 
 a factor model plus a share of the sample covariance. W holds the *shared factors*: among axes of large
 target variance, those along which the background varies far more than its average residual variance.
-The axes are chosen without looking at the background, so its sample variance along them is unbiased,
-and it is kept along W. Ψ is diagonal: what the factors leave of each feature's variance, or the mean of
-that where there are more features than rows. Correlations that no factor explains are shrunk by ρ, which
-the oracle approximating formula (OAS) gives from traces of the residual. Without factors S is B shrunk
+The axes are chosen independently of the background, so its sample variance along them is unbiased,
+and it is kept along W. Ψ is diagonal: the residual variance of each feature, or the mean residual variance
+if there are more features than rows. Correlations that no factor explains are shrunk by ρ, given by the
+oracle approximating shrinkage (OAS) formula from traces of the residual. Without factors S is B shrunk
 toward its diagonal by OAS. The result does not depend on the features' units.
 
-Where the factors explain more than half of the variance, features differ much in what is left to them: a mean
-residual variance is then the wrong yardstick for a factor and the wrong Ψ. There the features are measured in
-units of their residual sd, in which noise is isotropic, and the factors are found a second time in these units.
-From 50 to 80 % explained variance the units turn from background sd to residual sd, without a switch.
+If the factors explain more than half of the variance, residual variances differ strongly between features: their
+mean is then neither a suitable reference for a factor nor a suitable Ψ. In that case features are scaled by their
+residual sd, which makes the noise isotropic, and the factors are found a second time in these units. Between 50
+and 80 % explained variance the units change continuously from background sd to residual sd.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ from standout.errors import NotEnoughRowsError
 
 Regime = Literal["exact", "structural", "shrunk"]
 
-# Up to this many background rows (less one) for each joint dimension "auto" shrinks in full, and the user is warned.
+# Up to this many background rows (less one) per joint dimension "auto" shrinks in full, and the user is warned.
 ROWS_PER_DIMENSION = 10
-# From so many on it does not shrink at all.
+# From this many on it does not shrink at all.
 EXACT_ROWS_PER_DIMENSION = 50
-# Target axes that are candidates for shared factors: at most so many, one for four background rows or features.
+# Target axes that are candidates for shared factors: at most this many, one per four background rows or features.
 _CANDIDATES = 32
 _ROWS_PER_CANDIDATE = 4
 _FEATURES_PER_CANDIDATE = 4
 # A single axis would mix factor and signal.
 _FEWEST_CANDIDATES = 2
-# From the first to the second share of explained variance, features turn from background-sd to residual-sd units.
+# Between these shares of explained variance, the units change from background sd to residual sd.
 _MUCH_EXPLAINED, _MOST_EXPLAINED = 0.5, 0.8
-# The part that the mean has in the residual variance of a feature as its unit: that of a few rows is unreliable.
+# Weight of the mean in the residual variance used as unit of a feature: estimates from few rows are unreliable.
 _MEAN_PART = 0.1
-# A factor has at least this many times the variance that noise alone would show along the best axis.
+# A factor has at least this many times the variance that noise alone would have along the best axis.
 _STRENGTH = 1.5
-# Target axes with less variance than this part of the largest singular value are not candidates.
+# Target axes with less variance than this fraction of the largest singular value are not candidates.
 _WEAK = 1e-4
-# A direction below this part of the largest is rounding.
+# A direction below this fraction of the largest is rounding error.
 _ROUNDING = 1e-13
 _QR_WORK = 64 * 2 * _CANDIDATES
-# A residual variance below this part of the whole is rounding.
+# A residual variance below this fraction of the total is rounding error.
 _NOTHING = 1e-10
-# Beyond this much shrinkage little but the features' own variances is left.
+# Above this shrinkage the estimate is close to diagonal.
 _NEARLY_ONE = 0.9
-# The share of its whole variance that every feature keeps in Ψ, however much of it the factors explain.
+# The fraction of its variance that every feature keeps in Ψ, regardless of how much the factors explain.
 _UNEXPLAINED = 1e-4
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the rule looks at: how many rows the background has, and how many dimensions there are."""
+    """Input of the shrinkage rule: the number of background rows and the number of dimensions."""
 
     rows: float  # background rows, less one for each background's mean
     rank: int  # joint rank of target and background
@@ -77,7 +77,7 @@ class Evidence:
 
     @property
     def rows_per_dimension(self) -> float:
-        """Background rows for each joint dimension; rows with little weight count for little."""
+        """Effective number of background rows per joint dimension."""
         return min(self.rows, self.effective) / self.rank if self.rank else math.inf
 
 
@@ -87,7 +87,7 @@ class Shrinkage:
 
     rho: float
     loadings: Array | None = None  # (d, q): F is their product; None without factors
-    psi: Array | float = 1.0  # (d,): the diagonal of Ψ; a number where it is a multiple of the identity
+    psi: Array | float = 1.0  # (d,): the diagonal of Ψ; a number if it is a multiple of the identity
 
     @property
     def n_factors(self) -> int:
@@ -112,10 +112,10 @@ class Factors:
     axes: Array  # (d, q): W
     variances: Array  # (q,): of the background along W, largest first
     image: Array  # (d, q): B W
-    units: Array | None = None  # (d,): what features are divided by beyond background-sd units; None is 1
+    units: Array | None = None  # (d,): divisor of features in addition to background sd; None is 1
 
     def first(self, count: int) -> Factors:
-        """Return the first ``count`` of them."""
+        """Return the first ``count`` factors."""
         return replace(self, axes=self.axes[:, :count], variances=self.variances[:count], image=self.image[:, :count])
 
     def explained(self) -> Array:
@@ -148,11 +148,11 @@ class Factors:
             The diagonal of B in background-sd units: zero for a feature that is constant in the background, less than
             one for a feature that is partly explained by earlier components.
         evidence : Evidence
-            How much background there is.
+            Size of the background.
         n_rows : float
-            Rows of target and background together.
+            Total number of rows of target and background.
         squared : callable
-            Returns tr R² in units of Ψ, which it is given, both in the units of the factors.
+            Returns tr R² in units of Ψ, given Ψ, both in the units of the factors.
         """
         n_varying, count, varies = evidence.n_varying, len(self.variances), variance > 0
         whole = np.ones(len(variance)) if self.units is None else 1 / self.units**2
@@ -175,11 +175,11 @@ class Factors:
 
 @dataclass(frozen=True)
 class GramShrinkage:
-    """The background estimate (1 − ρ) B + ρ (F + level·I), with F as combinations of target rows."""
+    """The background estimate (1 − ρ) B + ρ (F + level·I), with F given by combinations of target rows."""
 
     rho: float
     level: float = 1.0
-    # (n_target, q): combinations of target rows, the squares of which add up to F.
+    # (n_target, q): combinations of target rows, the squares of which sum to F.
     factors: Array | None = None
 
     @property
@@ -189,13 +189,13 @@ class GramShrinkage:
 
 
 def _panels(size: int) -> list[slice]:
-    """Return runs of columns that are small enough for temporary copies."""
+    """Return slices of columns that are small enough for temporary copies."""
     width = max(64, 2**21 // max(size, 1))
     return [slice(start, min(start + width, size)) for start in range(0, size, width)]
 
 
 def mean_residual(n_varying: int, explained: float, n_factors: int, total: float) -> float:
-    """Return the mean variance that factors leave to a feature, never less than a small part of the mean of all."""
+    """Return the mean residual variance of a feature, at least a small fraction of the mean total variance."""
     mean = (total - explained) / max(n_varying - n_factors, 1)
     return (1 - _UNEXPLAINED) * mean + _UNEXPLAINED * total / n_varying
 
@@ -220,7 +220,7 @@ def oas(evidence: Evidence) -> float:
 
 
 def residual_intensity(evidence: Evidence, n_factors: int, trace: float, trace_squared: float) -> float:
-    """Return ρ of "auto": OAS for the residual correlations, faded out where rows are plenty."""
+    """Return ρ of "auto": OAS for the residual correlations, faded out with increasing number of rows."""
     dimensions = evidence.n_varying - n_factors
     if trace <= _NOTHING * dimensions:  # the factors explain everything
         return fade(evidence)
@@ -229,13 +229,13 @@ def residual_intensity(evidence: Evidence, n_factors: int, trace: float, trace_s
 
 
 def fade(evidence: Evidence) -> float:
-    """Return the factor by which "auto" shrinks less when there are rows enough: 1, falling to 0."""
+    """Return the factor by which "auto" reduces shrinkage with increasing number of rows, from 1 down to 0."""
     left = EXACT_ROWS_PER_DIMENSION - evidence.rows_per_dimension
     return min(1.0, max(0.0, left / (EXACT_ROWS_PER_DIMENSION - ROWS_PER_DIMENSION)))
 
 
 def few_rows(evidence: Evidence) -> bool:
-    """Return whether the background has so few rows that the user should know."""
+    """Return whether the background has so few rows that the user should be warned."""
     return evidence.rows_per_dimension < ROWS_PER_DIMENSION
 
 
@@ -247,10 +247,10 @@ def shrinks(shrinkage: str | float | None, evidence: Evidence) -> bool:
 
 
 def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:
-    """Return ρ for what was asked: "auto" without factors, "oas", "diagonal", a number, or None (the exact problem).
+    """Return ρ for a shrinkage option: "auto" without factors, "oas", "diagonal", a number, or None (exact problem).
 
-    "diagonal" is OAS below ten rows for each dimension and the exact problem from there on: for methods whose
-    background estimate has to be linear in the background covariance.
+    "diagonal" is OAS below ten rows per dimension and the exact problem from there on. It is meant for methods
+    whose background estimate has to be linear in the background covariance.
     """
     if shrinks(shrinkage, evidence):
         return oas(evidence) * (fade(evidence) if shrinkage == "auto" else 1.0)
@@ -267,7 +267,7 @@ def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:
 
 
 def estimate_text(rho: float, n_factors: int, within: str = "") -> str:
-    """Return in words how the background covariance was estimated.
+    """Return a description of how the background covariance was estimated.
 
     Examples
     --------
@@ -288,16 +288,16 @@ def estimate_text(rho: float, n_factors: int, within: str = "") -> str:
 
 
 def own_share(n_rows: float, n_features: int) -> float:
-    """Return how far Ψ follows each feature's own residual variance: not at all with more features than rows.
+    """Return the weight of each feature's residual variance in Ψ: zero with more features than rows.
 
-    The residual variance of a rare feature is unreliable when few rows have to serve many features. Between
-    one and two rows of target and background for each feature the two are blended.
+    The residual variance of a rare feature is unreliable if there are few rows per feature. Between one and two
+    rows of target and background per feature, the individual and the mean residual variance are interpolated.
     """
     return min(1.0, max(0.0, n_rows / n_features - 1)) if n_features else 1.0
 
 
 def n_candidates(evidence: Evidence, target_dimensions: int) -> int:
-    """Return how many target axes are candidates for shared factors; none where there would be only one."""
+    """Return how many target axes are candidates for shared factors; zero if there would be only one."""
     count = min(_most_candidates(evidence.n_varying), target_dimensions, int(evidence.effective / _ROWS_PER_CANDIDATE))
     return count if count >= _FEWEST_CANDIDATES else 0
 
@@ -309,8 +309,8 @@ def _most_candidates(n_features: int) -> int:
 def start_features(target_variance: Array, n_features: int | None = None) -> NDArray[np.intp]:
     """Return the features that vary most in the target, where the search for its axes starts.
 
-    Variances that differ by rounding count as equal, and the first of them come first, so that every solver starts
-    from the same features. ``n_features`` is the number of all features, where these are some of them.
+    Variances that differ only by rounding count as equal and ties are broken by position, so that every solver starts
+    from the same features. ``n_features`` is the total number of features, if these are a subset.
     """
     digits = np.round(np.log(np.maximum(target_variance, np.finfo(float).tiny)) * 1e8)
     return np.argsort(-digits, kind="stable")[: _most_candidates(n_features or len(digits))]
@@ -321,7 +321,7 @@ def target_axes(
 ) -> Array:
     """Return at most ``count`` axes of large target variance: three steps of subspace iteration.
 
-    The axes need not be exact eigenvectors: what matters is that they are chosen without the background.
+    The axes need not be exact eigenvectors, but they must be chosen independently of the background.
 
     Parameters
     ----------
@@ -330,9 +330,9 @@ def target_axes(
     start : ndarray of shape (d, b)
         The columns of A of the features that vary most.
     count : int
-        How many axes.
+        Number of axes.
     metric : callable, optional
-        Multiplies vectors by the matrix of their inner product, where they are coefficients of rows.
+        Multiplies vectors by the matrix of their inner product, if they are coefficients of rows.
 
     Returns
     -------
@@ -349,7 +349,7 @@ def target_axes(
 
 
 def _orthonormal(vectors: Array, metric: Callable[[Array], Array] | None) -> Array:
-    """Return an orthonormal basis of the span of vectors, directions that are only rounding left out."""
+    """Return an orthonormal basis of the span of vectors, without directions at rounding level."""
     if metric is None:
         factor, _, scalars, _, _ = lapack.dgeqp3(vectors, lwork=_QR_WORK)
         sizes = np.abs(np.diagonal(factor))
@@ -367,13 +367,13 @@ def _orthonormal(vectors: Array, metric: Callable[[Array], Array] | None) -> Arr
 
 
 def uncorrelated(inner: Array) -> tuple[Array, Array]:
-    """Return the background variances, largest first, along uncorrelated axes among candidates E, from EᵀBE.
+    """Return the background variances, largest first, along uncorrelated axes in the span of candidates E, from EᵀBE.
 
     Returns
     -------
     variances : ndarray of shape (k,)
     turn : ndarray of shape (k, k)
-        These axes in terms of the candidates.
+        Coefficients of these axes in terms of the candidates.
     """
     return top_eigen((inner + inner.T) / 2, len(inner))
 
@@ -382,8 +382,8 @@ def n_shared(variances: Array, evidence: Evidence, total: float) -> int:
     """Return how many of the uncorrelated axes are shared factors, from the background variances along them.
 
     From the largest background variance on, an axis counts while its variance exceeds what the largest of the
-    remaining axes would show by chance (the Tracy–Widom edge of a white Wishart matrix in units of the mean
-    residual variance), times a margin. ``total`` is the background variance of all features.
+    remaining axes would have by chance (the Tracy–Widom edge of a white Wishart matrix in units of the mean
+    residual variance), times a margin. ``total`` is the total background variance of all features.
     """
     left, count = total, 0
     while count < len(variances):
@@ -395,22 +395,22 @@ def n_shared(variances: Array, evidence: Evidence, total: float) -> int:
 
 
 def _stands_out(variances: Array, count: int, evidence: Evidence, noise: float) -> bool:
-    """Return whether the axis after the first ``count`` is a factor, where noise has this variance along it."""
+    """Return whether the axis after the first ``count`` is a factor, given the noise variance along it."""
     freedom = evidence.effective - count
     return freedom >= 2 and bool(variances[count] > _STRENGTH * noise * _edge(len(variances) - count, freedom))
 
 
 def residual_weight(explained: float) -> float:
-    """Return how far features are measured in residual sd, where factors explain this share of the variance."""
+    """Return the weight of residual-sd units, given the share of variance explained by factors."""
     return min(1.0, max(0.0, (explained - _MUCH_EXPLAINED) / (_MOST_EXPLAINED - _MUCH_EXPLAINED)))
 
 
 def residual_units(candidates: Factors, variance: Array, evidence: Evidence, weight: float) -> Array | None:
-    """Return units of features in which their residual variances are alike, from axes in background-sd units.
+    """Return units of features that equalise their residual variances, from axes in background-sd units.
 
-    An axis that lies mostly on features with a large residual variance would explain these features by themselves, so
-    that an axis counts here only if its variance also exceeds the mean of the features' residual variances, each with
-    its squared weight.
+    An axis that loads mostly on features with a large residual variance would explain these features by themselves.
+    An axis therefore counts here only if its variance also exceeds the mean of the features' residual variances,
+    weighted by its squared loadings.
 
     Parameters
     ----------
@@ -419,7 +419,7 @@ def residual_units(candidates: Factors, variance: Array, evidence: Evidence, wei
     variance : ndarray of shape (d,)
         Background variances; zero for a feature that is constant in the background.
     evidence : Evidence
-        How much background there is.
+        Size of the background.
     weight : float
         From :func:`residual_weight`; with 0 all units are the same.
 
@@ -444,7 +444,7 @@ def residual_units(candidates: Factors, variance: Array, evidence: Evidence, wei
 
 
 def _edge(dimensions: int, freedom: float) -> float:
-    """Return the .99 quantile of the largest eigenvalue of a white Wishart matrix, divided by its freedom."""
+    """Return the .99 quantile of the largest eigenvalue of a white Wishart matrix over its degrees of freedom."""
     a, b = math.sqrt(freedom - 0.5), math.sqrt(dimensions - 0.5)
     return float(((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / freedom)
 
@@ -481,16 +481,16 @@ class Covariances:
 
 
 def find_factors(pair: Covariances, evidence: Evidence, dimensions: int) -> Factors | None:
-    """Return the factors that target and background share; None where there are none.
+    """Return the factors that target and background share; None if there are none.
 
     Parameters
     ----------
     pair : Covariances
-        Of target and background.
+        Covariances of target and background.
     evidence : Evidence
-        How much background there is.
+        Size of the background.
     dimensions : int
-        How many dimensions the target's rows can have.
+        Largest number of dimensions the target rows can span.
     """
     most = n_candidates(evidence, dimensions)
     if most == 0:

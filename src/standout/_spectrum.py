@@ -1,9 +1,9 @@
-"""What ratios mean: the noise edge, the largest-root test, de-biasing, and how many are real.
+"""Significance of ratios: noise edge, largest-root test, de-biasing and number of components above noise.
 
-Even when target and background come from the same distribution, the largest of p sample ratios is
-above one, and far above it when the background has few rows. Everything here is a pure function of
-the ratios and of p (dimensions), m and n (independent units of target and background), for
-covariances that divide by m and n, and NaN where it has no meaning (n − 1 ≤ p).
+Even if target and background come from the same distribution, the largest of p sample ratios is above one, and far
+above it if the background has few rows. All functions here are pure functions of the ratios and of p (dimensions), m
+and n (independent units of target and background), for covariances that divide by m and n. They return NaN if the
+result is undefined (n − 1 ≤ p).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NODES = np.exp(np.arange(-40.0, 80.0, _STEP))
 # Chiani's gamma approximation to the Tracy-Widom law (β = 1): (k, θ, α).
 _TW_SHAPE, _TW_SCALE, _TW_SHIFT = 46.44604884387787, 0.18605402228279347, 9.848007781128567
 
-# Two rows of equal weight are two effective rows, up to this.
+# Rounding tolerance on the number of effective rows: two rows of equal weight count as two.
 _ROUNDING = 1e-9
 
 
@@ -36,7 +36,7 @@ class _Aspect:
     y1: float
     y2: float
     h: float
-    unbiased: float  # what a ratio of 1/m, 1/n covariances is multiplied by to have ddof = 1
+    unbiased: float  # factor that converts a ratio of 1/m, 1/n covariances to ddof = 1
 
 
 def _aspect(p: float, m: float, n: float) -> _Aspect | None:
@@ -47,7 +47,7 @@ def _aspect(p: float, m: float, n: float) -> _Aspect | None:
 
 
 def noise_edge(p: float, m: float, n: float) -> float:
-    """Return the ratio that pure noise reaches: the upper edge of Wachter's law.
+    """Return the largest ratio expected from pure noise: the upper edge of Wachter's law.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def noise_edge(p: float, m: float, n: float) -> float:
 def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
     """Return the probability that noise alone gives a top ratio at least this large.
 
-    Johnstone's approximation to Roy's largest root; it holds for Gaussian data and is too small
-    (anti-conservative) for heavy tails.
+    Johnstone's approximation to Roy's largest root. It assumes Gaussian data and is anti-conservative
+    (too small) under heavy tails.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
     Returns
     -------
     float
-        The p-value; NaN when ``n - 1 <= p``, and when ``m < 2``: below one degree of freedom in the target the
+        The p-value; NaN if ``n - 1 <= p`` or ``m < 2``: below one degree of freedom in the target the
         approximation does not exist.
 
     Examples
@@ -116,7 +116,7 @@ def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
 
 
 def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
-    """Return the population ratios that sample ratios above the noise edge stand for.
+    """Return estimates of the population ratios for sample ratios above the noise edge.
 
     The inverse of the spiked-F limit ``λ = a(a − 1 + y1)/(a − 1 − a·y2)``.
 
@@ -130,7 +130,7 @@ def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
     Returns
     -------
     ndarray of shape (k,)
-        NaN for ratios at or below the edge, which cannot be told from noise, and where
+        NaN for ratios at or below the edge, which cannot be distinguished from noise, and if
         ``n - 1 <= p``.
 
     Examples
@@ -153,7 +153,7 @@ def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
 
 
 def visibility_threshold(p: float, m: float, n: float) -> float:
-    """Return the population ratio below which a component is lost in the noise.
+    """Return the population ratio below which a component cannot be distinguished from noise.
 
     Examples
     --------
@@ -165,9 +165,9 @@ def visibility_threshold(p: float, m: float, n: float) -> float:
 
 
 def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float = 0.05) -> int:
-    """Return how many ratios are above noise, tested one after the other from the largest.
+    """Return how many ratios are above noise, by sequential tests from the largest.
 
-    The (k+1)-th ratio is tested against p − k dimensions; the first that does not pass ends it.
+    The (k+1)-th ratio is tested against p − k dimensions; the first non-significant ratio stops the test.
 
     Parameters
     ----------
@@ -197,15 +197,15 @@ def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float
 def mean_log_variance(scales: ArrayLike, freedom: ArrayLike) -> Array:
     """Return E log(Σ sᵢ·χ²ᵢ/νᵢ) for independent χ²ᵢ with νᵢ degrees of freedom.
 
-    Such a sum is the distribution of a variance estimate in Gaussian rows. Its log is too small on average: for one
-    term by ψ(ν/2) − ln(ν/2). In general, with M(t) the Laplace transform of the sum divided by its mean,
+    Such a sum has the distribution of a variance estimate from Gaussian rows. Its log is biased downward: for one
+    term the bias is ψ(ν/2) − ln(ν/2). In general, with M(t) the Laplace transform of the sum divided by its mean,
 
         E log = log(mean) + ∫ (e⁻ᵗ − M(t))/t dt.
 
     Parameters
     ----------
     scales, freedom : array-like of shape (n_terms, ...)
-        sᵢ ≥ 0 and νᵢ > 0; terms of scale 0 do not count. Where all scales are 0 the result is 0.
+        sᵢ ≥ 0 and νᵢ > 0; terms of scale 0 are ignored. If all scales are 0 the result is 0.
     """
     scales, freedom = np.broadcast_arrays(np.asarray(scales, dtype=np.float64), np.asarray(freedom, dtype=np.float64))
     mean = scales.sum(axis=0)
@@ -213,7 +213,7 @@ def mean_log_variance(scales: ArrayLike, freedom: ArrayLike) -> Array:
     shares = np.where(zero, 1.0, scales) / np.where(zero, len(scales), mean)
     rates = (2 * shares / freedom)[..., None] * _NODES
     transform = np.exp(-(freedom[..., None] * np.log1p(rates)).sum(axis=0) / 2)
-    # Beyond the last node the transform falls as t to the power of minus half the degrees of freedom.
+    # Beyond the last node the transform decays as t to the power of minus half the degrees of freedom.
     power = np.where(shares > 0, freedom, 0.0).sum(axis=0) / 2
     rest = transform[..., -1] / np.expm1(_STEP * np.minimum(power, 1e3))
     integral = (np.exp(-_NODES) - transform).sum(axis=-1) * _STEP - rest * _STEP

@@ -1,22 +1,22 @@
-"""Which solver, written down in one place, and the steps they share.
+"""Solver selection, and the steps shared by the covariance-based solvers.
 
 ====================================================  =================================================
-what is given                                          solver
+input                                                  solver
 ====================================================  =================================================
-rows at hand, more features than rows, shrunk          ``span`` (Gram matrix of the rows)
-rows at hand, more features than rows, exact           ``gsvd``
-rows at hand, D × D beyond the memory budget           ``matrix_free`` (products with the rows)
+rows available, more features than rows, shrunk        ``span`` (Gram matrix of the rows)
+rows available, more features than rows, exact         ``gsvd``
+rows available, D × D exceeds the memory budget        ``matrix_free`` (products with the rows)
 well-conditioned background, few of many components    ``lanczos`` (from 600 features on)
 well-conditioned background otherwise                  ``dense``
-singular only through features that are constant       ``dense`` (null space split off)
-ill-conditioned or singular, rows at hand              ``gsvd``
-ill-conditioned or singular, moments alone             ``dense`` (null space split off), with a warning
+singular only because of constant features             ``dense`` (null space deflated)
+ill-conditioned or singular, rows available            ``gsvd``
+ill-conditioned or singular, moments only              ``dense`` (null space deflated), with a warning
 ====================================================  =================================================
 
 The memory budget for matrices of features × features (or rows × rows, for ``span``) is a quarter of the
-machine's memory, between 1 and 8 GB, or what a source was read with (``read(..., memory=)``) where that
-is more. "Well-conditioned" means a condition number of at most 1e12 after equilibration. A background shrunk
-by more than 1e-6 always is.
+machine's memory, clipped to between 1 and 8 GB, or the budget a source was read with (``read(..., memory=)``)
+if that is larger. "Well-conditioned" means a condition number of at most 1e12 after equilibration. A background
+shrunk by more than 1e-6 is always well-conditioned.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from standout.solvers.problem import (
 )
 from standout.solvers.solution import Eigenpairs, Solution, components
 
-# Less shrinkage than this leaves the condition of the background as it was.
+# Shrinkage below this value does not improve the condition number of the background.
 _FAINT = 1e-6
-# Solvers that never form a covariance.
+# Solvers that do not form covariance matrices.
 _ROADS: dict[str, Callable[[Problem], Solution]] = {"span": solve_from_rows, "matrix_free": solve_matrix_free}
 
 _NOT_ADDED_UP = (
@@ -61,7 +61,7 @@ _NOT_ADDED_UP = (
 
 
 def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions) -> tuple[Solution, Mixture | None]:
-    """Find the components of target against backgrounds; also say how the backgrounds were mixed."""
+    """Find the components of the target against the backgrounds; also return the mixture of backgrounds."""
     for data in (target, *backgrounds):
         check_rows(data.role, data.counts.rows)
     mixture, settled = None, None
@@ -83,14 +83,14 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions)
     if road is not _by_moments:
         for data in (target, *backgrounds):
             warn_unused(data.source, data.role, _NOT_ADDED_UP)
-    # With more features than rows the work is that of the rows: less than the caller could know.
+    # With more features than rows the cost depends on the number of rows, so it is less than the caller assumes.
     work = task.n_rows**2 * (target.n_features + 10.0 * task.n_rows) if road is solve_from_rows else math.inf
     with threads_for(work):
         return road(task), mixture
 
 
 def _road(task: Problem) -> Callable[[Problem], Solution]:
-    """Return the function that solves: by rows, by products, or over covariances."""
+    """Return the solver function: based on rows, on matrix products, or on covariances."""
     solver = task.wanted.solver
     if solver in _ROADS:
         return _ROADS[solver]
@@ -104,7 +104,7 @@ def _road(task: Problem) -> Callable[[Problem], Solution]:
 
 
 def check_rows(role: str, rows: int) -> None:
-    """Refuse a dataset that cannot have a variance."""
+    """Raise an error if a dataset has too few rows to have a variance."""
     if rows < 2:
         raise NotEnoughRowsError(
             f"{role}: n_samples={rows} row{'s' if rows != 1 else ''} with a positive weight, and a variance "
@@ -113,7 +113,7 @@ def check_rows(role: str, rows: int) -> None:
 
 
 def _by_moments(task: Problem) -> Solution:
-    """Take the main road: covariances, then a dense or Lanczos eigenproblem."""
+    """Solve from covariances, with a dense or Lanczos eigensolver (the default path)."""
     parts = [data.moments for data in task.backgrounds]
     pair = CovariancePair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
     if pair.background is None:
@@ -138,7 +138,7 @@ def _by_factors(task: Problem, pair: CovariancePair) -> Solution:
 
 
 def _shrinkage(task: Problem, pair: CovariancePair, evidence: Evidence) -> Shrinkage:
-    """Return the background estimate; none where the background has rows enough and still does not vary somewhere."""
+    """Return the background estimate; no shrinkage if the background has enough rows but is singular."""
     if not task.finds_factors(evidence):
         return task.plain_shrinkage(evidence)
     if not few_rows(evidence) and task.wanted.intensity is None and pair.structural:
@@ -148,14 +148,14 @@ def _shrinkage(task: Problem, pair: CovariancePair, evidence: Evidence) -> Shrin
 
 
 def _wants_rows(task: Problem, pair: CovariancePair) -> bool:
-    """Tell whether the rows know more than the covariances, and are there to be asked."""
+    """Return whether the rows are available and give a more accurate answer than the covariances."""
     if pair.well_conditioned or not task.rows_at_hand or task.wanted.solver != "auto":
         return False
     return not (pair.constant and _only_constant(pair))
 
 
 def _only_constant(pair: CovariancePair) -> bool:
-    """Tell whether constant features alone make the background singular: then nothing is in doubt."""
+    """Return whether the background is singular only because of constant features, so that its rank is certain."""
     assert pair.background is not None
     varying = np.setdiff1d(pair.frame.alive, pair.constant)
     inner = np.searchsorted(pair.frame.alive, varying)
@@ -166,7 +166,7 @@ def _only_constant(pair: CovariancePair) -> bool:
 def _top(
     task: Problem, target: Array, factor: Array | None, count: int, vectors: bool = True
 ) -> tuple[Array, Array, str]:
-    """Return the top pairs by Lanczos or densely, and which it was."""
+    """Return the top eigenpairs and the name of the solver used (Lanczos or dense)."""
     wanted = task.wanted.solver
     if wanted == "lanczos" or (wanted == "auto" and dense.pays_off(len(target), count)):
         found = dense.lanczos_pairs(target, factor, count, task.wanted.seed, vectors) if count < len(target) else None
@@ -178,7 +178,7 @@ def _top(
 
 
 def _principal(task: Problem, pair: CovariancePair) -> Solution:
-    """Without a background: PCA, the identity in the background's place."""
+    """Solve without a background: PCA, with the identity as background covariance."""
     size = len(pair.target)
     limit = min(size, task.target_dimensions)
     asked = how_many(task, limit, None)
@@ -187,7 +187,7 @@ def _principal(task: Problem, pair: CovariancePair) -> Solution:
     if task.wanted.n_components is None:
         asked = Count(rank, rank)
     elif rank == asked.kept:
-        rank = limit  # no fewer than were looked at; the others may be zero
+        rank = limit  # at least as many as were computed; the others may be zero
     if rank < asked.kept:
         raise too_many(asked.kept, rank, task)
     found = components(Eigenpairs(ratios, vectors, vectors * ratios, vectors), pair.frame, asked.kept)
@@ -195,7 +195,7 @@ def _principal(task: Problem, pair: CovariancePair) -> Solution:
 
 
 def _exact(task: Problem, pair: CovariancePair) -> Solution:
-    """Solve the paper's problem as it is, with enough rows and a regular background."""
+    """Solve the paper's problem without shrinkage, for enough rows and a nonsingular background."""
     assert pair.factor is not None and pair.background is not None
     factor, reciprocal = pair.factor
     plain = _plain(task, pair) if task.judges_all else None
@@ -227,7 +227,7 @@ def _singular(task: Problem, pair: CovariancePair) -> Solution:
 
 
 def _regular(task: Problem, pair: CovariancePair, evidence: Evidence, shrinkage: Shrinkage) -> Solution:
-    """Solve against the background made regular: shrunk, with a price on rough components, or both."""
+    """Solve against the regularised background: shrunk, with a graph penalty, or both."""
     assert pair.background is not None
     plain = _plain(task, pair) if task.has_edge(pair.rank) else None
     count = how_many(task, min(pair.rank, task.target_dimensions), plain, pair.rank)
@@ -250,7 +250,7 @@ def _regular(task: Problem, pair: CovariancePair, evidence: Evidence, shrinkage:
 
 
 def _plain(task: Problem, pair: CovariancePair) -> Array:
-    """Return ratios of the unshrunk problem: as many as are needed to judge them."""
+    """Return ratios of the unshrunk problem, as many as the significance tests need."""
     assert pair.background is not None
     if pair.factor is None:
         return dense.solve(pair.target, pair.background).eigen.ratios

@@ -1,9 +1,9 @@
-"""cPCA's problem: the largest eigenvectors of ``C_xx − α C_yy``, in the data's own units.
+"""Contrastive PCA: the largest eigenvectors of ``C_xx − α C_yy``, in the units of the data.
 
-A difference of covariances is indefinite, and wherever neither target nor background vary it has the
-eigenvalue zero, which for a large α is the largest one: such directions say nothing. So the problem is
-first reduced to the joint range of target and background. With more features than rows that is the span
-of the rows, and nothing of size features × features is formed.
+A difference of covariances is indefinite. In directions in which neither target nor background varies its
+eigenvalue is zero, which for a large α is the largest one, although such directions are meaningless. The problem
+is therefore first reduced to the joint range of target and background. With more features than rows that is the
+span of the rows, and no matrix of size features × features is formed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from standout.solvers.problem import CovariancePair, Problem, measure
 from standout.solvers.solution import Components, FeatureScale, signs
 
 _EPS = float(np.finfo(float).eps)
-# Dinkelbach's iteration converges superlinearly: ten steps are many.
+# Dinkelbach's iteration converges superlinearly: it rarely needs as many as ten steps.
 _MOST_STEPS = 100
 # Down to this eigenvalue (relative to the largest) a Gram matrix gives a basis that is orthonormal to 1e−10.
 _CLEAR = 1e-6
-# Beyond the largest ratio all eigenvalues lie close together and Lanczos hardly moves: with one restart for
-# so many features it costs no more than the dense way, which then takes over.
+# For α beyond the largest ratio the eigenvalues are clustered and Lanczos converges slowly. With one restart per
+# this many features it costs no more than the dense solver, which is the fallback.
 _PER_RESTART = 100
 
 
@@ -38,11 +38,11 @@ class Reduced:
 
     target: Array  # (r, r)
     background: Array  # (r, r)
-    basis: Array | None  # (d, r), for the features that vary; None where that is every direction
-    frame: FeatureScale  # the features that vary, and their units
+    basis: Array | None  # (d, r), for the features that vary; None if it spans all directions
+    frame: FeatureScale  # the features that vary, and their scale
     scale: Array  # (n_features,): background sd, target sd where the background is constant
-    by_rows: bool  # whether it was found from the rows, without covariances of the features
-    images: Array | None = None  # (d, r): the target covariance times the basis, where it leaves the basis
+    by_rows: bool  # whether it was computed from the rows, without feature covariances
+    images: Array | None = None  # (d, r): the target covariance times the basis, if not in its span
 
     @property
     def rank(self) -> int:
@@ -50,11 +50,11 @@ class Reduced:
         return len(self.target)
 
     def lifted(self, vectors: Array) -> Array:
-        """Return vectors among the features that vary."""
+        """Map vectors from the reduced basis to the features that vary."""
         return vectors if self.basis is None else np.asarray(self.basis @ vectors)
 
     def solver(self, count: int) -> str:
-        """Return the name of the way to ``count`` vectors."""
+        """Return the name of the solver used for ``count`` vectors."""
         return "span" if self.by_rows else "lanczos" if dense.pays_off(self.rank, count) else "dense"
 
 
@@ -66,7 +66,7 @@ def reduced(task: Problem, *, standardised: bool = False) -> Reduced:
     task : Task
         The data; there must be a background.
     standardised : bool
-        Whether features are measured in background sd, instead of the data's own units.
+        Whether to scale features by the background sd instead of using the units of the data.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def _from_moments(task: Problem, standardised: bool) -> Reduced:
     assert background is not None
     basis = None
     if pair.rank < len(target):
-        # The rank is decided in background-sd units, so that no feature is lost for being written in large ones.
+        # The rank is determined in background-sd units, so that it does not depend on the units of the features.
         balance = np.trace(background) / np.trace(target)
         _, basis = top_eigen(balance * target + background, pair.rank)
     if not standardised:
@@ -118,9 +118,9 @@ def _from_rows(task: Problem, standardised: bool) -> Reduced:
 
 
 def _joint_range(pair: gsvd.Factored) -> gsvd.JointRange:
-    """Find the span of the rows from their Gram matrix, which is many times faster than from the rows.
+    """Find the span of the rows from their Gram matrix, which is much faster than from the rows.
 
-    It squares the condition of the rows, so it is used only where that leaves the basis orthonormal.
+    It squares the condition number of the rows, so it is used only if the basis is still orthonormal.
     """
     size = float(np.linalg.norm(pair.target))
     balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
@@ -137,7 +137,7 @@ def _joint_range(pair: gsvd.Factored) -> gsvd.JointRange:
 
 
 def _row_factor(data: Dataset) -> tuple[Array, Array]:
-    """Return F with FᵀF the covariance of a dataset, and its mean; columns that hold only rounding become zero."""
+    """Return F with FᵀF the covariance of a dataset, and its mean; columns of rounding error are set to zero."""
     assert data.source is not None
     total = gsvd.RowFactor(data.n_features)
     for block in weighted_blocks(data.source, data.weights, data.role):
@@ -161,16 +161,16 @@ def _cut(factor: Array, frame: FeatureScale) -> Array:
 
 
 def top_vectors(problem: Reduced, alpha: float, count: int, seed: int = 0) -> Array:
-    """Return the eigenvectors of ``C_xx − α C_yy`` with the largest eigenvalues: algebraic, not by magnitude.
+    """Return the eigenvectors of ``C_xx − α C_yy`` with the algebraically largest eigenvalues.
 
     Parameters
     ----------
     problem : Reduced
         Target and background.
     alpha : float
-        How much of the background is subtracted; 0 is PCA.
+        Weight of the background covariance; 0 is PCA.
     count : int
-        How many, at most the rank.
+        Number of eigenvectors, at most the rank.
     seed : int
         Seed of the start vector of the Lanczos solver.
 
@@ -179,20 +179,20 @@ def top_vectors(problem: Reduced, alpha: float, count: int, seed: int = 0) -> Ar
     ndarray of shape (r, count)
         Orthonormal, the largest eigenvalue first.
     """
-    # Dividing by 1 + α leaves the vectors as they are and no α too large for the arithmetic.
+    # Dividing by 1 + α does not change the eigenvectors and avoids overflow for large α.
     share = 1 / (1 + alpha)
     matrix = share * problem.target - (alpha * share) * problem.background
     if dense.pays_off(problem.rank, count):
-        # At α = λ₁ the wanted eigenvalue is zero, to which nothing converges in relative terms: move it away.
+        # At α = λ₁ the wanted eigenvalue is zero, where a relative tolerance cannot be met: shift the spectrum.
         np.einsum("ii->i", matrix)[...] += share * np.trace(problem.target) / problem.rank
     vectors = top_pairs(matrix, count, seed)[1]
     return np.asarray(linalg.qr(vectors, mode="economic", check_finite=False)[0])
 
 
 def top_pairs(matrix: Array, count: int, seed: int = 0) -> tuple[Array, Array]:
-    """Return the largest eigenvalues (those below zero as zero) and vectors, by Lanczos or densely."""
+    """Return the largest eigenvalues (clipped at zero) and eigenvectors, with the Lanczos or dense solver."""
     if dense.pays_off(len(matrix), count):
-        # One product with a vector is too little work for a second thread.
+        # A single matrix-vector product is too little work for a second thread.
         with threads_for(float(len(matrix)) ** 2):
             found = dense.lanczos_pairs(matrix, None, count, seed, restarts=max(4, len(matrix) // _PER_RESTART))
         if found is not None:
@@ -212,22 +212,22 @@ class TraceRatio:
 def trace_ratio(problem: Reduced, count: int, seed: int = 0) -> TraceRatio:
     """Maximise ``tr(VᵀC_xxV) / tr(VᵀC_yyV)`` over orthonormal V, by Dinkelbach's iteration.
 
-    The best V are the top eigenvectors of ``C_xx − α C_yy`` at the α at which their eigenvalues add up to
-    zero, and that α is the ratio. One component is the first of dPCA.
+    The optimal V are the top eigenvectors of ``C_xx − α C_yy`` at the α at which their eigenvalues sum to
+    zero, and that α is the ratio. With one component this is the first component of dPCA.
 
     Parameters
     ----------
     problem : Reduced
         Target and background.
     count : int
-        How many vectors.
+        Number of vectors.
     seed : int
         Seed of the start vector of the Lanczos solver.
 
     Returns
     -------
     TraceRatio
-        With an infinite ratio where the target varies in ``count`` directions in which the background does not.
+        The ratio is infinite if the target varies in ``count`` directions in which the background does not.
     """
     free = _without_background(problem)
     if free is not None and free.shape[1] >= count:
@@ -236,7 +236,7 @@ def trace_ratio(problem: Reduced, count: int, seed: int = 0) -> TraceRatio:
     alpha, vectors = 0.0, top_vectors(problem, 0.0, count, seed)
     for _ in range(_MOST_STEPS):
         found = _summed(vectors, problem.target) / max(_summed(vectors, problem.background), np.finfo(float).tiny)
-        # The ratio grows with every step until rounding is all that is left of the growth.
+        # The ratio increases with every step, up to rounding error.
         if found <= alpha * (1 + 4 * _EPS):
             break
         alpha, vectors = found, top_vectors(problem, found, count, seed)
@@ -248,8 +248,8 @@ def _summed(vectors: Array, matrix: Array) -> float:
 
 
 def _without_background(problem: Reduced) -> Array | None:
-    """Return an orthonormal basis of where the target varies and the background does not; None for nowhere."""
-    # In units of its own sd, so that a feature in small units is not taken for one that does not vary.
+    """Return an orthonormal basis of the directions in which only the target varies; None if there are none."""
+    # Scale each feature by its sd, so that a feature with small values is not mistaken for a constant one.
     units = np.sqrt(np.diagonal(problem.background))
     units = np.where(units > 0, units, 1.0)
     scaled = problem.background / units / units[:, None]
@@ -268,10 +268,11 @@ def _without_background(problem: Reduced) -> Array | None:
 
 
 def shrunk(problem: Reduced, rho: float) -> Reduced:
-    """Shrink the background toward its diagonal, as dPCA does with few background rows.
+    """Shrink the background toward its diagonal, as dPCA does if background rows are few.
 
-    Where the problem is smaller than the features it moves to the span of dPCA's filters, ``diag(s²)⁻¹`` times
-    the joint range: the shrunk background varies in every direction there is, also in those without data.
+    If the reduced problem has fewer dimensions than features, it moves to the span of dPCA's filters,
+    ``diag(s²)⁻¹`` times the joint range: the shrunk background varies in every direction, including those in which
+    the data do not vary.
     """
     if rho == 0:
         return problem
@@ -289,7 +290,7 @@ def shrunk(problem: Reduced, rho: float) -> Reduced:
 
 
 def components(problem: Reduced, vectors: Array) -> Components:
-    """Bring orthonormal vectors to the features, with patterns, variances and fixed signs.
+    """Map orthonormal vectors to the features, with patterns, variances and a deterministic sign.
 
     The patterns are ``C_xx U (Uᵀ C_xx U)⁻¹``: the regression of the target on its scores, so that
     ``uᵢᵀ pⱼ = δᵢⱼ``. A component along which the target does not vary is its own pattern.
@@ -310,26 +311,26 @@ def components(problem: Reduced, vectors: Array) -> Components:
 
 
 def _variance(matrix: Array, vectors: Array) -> Array:
-    """Return the variance along each vector; what is only rounding counts as zero."""
+    """Return the variance along each vector; values at rounding level are set to zero."""
     variance = np.einsum("ik,ik->k", vectors, matrix @ vectors)
     size, tolerance = np.abs(vectors), rank_tolerance(len(matrix))
     summing = tolerance * np.einsum("ik,ik->k", size, np.abs(matrix) @ size)
-    # The vectors are rounded too, and what that adds grows with the square of it.
+    # The vectors are rounded too; their error enters squared.
     return np.where(variance > summing + tolerance**2 * np.trace(matrix), variance, 0.0)
 
 
 def subspace_similarity(bases: Array, metric: Array | None = None) -> Array:
-    """Return the product of the cosines of the principal angles between subspaces, each with each.
+    """Return the pairwise products of the cosines of the principal angles between subspaces.
 
-    For orthonormal bases that is ``|det(QᵢᵀQⱼ)|``, whatever their dimension.
+    For orthonormal bases this is ``|det(QᵢᵀQⱼ)|``, for any dimension.
 
     Parameters
     ----------
     bases : ndarray of shape (n, d, k)
         A basis of each subspace; it need not be orthonormal.
     metric : ndarray of shape (d, d), optional
-        The inner product; the covariance of some rows compares the spaces of their scores. By default
-        the usual one.
+        Matrix of the inner product. With the covariance of some rows, the spaces of their scores are compared.
+        The default is the Euclidean inner product.
 
     Returns
     -------
@@ -349,12 +350,12 @@ def subspace_similarity(bases: Array, metric: Array | None = None) -> Array:
     blocks = inner.reshape(number, count, number, count).transpose(0, 2, 1, 3)
     own = blocks[np.arange(number), np.arange(number)]
     values, turn = np.linalg.eigh((own + own.transpose(0, 2, 1)) / 2)
-    # A subspace that the metric flattens has no angle to any other.
+    # Angles are undefined for a subspace on which the metric is singular.
     flat_away = values <= count * np.finfo(float).eps * values[:, -1:]
     roots = turn * np.where(flat_away, 0.0, 1 / np.sqrt(np.where(flat_away, 1.0, values)))[:, None, :]
     cosines = np.abs(np.linalg.det(roots.transpose(0, 2, 1)[:, None] @ blocks @ roots[None]))
     similarity = np.minimum((cosines + cosines.T) / 2, 1.0)
-    similarity[similarity > 1 - 1e-9] = 1.0  # the same subspace: rounding must not decide a clustering
+    similarity[similarity > 1 - 1e-9] = 1.0  # same subspace: the clustering must not depend on rounding
     np.einsum("ii->i", similarity)[...] = 1.0
     return np.asarray(similarity)
 

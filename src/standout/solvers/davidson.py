@@ -1,23 +1,20 @@
-"""A covariance as something that multiplies vectors: the rows stay as they are, and nothing D × D is formed.
+"""Block Davidson solver for the top pairs of ``A v = λ ((1 − ρ) S + ρ I) v``, using only products with A and S.
 
-``C v = Xᵀ W (X v − x̄ᵀv)``, less x̄ times the sum of what stands in the middle: centred on both sides,
-so that a large mean costs no digits. Sparse rows are kept once more, in blocks of rows stored by column:
-what a product jumps about in is then one small block of scores, and not all of the vectors. Blocks are
+Covariances are implicit (:class:`RowCovariance`): the rows stay as they are, and nothing D × D is formed. A product
+is ``C v = Xᵀ W (X v − x̄ᵀv)``, minus x̄ times the sum of ``W (X v − x̄ᵀv)``: it is centred on both sides, so that a
+large mean causes no loss of precision. Sparse rows are stored a second time, in blocks of rows in column order:
+the random access of a product is then confined to one small block of scores instead of all vectors. Blocks are
 multiplied on as many threads as there are cores. Dense rows are read block by block, and centred.
 
-The top pairs of ``A v = λ ((1 − ρ) S + ρ I) v`` from products with A and S alone.
+The residuals of the current pairs extend the space in which the projected problem is solved. The space is kept as
+long as it may grow, because storing its vectors costs less than computing products. When it is full it is
+restarted from the best pairs, with room for more vectors than before. The iteration always converges (Crouzeix,
+Philippe and Sadkane 1994), although slowly if ratios are clustered. The space stores the images ``A V`` and
+``S V``, which do not depend on ρ, so that the same space serves the shrunk and the exact problem.
 
-Block Davidson: the residuals of the pairs found so far make the space larger in which the small problem
-is solved, and the space is kept as long as it may grow, because its vectors cost less than the products.
-When it is full it starts again from the best pairs, with room for more than before. That always
-converges (Crouzeix, Philippe and Sadkane 1994), if slowly where ratios crowd.
-
-The space holds the images ``A V`` and ``S V``, which do not depend on ρ: the same space serves the
-shrunk and the exact problem.
-
-A residual r in the 2-norm bounds the error of a ratio by ‖r‖² / λ_min(S) only: where S is ill-conditioned, pairs may
-seem to have converged while others with larger ratios were missed. λ_min(S) is therefore estimated on the way, from
-the space and by Lanczos (:class:`Smallest`), and the residuals are held to it.
+A residual r in the 2-norm bounds the error of a ratio only by ‖r‖² / λ_min(S): if S is ill-conditioned, pairs may
+seem to have converged while others with larger ratios were missed. λ_min(S) is therefore estimated during the
+iteration, from the space and by Lanczos (:class:`Smallest`), and the tolerance on the residuals depends on it.
 """
 
 from __future__ import annotations
@@ -47,31 +44,31 @@ from standout.io.memory import (
     with_values,
 )
 
-# A sparse matrix is cut into this many parts, however many cores there are: the sums keep their order.
+# A sparse matrix is split into this many parts for any number of cores, so that the order of summation is fixed.
 _PARTS = 2
-# Rows of a sparse block: the scores of a few vectors for so many stay in the cache of one core. Where
-# features have fewer entries than this in such a block, it has more rows.
+# Rows of a sparse block: the scores of a few vectors for this many rows fit in the cache of one core. If
+# features have fewer entries than this in such a block, the block has more rows.
 _BLOCK_ROWS = 1600
 _LEAST_ENTRIES = 8
 _EPS = float(np.finfo(float).eps)
-# ‖A v − λ B v‖ / (λ ‖B v‖) of every pair, in the solver's units and in the data's.
+# Tolerance on ‖A v − λ B v‖ / (λ ‖B v‖) for every pair, in the solver's units and in those of the data.
 TOLERANCE = 1e-6
-# Ratios below this part of the largest are known to this part of it, and no better.
+# Ratios below this fraction of the largest are accurate only to this fraction of it.
 _FLOOR = 1e-6
-# The space starts with room for this many vectors, and grows by this much with every new start.
+# Initial capacity of the space in vectors, and its growth at every restart.
 FIRST_ROOM = 300
 _GROWTH = 1.5
-# New starts without progress before the answer is taken as it is: rounding allows no better.
+# Restarts without progress before the result is accepted: rounding prevents further convergence.
 _PATIENCE = 4
-# New directions below this are rounding of those that are there.
+# New directions below this norm are rounding errors of those in the basis.
 _NOTHING_NEW = 1e-10
-# A background with less variance than this, in some direction of the space, has none there.
+# A background variance below this, in some direction of the space, counts as zero.
 _SINGULAR = 1e-12
-# With a larger residual than this, a pair is no answer at all.
+# A pair with a residual above this is rejected.
 _WORST = 1e-2
-# Steps of Lanczos after which the smallest eigenvalue of S is known well enough.
+# Lanczos steps after which the smallest eigenvalue of S is accurate enough.
 MOST_STEPS = 100
-# So many steps at a time, until they no longer change it.
+# Steps between convergence checks of that eigenvalue.
 _STEPS = 10
 
 
@@ -86,14 +83,14 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork
 
 @dataclass(frozen=True)
 class _Block:
-    """Some sparse rows, stored by column, and their weights."""
+    """A block of sparse rows in column order, and their weights."""
 
     columns: Any
     weights: Array
 
 
 class RowCovariance:
-    """The covariance of one dataset (divided by the sum of its weights), and mean and variance of each feature."""
+    """Implicit covariance of one dataset (divided by the sum of weights), and mean and variance of each feature."""
 
     def __init__(self, data: Dataset):
         assert data.rows is not None
@@ -107,18 +104,18 @@ class RowCovariance:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the rows are multiplied as they are, on threads of their own."""
+        """Whether products use the sparse rows directly, on separate threads."""
         return self._blocks is not None
 
     @property
     def n_entries(self) -> float:
-        """How many numbers one product looks at."""
+        """Number of matrix entries that one product reads."""
         if self._blocks is not None:
             return float(sum(block.columns.nnz for block in self._blocks))
         return float(self.data.counts.rows) * self.n_features
 
     def _sparse_blocks(self) -> list[_Block] | None:
-        """Return sparse rows by column, without those of weight zero: whatever they hold, they are not there."""
+        """Return sparse rows in column order, without rows of weight zero, whose values are ignored."""
         index = None if self._weights is None or self._weights.all() else np.flatnonzero(self._weights)
         matrix = None if self.data.rows is None else sparse_rows(self.data.rows, index)
         if matrix is None:
@@ -131,7 +128,7 @@ class RowCovariance:
         return [_Block(block.tocsc(), weights[start : start + rows]) for start, block in parts]
 
     def _measure(self) -> tuple[Array, Array]:
-        """Return mean and variance by two passes: the squares are taken about the mean."""
+        """Return mean and variance in two passes, with squares taken about the mean."""
         with np.errstate(all="ignore"):
             if self._blocks is None:
                 mean, variance = self._measure_dense()
@@ -151,7 +148,7 @@ class RowCovariance:
         total, square = np.zeros(self.n_features), np.zeros(self.n_features)
         first: Array | None = None
         for rows, weights in self._dense_blocks():
-            # From the first row on, so that a constant is met exactly.
+            # Relative to the first row, so that the variance of a constant feature is exactly zero.
             first = rows[0].copy() if first is None else first
             total += _weighted_sum(rows - first, weights)
         assert first is not None
@@ -179,7 +176,8 @@ class RowCovariance:
             apart = block.columns.data - np.repeat(rough, np.diff(block.columns.indptr))
             rest += transposed(with_values(block.columns, apart)) @ block.weights
             square += transposed(with_values(block.columns, apart * apart)) @ block.weights
-        # What is not stored is zero. The mean is put right by what its rounding left: a constant is met exactly.
+        # Entries that are not stored are zero. The mean is corrected for its rounding error, so that the variance of a
+        # constant feature is exactly zero.
         absent = np.where(stored < sum(len(block.weights) for block in blocks), self.weight - seen, 0.0)
         off = (rest - absent * rough) / self.weight
         variance = (square + absent * rough**2) / self.weight - off**2
@@ -190,7 +188,7 @@ class RowCovariance:
         return finished(self.begin(vectors))
 
     def begin(self, vectors: Array) -> list[Future[Array]]:
-        """Start ``times`` on other threads where the rows are sparse; the parts add up to the product."""
+        """Start ``times`` on other threads if the rows are sparse; the parts sum to the product."""
         vectors = np.ascontiguousarray(vectors)
         if self._blocks is None:
             done: Future[Array] = Future()
@@ -227,15 +225,15 @@ class RowCovariance:
 
 
 def measured(datasets: Sequence[Dataset]) -> list[RowCovariance]:
-    """Return the covariances of datasets, sparse ones each measured on a thread of its own."""
+    """Return the covariances of datasets; each sparse dataset is measured on a separate thread."""
     if all(data.rows is not None and data.rows.is_sparse for data in datasets):
         return list(_pool().map(RowCovariance, datasets))
-    # What is read from files must stop with the caller (Ctrl-C), and tell it how far it has come.
+    # Files are read on the caller's thread, so that Ctrl-C interrupts reading and progress is reported.
     return [RowCovariance(data) for data in datasets]
 
 
 def finished(parts: list[Future[Array]]) -> Array:
-    """Return the sum of the parts of a product, in their order."""
+    """Return the sum of the parts of a product, in a fixed order."""
     total = parts[0].result()
     for part in parts[1:]:
         total += part.result()
@@ -252,52 +250,53 @@ Units = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Pairs:
-    """What was found in a space, and how well."""
+    """Approximate eigenpairs in a space, and their residuals."""
 
     ratios: Array  # (k,)
     vectors: Array  # (d, k), background variance one
     target_image: Array  # (d, k)
-    background_image: Array  # (d, k): of S, not shrunk
+    background_image: Array  # (d, k): S times the vectors, not shrunk
     residuals: Array  # (k,)
-    starts: int  # how often the space was full
+    starts: int  # number of restarts
 
     def shrunk_image(self, rho: float) -> Array:
         """Return the image of the shrunk background."""
         return (1 - rho) * self.background_image + rho * self.vectors
 
     def with_images(self, target: Array, background: Array, rho: float, unit: Units) -> Pairs:
-        """Return the pairs with other images of the same vectors, and the residuals these have."""
+        """Return the pairs with new images of the same vectors, and the resulting residuals."""
         fresh = replace(self, target_image=target, background_image=background)
         return replace(fresh, residuals=_residuals(fresh, rho, unit))
 
     def trusted(self, rho: float, tolerance: float = TOLERANCE) -> Pairs:
-        """Return the pairs, or refuse them where the background has no variance along one, or none was found."""
+        """Return the pairs; raise an error if the background variance along one is zero, or none converged."""
         variance = np.einsum("ij,ij->j", self.vectors, self.shrunk_image(rho))
         lengths = np.einsum("ij,ij->j", self.vectors, self.vectors)
-        # Not the other way round: what is not a number is no answer either.
+        # Written this way round so that NaN is rejected too.
         if (variance >= _SINGULAR * lengths).all() and (self.residuals <= max(_WORST, tolerance)).all():
             return self
         raise SingularError
 
 
 class Smallest:
-    """The smallest eigenvalue of S by Lanczos: one more column in the products that are made for the space.
+    """Smallest eigenvalue of S by Lanczos, as one additional column in the products computed for the space.
 
-    From a random vector, which has some of every direction; the space starts inside the range of A and S, and may
-    never meet a direction in which both are tiny (a feature that nearly repeats another). An upper bound: a spectrum
-    that falls off smoothly takes many steps, but there the space itself reaches small values.
+    The start vector is random and so has a part in every direction. The space, in contrast, starts inside the range
+    of A and S, and may never reach a direction in which both are tiny (a feature that nearly duplicates another). The
+    value is an upper bound: a smoothly decaying spectrum takes many steps, but then the space itself reaches small
+    values.
     """
 
     def __init__(self, products: Products, start: Array):
         self._products = products
         self._vector, self._last = start / np.linalg.norm(start), np.zeros_like(start)
-        self.complete = False  # whether every direction that can be met has been
+        self.complete = False  # whether all reachable directions have been found
         self._diagonal: list[float] = []
         self._beside: list[float] = []
 
     @property
     def n_steps(self) -> int:
-        """How many steps were made."""
+        """Number of steps so far."""
         return len(self._diagonal)
 
     def products(self, vectors: Array) -> tuple[Array, Array]:
@@ -319,7 +318,7 @@ class Smallest:
         self._last, self._vector = self._vector, apart / (1.0 if self.complete else length)
 
     def finish(self, times: Callable[[Array], Array], most: int) -> float:
-        """Return the eigenvalue after at most ``most`` more steps, with products of S alone; fewer where it settles."""
+        """Return the eigenvalue after at most ``most`` further steps with products of S, fewer if it converges."""
         most, before = min(MOST_STEPS, self.n_steps + most), np.inf
         while not self.complete and self.n_steps < most and self.value < 0.9 * before:
             before, stop = self.value, min(self.n_steps + _STEPS, most)
@@ -335,10 +334,10 @@ class Smallest:
 
 
 class Space:
-    """An orthonormal basis V that grows, with A V, S V and the two small matrices."""
+    """A growing orthonormal basis V, with A V, S V and the two projected matrices."""
 
     def __init__(self, products: Products, start: Array, most: int, watch: Smallest | None = None):
-        """Start from some vectors; ``most`` is how many the memory allows."""
+        """Start from some vectors; ``most`` is the largest number that fits in memory."""
         self.products = products if watch is None else watch.products
         self.watch = watch
         self.n_columns = 0
@@ -379,7 +378,7 @@ class Space:
             inner[old:new, :old] = cross[:old].T
 
     def grow(self, residuals: Array, best: Array) -> bool:
-        """Add what is new in the residuals; False where nothing is. ``best`` (coefficients) survive a full space."""
+        """Add new directions from the residuals; False if there are none. A restart keeps ``best`` (coefficients)."""
         fresh = self._outside(residuals)
         if fresh.shape[1] == 0:
             return False
@@ -391,7 +390,7 @@ class Space:
     def _outside(self, vectors: Array) -> Array:
         length = np.linalg.norm(vectors, axis=0)
         found = vectors[:, length > 0] / length[length > 0]
-        for _ in range(2):  # once is not enough for orthogonality to rounding
+        for _ in range(2):  # a single pass does not give orthogonality to rounding
             found = _independent(found - self.basis @ (self.basis.T @ found))
         return np.asarray(found[:, : self.n_features - self.size])
 
@@ -405,7 +404,7 @@ class Space:
         self._put(*parts)
 
     def smallest(self) -> float:
-        """Return the smallest variance of the background, not shrunk, along a unit vector of the space."""
+        """Return the smallest unshrunk background variance along a unit vector of the space."""
         inner = self._inner[1, : self.size, : self.size]
         return float(eigvalsh((inner + inner.T) / 2, subset_by_index=[0, 0])[0])
 
@@ -414,7 +413,7 @@ class Space:
         target, background = ((inner + inner.T) / 2 for inner in self._inner[:, : self.size, : self.size])
         background = (1 - rho) * background
         np.einsum("ii->i", background)[...] += rho
-        with threads_for(self.size**3):  # scipy's pool must not wait beside that of the products
+        with threads_for(self.size**3):  # avoid contention with the thread pool of the products
             factor, info = lapack.dpotrf(background, lower=1)
             if info != 0 or np.diagonal(factor).min() ** 2 < _SINGULAR:
                 raise SingularError
@@ -425,7 +424,7 @@ class Space:
 
 
 def top_pairs(space: Space, rho: float, count: int, unit: Units, tolerance: float = TOLERANCE) -> Pairs:
-    """Return the ``count`` largest pairs; ``unit`` brings images to the data's units."""
+    """Return the ``count`` largest pairs; ``unit`` converts images to the units of the data."""
     lowest, waited, starts = np.inf, 0, space.n_starts
     while True:
         found, coefficients = _inside(space, rho, count, unit)
@@ -442,7 +441,7 @@ def top_pairs(space: Space, rho: float, count: int, unit: Units, tolerance: floa
 
 
 def _inside(space: Space, rho: float, count: int, unit: Units) -> tuple[Pairs, Array]:
-    """Return the best pairs inside the space, and coefficients that are worth keeping when it is full."""
+    """Return the best pairs inside the space, and the coefficients to keep at a restart."""
     ratios, coefficients = space.small_problem(rho)
     ratios, chosen = ratios[:count].clip(min=0.0), coefficients[:, :count]
     target, background = (image @ chosen for image in space.images)
@@ -452,7 +451,7 @@ def _inside(space: Space, rho: float, count: int, unit: Units) -> tuple[Pairs, A
 
 
 def _residuals(found: Pairs, rho: float, unit: Units) -> Array:
-    """Return the relative residuals in the solver's units or in the data's, whichever are larger."""
+    """Return the relative residuals in the solver's units or in those of the data, whichever are larger."""
     image = found.shrunk_image(rho)
     apart = found.target_image - image * found.ratios
     image *= np.maximum(found.ratios, _FLOOR * found.ratios[0])
@@ -473,7 +472,7 @@ def _independent(vectors: Array) -> Array:
 
 
 class SingularError(InputError):
-    """The background has a direction without variance, to rounding, that is not due to its constant features."""
+    """The background is numerically singular for a reason other than constant features."""
 
     def __init__(self) -> None:
         super().__init__(

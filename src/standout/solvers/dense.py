@@ -1,18 +1,14 @@
-"""The dense solver: Cholesky of the background, then a symmetric eigenproblem (the paper's (4)).
+"""Solvers for covariance matrices: dense, Lanczos, and dense with a singular background.
 
-Works in equilibrated coordinates, where the error is ε·cond(background) and does not depend on
-the features' units.
+The dense solver uses a Cholesky factor of the background and a symmetric eigenproblem (the paper's (4)). It works
+in equilibrated coordinates, where the error is ε·cond(background) and does not depend on the features' units.
 
-The Lanczos solver: a few top components of many features (the paper's Remark 3).
+The Lanczos solver computes a few top components of many features (the paper's Remark 3). The whitened target
+L⁻¹ A L⁻ᵀ is applied to vectors and never formed, which saves most of the work if only a few components are wanted.
 
-The whitened target L⁻¹ A L⁻ᵀ is applied to vectors and never formed, which saves most of the work
-when only a few components are wanted.
-
-A background covariance that is singular: split its null space off, solve what is left.
-
-Directions in the null space of the background in which the target varies have an infinite ratio;
-those in which neither varies are nothing at all (a feature that stands twice). The finite ratios
-are those of the Schur complement on the background's range.
+For a singular background, the null space is deflated. Directions in the null space in which the target varies have
+an infinite ratio; those in which neither varies (for example from a duplicated feature) are dropped. The finite
+ratios are those of the Schur complement on the background's range.
 """
 
 from __future__ import annotations
@@ -26,20 +22,20 @@ from scipy.linalg import blas, lapack
 from standout._blas import Array, rank_tolerance, top_eigen
 from standout.solvers.solution import Eigenpairs
 
-# Up to this size two triangular solves are faster than LAPACK's reduction, which has half the work.
+# Up to this size two triangular solves are faster than LAPACK's reduction, although it needs half the operations.
 _SMALL = 128
-# Lanczos pays off from this many features on, while few components are wanted.
+# Lanczos is faster from this many features on, if few components are wanted.
 FROM_FEATURES = 600
 _TOLERANCE = 1e-12
-# An eigenvalue's error is the square of its vector's: alone it needs half the digits.
+# The error of an eigenvalue is the square of that of its vector: without vectors half the digits suffice.
 _VALUES_TOLERANCE = 1e-7
 _RESTARTS = 60
-# Beyond this condition number covariances no longer give seven digits.
+# Beyond this condition number covariances give fewer than seven digits.
 WORST_CONDITION = 1e12
 
 
 def top_pairs(target: Array, factor: Array | None, count: int) -> tuple[Array, Array]:
-    """Return the largest ratios and their vectors, background variance one.
+    """Return the largest ratios and their vectors, scaled to unit background variance.
 
     Parameters
     ----------
@@ -48,7 +44,7 @@ def top_pairs(target: Array, factor: Array | None, count: int) -> tuple[Array, A
     factor : ndarray of shape (d, d) or None
         Lower Cholesky factor L of the background covariance; None for the identity.
     count : int
-        How many.
+        Number of pairs.
 
     Returns
     -------
@@ -60,13 +56,13 @@ def top_pairs(target: Array, factor: Array | None, count: int) -> tuple[Array, A
 
 
 def top_ratios(target: Array, factor: Array | None, count: int) -> Array:
-    """Return the largest ratios alone."""
+    """Return the largest ratios, without vectors."""
     values, _ = top_eigen(_whitened(target, factor), count, vectors=False)
     return values.clip(min=0.0)
 
 
 def _whitened(target: Array, factor: Array | None) -> Array:
-    """Return the target covariance in coordinates where the background is white: L⁻¹ A L⁻ᵀ."""
+    """Return the target covariance in coordinates that whiten the background: L⁻¹ A L⁻ᵀ."""
     if factor is None:
         return target
     whitened: Array
@@ -87,19 +83,19 @@ def _unwhitened(basis: Array, factor: Array | None) -> Array:
 
 
 def pays_off(n_features: int, count: int) -> bool:
-    """Tell whether Lanczos is the faster way to ``count`` of ``n_features`` components."""
+    """Return whether Lanczos is faster than the dense solver for ``count`` of ``n_features`` components."""
     return n_features >= FROM_FEATURES and count <= n_features // 50
 
 
 def lanczos_pairs(
     target: Array, factor: Array | None, count: int, seed: int = 0, vectors: bool = True, restarts: int = _RESTARTS
 ) -> tuple[Array, Array] | None:
-    """Return the largest ratios and vectors as the dense solver does; None when it did not converge."""
+    """Return the largest ratios and vectors as the dense solver does; None if the iteration did not converge."""
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     size = len(target)
     if not target.flags.f_contiguous:
-        target = target.T if target.flags.c_contiguous else np.asfortranarray(target)  # BLAS would copy it each time
+        target = target.T if target.flags.c_contiguous else np.asfortranarray(target)  # avoids copies in BLAS calls
 
     def whitened(vector: Array) -> Array:
         if factor is None:
@@ -109,8 +105,8 @@ def lanczos_pairs(
 
     rng = np.random.default_rng(seed)
     start = rng.normal(size=size)
-    # ARPACK starts anew from random vectors where it comes to a standstill; newer versions of scipy draw these from
-    # a generator that is not seeded unless it is given.
+    # ARPACK restarts from random vectors if it stagnates; newer versions of scipy draw these from an unseeded
+    # generator unless one is passed.
     seeded = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
     basis_size = min(size, max(2 * count + 20, 40))
     try:
@@ -130,7 +126,7 @@ def lanczos_pairs(
 
 @dataclass(frozen=True)
 class Split:
-    """The eigenpairs, the joint rank, and whether the null space was clear to see."""
+    """The eigenpairs, the joint rank, and whether the null space was clearly separated."""
 
     eigen: Eigenpairs
     rank: int
@@ -146,7 +142,7 @@ def solve(target: Array, background: Array) -> Split:
     clear = n_range == 0 or bool(values[n_range - 1] > max(1 / WORST_CONDITION, 100 * noise) * values[0])
     inside = basis[:, :n_range] / np.sqrt(values[:n_range])
     infinite, coupling = _null_space(target, basis[:, n_range:])
-    # Schur complement: what the target varies inside, less what the null space explains of it.
+    # Schur complement: the target covariance on the range, minus the part explained by the null space.
     image = target @ inside
     explained = coupling.T @ image
     ratios, turn = top_eigen(_symmetric(inside.T @ image - explained.T @ explained), n_range)
@@ -164,7 +160,7 @@ def solve(target: Array, background: Array) -> Split:
 
 
 def joint_rank(target: Array, background: Array) -> int:
-    """Return the number of dimensions in which target or background vary."""
+    """Return the number of dimensions in which target or background varies."""
     size = len(target)
     balance = np.trace(background) / np.trace(target)
     values, _ = top_eigen(balance * target + background, size, vectors=False)
@@ -172,7 +168,7 @@ def joint_rank(target: Array, background: Array) -> int:
 
 
 def _null_space(target: Array, null: Array) -> tuple[Array, Array]:
-    """Return the null directions in which the target varies: orthonormal, and with target variance one."""
+    """Return the null directions in which the target varies: orthonormal, and scaled to unit target variance."""
     if null.shape[1] == 0:
         return null, null
     inner = _symmetric(null.T @ target @ null)

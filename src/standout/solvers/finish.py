@@ -1,6 +1,7 @@
-"""What the user should know about how the components were found: counts, features and a remedy.
+"""Assemble a solution from components, with notes for the user.
 
-From components to a solution: the signal's own axes where asked, the centre, and what was done.
+A solution holds the components (along the signal axes if requested), the centre and a record of what was done.
+Notes state counts, the features concerned and a remedy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from standout.solvers import dense
 from standout.solvers.problem import Count, Problem
 from standout.solvers.solution import Components, Eigenpairs, FeatureScale, Note, Signal, Solution, gains, signal_axes
 
-# Sums have 16 digits of a variance, so 8 of an sd.
+# Sums carry 16 digits of a variance, hence 8 of an sd.
 _UNTOLD = 1e-7
 _REMEDY = {False: "bring the rows into memory for the generalized SVD", True: "use `solver='gsvd'`"}
 
@@ -33,7 +34,7 @@ _REMEDY = {False: "bring the rows into memory for the generalized SVD", True: "u
 def shrinkage_notes(
     task: Problem, evidence: Evidence, rho: float, n_factors: int = 0, error: float = 0.0
 ) -> tuple[Note, ...]:
-    """Warn that "auto" has shrunk the background much, and why; ``error`` is relative, where ρ is an estimate."""
+    """Return warnings that "auto" shrank the background strongly; ``error`` is relative, if ρ is an estimate."""
     if task.wanted.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
         return ()
     possible = "; `shrinkage=None` solves the exact problem" if evidence.rows >= evidence.rank else ""
@@ -52,7 +53,7 @@ def _within(error: float) -> str:
 
 
 def _counted(task: Problem) -> str:
-    """Return how many background rows there are, and what they are worth where that is less."""
+    """Return the number of background rows, and the effective number if it is smaller."""
     assert task.mixture is not None
     rows = sum(data.counts.rows for data in task.backgrounds)
     worth = task.mixture.effective + len(task.backgrounds)
@@ -60,7 +61,7 @@ def _counted(task: Problem) -> str:
 
 
 def condition_note(reciprocal: float) -> Note:
-    """Say that the covariances do not carry enough digits."""
+    """Return a note that the covariances are too ill-conditioned for an accurate answer."""
     condition = f"about {1 / reciprocal:.1e}" if reciprocal > 0 else f"above {dense.WORST_CONDITION:.0e}"
     return Note(
         ConditionWarning,
@@ -70,7 +71,7 @@ def condition_note(reciprocal: float) -> Note:
 
 
 def lost_note(task: Problem, count: int) -> Note:
-    """Say that sums show no variance in some directions, where the rows might."""
+    """Return a note that moments show no variance in directions where the rows might."""
     directions = "1 direction is" if count == 1 else f"{count} directions are"
     return Note(
         RankWarning,
@@ -82,7 +83,7 @@ def lost_note(task: Problem, count: int) -> Note:
 
 
 def structural_notes(task: Problem, eigen: Eigenpairs, frame: FeatureScale, constant: tuple[int, ...]) -> list[Note]:
-    """Say where the infinite ratios come from."""
+    """Return notes on the cause of infinite ratios."""
     count = eigen.n_infinite
     if count == 0:
         return []
@@ -124,10 +125,10 @@ def build_solution(
     own: Array | None = None,
     more: Components | None = None,
 ) -> Solution:
-    """Put a solution together.
+    """Assemble a solution.
 
-    ``own`` are the ratios of the components against the background as it is, where it was shrunk;
-    ``more`` all components above the edge, where the solver has them anyway: what denoising needs.
+    ``own`` are the ratios of the components against the unshrunk background, if it was shrunk. ``more`` are all
+    components above the edge, which denoising needs, if the solver computed them anyway.
     """
     if means is None:
         means = [data.moments.mean for data in (task.target, *task.backgrounds)]
@@ -166,18 +167,18 @@ def build_solution(
 
 
 def _signal(task: Problem, found: Components, judged: Array, rank: int, own: Array | None) -> tuple[Signal, Components]:
-    """Return what denoising needs: gains by the de-biased ratios, by the ratios themselves without an edge."""
+    """Return the signal model for denoising: gains from the de-biased ratios, or from the ratios without an edge."""
     count = len(found.ratios)
     ratios = found.ratios
     if len(judged):
         ratios = debiased(judged[:count], rank, *task.units())
-        if own is not None:  # no component is worth more than its own ratio against the plain background
+        if own is not None:  # bounded by the ratio against the unshrunk background
             ratios = np.fmin(ratios, own[:count])
     return Signal(found.filters, found.patterns, gains(ratios)), found
 
 
 def _specific(signal: Signal, found: Components) -> tuple[Signal, Components]:
-    """Leave out components that are nothing specific to the target."""
+    """Drop components that are not specific to the target."""
     kept = signal.gains > 0
     if kept.all():
         return signal, found

@@ -1,15 +1,13 @@
-"""Far more features than rows: work in the span of the rows, through their Gram matrix.
+"""Span solver for many more features than rows, based on the Gram matrix of the rows.
 
-Every component with a positive ratio is a combination of rows, so a problem of the size of the rows
-gives the answer and nothing of size features × features is ever formed. One pass over panels of
-columns (centre, scale by the background sd, multiply) builds the Gram matrix; a second one turns
-row coefficients into components. The background is always shrunk here (ρ > 0), which makes the
-Gram matrix accurate enough.
+Every component with a positive ratio is a combination of rows, so it suffices to solve a problem of the size of the
+rows, and nothing of size features × features is ever formed. One pass over panels of columns (centre, scale by the
+background sd, multiply) builds the Gram matrix; a second one turns row coefficients into components. The background
+is always shrunk here (ρ > 0), which makes the Gram matrix accurate enough.
 
-The span of sparse rows: a sparse Gram matrix, from which the means are taken off afterwards.
-
-With rows x and centres c, in background-sd units, (x − c)·(y − d) = x·y − x·d − c·y + c·d: the zeros stay zeros, and
-nothing of the size of the dense rows is made.
+Sparse rows have a sparse Gram matrix, from which the means are subtracted afterwards. With rows x and centres c, in
+background-sd units, (x − c)·(y − d) = x·y − x·d − c·y + c·d: sparsity is preserved, and the rows are never stored as
+a dense matrix.
 """
 
 from __future__ import annotations
@@ -47,16 +45,16 @@ from standout.io.memory import explain_non_finite, row_block, sparse_rows, trans
 from standout.solvers.dense import lanczos_pairs, pays_off
 from standout.solvers.solution import Eigenpairs, FeatureScale
 
-# One panel of columns takes about this many bytes: more columns, fewer passes over the Gram matrix.
+# Approximate bytes of one panel of columns: larger panels need fewer passes over the Gram matrix.
 _PANEL_BYTES = 32 * 2**20
 _EPS = float(np.finfo(float).eps)
-# Rows of the Gram matrix that are made at once.
+# Rows of the Gram matrix computed at once.
 _PANEL = 256
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Means and sd of every feature."""
+    """Means and scale of every feature."""
 
     means: tuple[Array, ...]  # one for each dataset
     target_variance: Array
@@ -77,10 +75,10 @@ class RowSpan:
         self.n_rows = sum(self.sizes)
         shares = [1.0, *(mixture.shares if mixture is not None else ())]
         self.weights = [data.row_weights / data.row_weights.sum() for data in self.datasets]
-        # What the rows are multiplied by so that products of them are covariances.
+        # Row weights such that products of the weighted rows are covariances.
         self.roots = np.sqrt(np.concatenate([s * w for s, w in zip(shares, self.weights, strict=True)]))
         self.gram = np.zeros((self.n_rows, self.n_rows), order="F")
-        # The features that vary most in the target: what the search for shared factors starts from.
+        # The features that vary most in the target, from which the search for shared factors starts.
         self.leading = np.empty((self.n_target, 0))
         self.lost_squared = 0.0
         self.columns = self._measure()
@@ -92,7 +90,7 @@ class RowSpan:
 
     @cached_property
     def rank(self) -> int:
-        """The joint rank, from the Gram matrix with target and background of like size."""
+        """The joint rank, from the Gram matrix with target and background scaled to similar size."""
         split = self.n_target
         sizes = np.sqrt([np.trace(self.gram[:split, :split]), np.trace(self.gram[split:, split:])])
         norm = np.repeat(np.where(sizes > 0, sizes, 1.0), [split, self.n_rows - split])
@@ -103,7 +101,7 @@ class RowSpan:
         return n_above(balanced, rank_tolerance(self.n_rows) * float(largest))
 
     def _measure(self) -> Columns:
-        """One pass over the columns: means, variances, and the Gram matrix of the scaled rows."""
+        """Compute means, variances and the Gram matrix of the scaled rows in one pass over the columns."""
         means = np.empty((len(self.datasets), self.n_features))
         variances = np.empty((2, self.n_features))
         scale = np.empty(self.n_features)
@@ -112,8 +110,8 @@ class RowSpan:
             for start, stop, panel in self._panels():
                 here = slice(start, stop)
                 for number, part in enumerate(self._parts(panel)):
-                    # From the first row on, so that a constant is met exactly. scipy's BLAS, not
-                    # numpy's: two thread pools in one loop would fight.
+                    # Relative to the first row, so that a constant feature is exactly zero. scipy's BLAS,
+                    # not numpy's: two thread pools in one loop compete for cores.
                     first = part[0].copy()
                     part -= first
                     mean = blas.dgemv(1.0, part.T, self.weights[number])
@@ -142,7 +140,7 @@ class RowSpan:
         return Columns(tuple(means), variances[0], variances[1], scale)
 
     def _panels(self) -> Iterator[tuple[int, int, Array]]:
-        """Yield columns of all rows, target rows first; each panel is gone when the next one comes."""
+        """Yield panels of columns of all rows, target rows first; a panel is invalid after the next one is yielded."""
         width = max(16, _PANEL_BYTES // (8 * self.n_rows))
         room = np.empty(self.n_rows * width)
         for start in range(0, self.n_features, width):
@@ -158,7 +156,7 @@ class RowSpan:
         return np.split(panel, np.cumsum(self.sizes)[:-1])
 
     def _centre(self, panel: Array, means: Array) -> None:
-        """Subtract from each dataset its own mean, from the target the background's where asked."""
+        """Subtract the mean of each dataset, or the background's mean from the target if requested."""
         centres = means
         if not self.own_centre and self.mixture is not None:
             centres = np.vstack([self.mixture.mixed_means(means[1:]), means[1:]])
@@ -166,7 +164,7 @@ class RowSpan:
             part -= centre
 
     def _variances(self, panel: Array, means: Array) -> Array:
-        """Return target and background variances; what is only rounding around the mean becomes zero."""
+        """Return target and background variances; values at rounding level are set to zero."""
         parts = [
             np.einsum("ij,ij,i->j", part, part, weights)
             for part, weights in zip(self._parts(panel), self.weights, strict=True)
@@ -185,7 +183,7 @@ class RowSpan:
         return np.where(sd > 0, sd, 1.0)
 
     def _explained(self, start: int, stop: int) -> Exception:
-        """Return the error of the dataset whose values in these columns are not usable."""
+        """Return the error for the dataset with unusable values in these columns."""
 
         def badness(data: Dataset) -> float:
             assert data.rows is not None
@@ -213,7 +211,7 @@ class RowSpan:
         return self.columns.background_variance
 
     def rescale(self, units: Array) -> None:
-        """Divide features by ``units`` as well: one more pass for the Gram matrix."""
+        """Additionally divide features by ``units``; this takes another pass for the Gram matrix."""
         columns = self.columns = replace(self.columns, scale=self.columns.scale * units)
         means, alive = np.stack(columns.means), columns.target_variance + columns.background_variance > 0
         first = self._leading_features()
@@ -243,14 +241,14 @@ class RowSpan:
 
 
 class Span(Protocol):
-    """Rows in units of their features, target rows first, such that products of them add up to covariances."""
+    """Scaled rows, target rows first, weighted such that their products sum to covariances."""
 
     gram: Array  # (n_rows, n_rows)
-    leading: Array  # (n_target, b): combinations of target rows from which the search for the target's axes starts
-    lost_squared: float  # what features lack of their whole variance, squared and added up
+    leading: Array  # (n_target, b): combinations of target rows that start the search for the target's axes
+    lost_squared: float  # sum of squares of the variance missing from each feature
 
     def background_variance(self) -> Array | None:
-        """Return the background variance of each feature, zero where it is constant; None if features are unknown."""
+        """Return the background variance of each feature, zero if it is constant; None if features are unknown."""
         ...
 
     def combine(self, coefficients: Sequence[Array]) -> list[Array]:
@@ -268,12 +266,12 @@ def gram_shrinkage(span: Span, evidence: Evidence, dimensions: int) -> GramShrin
     Parameters
     ----------
     span : Span
-        The rows in background-sd units. Its features are divided by their units where the factors explain most of
+        The rows in background-sd units. Features are rescaled to residual units if the factors explain most of
         the variance.
     evidence : Evidence
-        How much background there is.
+        Size of the background.
     dimensions : int
-        How many dimensions the target's rows can have.
+        Largest number of dimensions the target rows can span.
     """
     most = n_candidates(evidence, dimensions)
     none = GramShrinkage(intensity("auto", evidence))
@@ -309,7 +307,7 @@ def gram_shrinkage(span: Span, evidence: Evidence, dimensions: int) -> GramShrin
 def _candidates(span: Span, count: int) -> tuple[Array, Array, Array]:
     """Return axes of large target variance, uncorrelated in the background, as combinations of target rows.
 
-    Also what background rows see along them, and the background variances, largest first.
+    Also return the scores of the background rows along them, and the background variances, largest first.
     """
     gram, n_target = span.gram, len(span.leading)
     inner, cross = np.asfortranarray(gram[:n_target, :n_target]), gram[n_target:, :n_target]
@@ -322,10 +320,10 @@ def _candidates(span: Span, count: int) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class GramProblem:
-    """``A v = λ ((1 − ρ) B + ρ (F + level·I)) v`` among rows, a problem of the size of the target rows.
+    """``A v = λ ((1 − ρ) B + ρ (F + level·I)) v`` in row coordinates, a problem of the size of the target rows.
 
-    With K the Gram matrix of the rows, those of the background times √(1 − ρ) and followed by the factors as rows
-    times √ρ, and t = ρ·level, the ratios are the eigenvalues of (K_xx − K_xy (t I + K_yy)⁻¹ K_yx)/t.
+    Let K be the Gram matrix of the rows, with background rows multiplied by √(1 − ρ) and followed by the factors as
+    rows multiplied by √ρ, and t = ρ·level. The ratios are the eigenvalues of (K_xx − K_xy (t I + K_yy)⁻¹ K_yx)/t.
     """
 
     gram: Array
@@ -334,7 +332,7 @@ class GramProblem:
 
     @cached_property
     def _cross(self) -> Array:
-        """K_yx, the factors' rows last."""
+        """K_yx, with the rows of the factors last."""
         cross = math.sqrt(1 - self.shrinkage.rho) * self.gram[self.n_target :, : self.n_target]
         return cross if self._factors is None else np.vstack([cross, self._factors.T @ self._inner])
 
@@ -374,7 +372,7 @@ class GramProblem:
 
 
 def solve(span: RowSpan, shrinkage: GramShrinkage, count: int) -> Eigenpairs:
-    """Return the top pairs against the shrunk background; without a background, of the target alone."""
+    """Return the top pairs against the shrunk background, or of the target alone without a background."""
     split = span.n_target
     if span.mixture is None:
         ratios, alpha = top_eigen(span.gram[:split, :split], count)
@@ -384,7 +382,7 @@ def solve(span: RowSpan, shrinkage: GramShrinkage, count: int) -> Eigenpairs:
         ratios, alpha = top_eigen(problem.matrix(), count)
         weights = problem.coefficients(alpha)
     ratios = ratios.clip(min=0.0)
-    # v = Zᵀ w has background variance λ when α = Z_x v has length λ: bring it to one.
+    # v = Zᵀ w has background variance λ if α = Z_x v has length λ: scale it to one.
     with np.errstate(divide="ignore", invalid="ignore"):
         length = np.where(ratios > 0, 1 / np.sqrt(ratios), 0.0)
     seen_target = (span.gram @ weights)[:split] * length
@@ -396,7 +394,7 @@ def solve(span: RowSpan, shrinkage: GramShrinkage, count: int) -> Eigenpairs:
 
 
 def row_span(target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture | None, own: bool) -> RowSpan:
-    """Return the span of rows: of sparse ones as they are where that is less work, of all others in dense panels."""
+    """Return the span of rows, with sparse products if these are cheaper, otherwise with dense panels."""
     parts = [data.counted().rows for data in (target, *backgrounds)]
     matrices = [None if rows is None else sparse_rows(rows) for rows in parts]
     if all(matrix is not None for matrix in matrices) and _pays_off(matrices):
@@ -407,7 +405,7 @@ def row_span(target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture |
 
 
 def _pays_off(matrices: Sequence[Any]) -> bool:
-    """Tell whether pairs of entries in one column are few enough, against all pairs of rows."""
+    """Return whether pairs of entries in the same column are few compared with all pairs of rows."""
     n_rows, n_features = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
     entries = np.zeros(n_features)
     for matrix in matrices:
@@ -416,7 +414,7 @@ def _pays_off(matrices: Sequence[Any]) -> bool:
 
 
 class SparseSpan(RowSpan):
-    """The span of sparse rows. Where ``near_zero`` is False, means would cost digits and there is no Gram matrix."""
+    """Span of sparse rows; no Gram matrix if ``near_zero`` is False, because centring would lose precision."""
 
     def __init__(
         self,
@@ -445,12 +443,12 @@ class SparseSpan(RowSpan):
         return self.columns
 
     def rescale(self, units: Array) -> None:
-        """Divide features by ``units`` as well: one more Gram matrix."""
+        """Additionally divide features by ``units``; this recomputes the Gram matrix."""
         self.columns = replace(self.columns, scale=self.columns.scale * units)
         self._divide(units)
 
     def _divide(self, scale: Array) -> None:
-        """Divide features by a scale, and make the Gram matrix."""
+        """Divide features by a scale, and compute the Gram matrix."""
         self.matrices = [with_values(rows, rows.data / scale[rows.indices]) for rows in self.matrices]
         self._centres /= scale
         self._multiply()
@@ -460,13 +458,13 @@ class SparseSpan(RowSpan):
         self.leading = leading * self.roots[: self.n_target, None]
 
     def _centres_of(self, means: Array) -> Array:
-        """Return what is taken off the rows of each dataset."""
+        """Return the centre of each dataset."""
         if self.own_centre or self.mixture is None:
             return means
         return np.vstack([self.mixture.mixed_means(means[1:]), means[1:]])
 
     def _variance(self, number: int, mean: Array) -> Array:
-        """Return the mean square about the centre; note where the centre is so far from zero that it costs digits."""
+        """Return the mean square about the centre; record whether the centre is so large that precision is lost."""
         rows, centre, weights = self.matrices[number], self._centres[number], self.weights[number]
         square = transposed(with_values(rows, rows.data * rows.data)) @ weights
         variance = np.asarray(square - centre * (2 * mean - centre))
@@ -505,10 +503,10 @@ class SparseSpan(RowSpan):
                 task.result()
 
     def _take_off_centres(self) -> None:
-        """Turn products of rows into products of centred rows that add up to covariances."""
+        """Turn products of rows into products of centred, weighted rows."""
         whose = np.repeat(np.arange(len(self.sizes)), self.sizes)
         seen = np.vstack([rows @ self._centres.T for rows in self.matrices])  # row · centre of each dataset
-        for row, number in enumerate(whose):  # row by row: no second matrix of this size
+        for row, number in enumerate(whose):  # row by row, to avoid a second matrix of this size
             self.gram[:, row] -= seen[:, number] + seen[row, whose] - (self._centres @ self._centres[number])[whose]
         self.gram *= self.roots[:, None]
         self.gram *= self.roots

@@ -1,10 +1,9 @@
-"""The generalized SVD: the same ratios from the rows themselves, without squaring their condition.
+"""Generalized SVD solver: ratios from the rows, without squaring their condition number.
 
-Covariances lose twice as many digits as the data: at cond(rows) = 1e8 they know nothing. Working on
-the triangular factors of the centred rows keeps ratios right to 1e−7 even at 1e12. It costs about
-five times a covariance and needs the rows once more.
-
-Solving from the rows themselves: more features than rows, or too ill-conditioned for covariances.
+It is used if there are more features than rows, or if the problem is too ill-conditioned for covariances. Forming a
+covariance squares the condition number: at cond(rows) = 1e8 no correct digits are left. Working on the triangular
+factors of the centred rows keeps ratios accurate to 1e−7 even at 1e12. It costs about five times as much as a
+covariance and needs another pass over the rows.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _EPS = float(np.finfo(float).eps)
 
 
 class RowFactor:
-    """Adds up a factor F of the scatter, FᵀF = Σ w (x − mean)(x − mean)ᵀ, block by block."""
+    """Accumulate a factor F of the scatter, FᵀF = Σ w (x − mean)(x − mean)ᵀ, block by block."""
 
     def __init__(self, n_features: int):
         self.n_features = n_features
@@ -48,13 +47,13 @@ class RowFactor:
         self._held = 0
 
     def add(self, rows: Array, weights: Array | None) -> None:
-        """Add rows: the block about its own mean, and one row for how far that mean is off."""
+        """Add rows: the block centred at its mean, and one row for the difference between the means."""
         if len(rows) == 0:
             return
         weight = float(len(rows)) if weights is None else float(weights.sum())
         mean = rows.mean(axis=0) if weights is None else (weights @ rows) / weight
         centred = rows - mean
-        # Once more: the mean of equal numbers may be off by a rounding error, and then a constant is not met exactly.
+        # Centre twice: the mean of equal numbers may have a rounding error, and a constant would not be exactly zero.
         rest = centred.mean(axis=0) if weights is None else (weights @ centred) / weight
         centred -= rest
         mean = mean + rest
@@ -74,7 +73,7 @@ class RowFactor:
             self._held = len(self._parts[0])
 
     def factor(self) -> Array:
-        """Return F, with at most ``n_features`` rows where there are more of them."""
+        """Return F, reduced to at most ``n_features`` rows."""
         stacked = np.vstack(self._parts)
         if len(stacked) <= self.n_features:
             return stacked
@@ -89,18 +88,18 @@ def row_factor(data: Dataset, frame: FeatureScale, mean: Array) -> Array:
     scale, about = frame.scale[frame.alive], mean[frame.alive]
     for block in weighted_blocks(data.source, data.weights, data.role):
         rows = (block.rows[:, frame.alive] - about) / scale
-        total.add(rows.astype(np.float64, copy=False), block.weights)  # long doubles are beyond LAPACK
+        total.add(rows.astype(np.float64, copy=False), block.weights)  # LAPACK does not support long double
     return np.asarray(total.factor() / np.sqrt(total.weight))
 
 
 @dataclass(frozen=True)
 class Factored:
-    """Target and background factors in the solver's coordinates, and how many rows they rest on."""
+    """Target and background factors in the solver's coordinates, and the number of rows behind them."""
 
     target: Array
     background: Array
     n_rows: int
-    rounding: Array | None = None  # (d,): how far each feature is off, because float64 rounds what is far from zero
+    rounding: Array | None = None  # (d,): rounding error of each feature, from float64 values far from zero
 
     @classmethod
     def stack(
@@ -127,9 +126,9 @@ class JointRange:
 
 
 def joint_range(pair: Factored, most: int | None = None) -> JointRange:
-    """Find the directions in which target or background vary; at most so many, where the rank is known."""
+    """Find the directions in which target or background varies, at most ``most`` if the rank is known."""
     size = float(np.linalg.norm(pair.target))
-    # Target and background may have very different units of variance: neither may hide the other.
+    # The variances of target and background may differ by orders of magnitude: neither may mask the other.
     balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
     left, values, right = linalg.svd(
         np.vstack([balance * pair.target, pair.background]), full_matrices=False, check_finite=False
@@ -139,7 +138,7 @@ def joint_range(pair: Factored, most: int | None = None) -> JointRange:
     if most is not None:
         kept[most:] = False
     if pair.rounding is not None:
-        # A relation between features far from zero (parts of a whole) holds to the rounding of the rows, and no better.
+        # A linear relation between features far from zero (parts of a whole) holds only up to rounding of the rows.
         kept &= values > 10 * max(balance, 1.0) * np.sqrt(right**2 @ pair.rounding**2)
     return JointRange(values[kept], right[kept].T, left[:, kept], balance, tolerance)
 
@@ -171,7 +170,7 @@ def shrinkage_of(pair: Factored, evidence: Evidence, dimensions: int) -> Shrinka
 def shrunk(pair: Factored, joint: JointRange, shrinkage: Shrinkage) -> Factored:
     """Shrink the background by extra rows: the shared factors, and Ψ."""
     rho, psi = shrinkage.rho, shrinkage.psi
-    # Within the joint range where Ψ is a multiple of the identity.
+    # Stay within the joint range if Ψ is a multiple of the identity.
     extra = [np.sqrt(rho * psi) * joint.basis.T if isinstance(psi, float) else np.diag(np.sqrt(rho * psi))]
     if shrinkage.loadings is not None:
         extra.append(np.sqrt(rho) * shrinkage.loadings.T)
@@ -184,7 +183,7 @@ def solve(pair: Factored, joint: JointRange) -> Eigenpairs:
     upper, lower = joint.left[:n_target], joint.left[n_target:]
     turn = _right_vectors(upper)
     cosine = np.linalg.norm(upper @ turn, axis=0)
-    # Where the cosine is near one the sine is known badly: take it from the background's side.
+    # If the cosine is near one the sine is inaccurate: compute it from the background factor.
     big = int((cosine**2 >= 0.5).sum())
     if big:
         turn = np.hstack([turn[:, :big] @ _right_vectors(lower @ turn[:, :big])[:, ::-1], turn[:, big:]])
@@ -218,7 +217,7 @@ def _right_vectors(matrix: Array) -> Array:
 
 
 def solve_from_rows(task: Problem) -> Solution:
-    """More features than rows: never form anything features × features."""
+    """Solve for more features than rows, without forming any matrix of size features × features."""
     rows = row_span(task.target, task.backgrounds, task.mixture, task.wanted.own_centre)
     columns = rows.columns
     if task.mixture is None:
@@ -232,7 +231,7 @@ def solve_from_rows(task: Problem) -> Solution:
     if not task.finds_factors(evidence):
         shrinkage = GramShrinkage(task.plain_shrinkage(evidence).rho)
     elif own_share(task.n_rows, varying) > 0:
-        # Features in units of their own residual variance would need another Gram matrix.
+        # Scaling features by their residual variance would need another Gram matrix.
         return solve_from_factors(task, frame, constant, columns.means)
     else:
         shrinkage = task.kept(gram.gram_shrinkage(rows, evidence, task.target_dimensions))
@@ -241,7 +240,7 @@ def solve_from_rows(task: Problem) -> Solution:
     count = how_many(task, min(rows.rank, task.target_dimensions), None)
     eigen = gram.solve(rows, shrinkage, count.kept)
     if eigen.ratios[-1] <= rank_tolerance(rows.n_rows) * eigen.ratios[0]:
-        # Directions in which the target does not vary are no combinations of its rows.
+        # Directions in which the target does not vary are not combinations of its rows.
         return solve_from_factors(task, frame, constant, columns.means)
     found = components(eigen, rows.frame, count.kept)
     notes = shrinkage_notes(task, evidence, shrinkage.rho, shrinkage.n_factors)
@@ -254,7 +253,7 @@ def solve_from_rows(task: Problem) -> Solution:
 def solve_from_factors(
     task: Problem, frame: FeatureScale, constant: tuple[int, ...], means: Sequence[Array]
 ) -> Solution:
-    """Solve from the rows themselves, by the generalized SVD."""
+    """Solve from the rows by the generalized SVD."""
     assert task.mixture is not None
     data = (task.target, *task.backgrounds)
     factors = [row_factor(part, frame, mean) for part, mean in zip(data, means, strict=True)]
@@ -271,7 +270,7 @@ def solve_from_factors(
         pair.background.T @ pair.background
     )  # fmt: skip
     evidence = task.evidence(joint.rank, len(frame.alive) - len(constant), float(np.einsum("ij,ij->", inner, inner)))
-    # The rows may show another rank than the covariances did: the rule is applied here, not by the caller.
+    # The rank from the rows may differ from that of the covariances, so the rule is applied here, not by the caller.
     many = not few_rows(evidence)
     eigen = plain_eigen = solve(pair, joint) if many or task.has_edge(joint.rank) else None
     if not task.finds_factors(evidence):
@@ -284,7 +283,7 @@ def solve_from_factors(
     own_frame = frame
     if rho > 0:
         if not isinstance(shrinkage.psi, float) and len(pair.target) + n_rows < len(shrinkage.psi):
-            # In units of Ψ it is the identity, which stays within the joint range.
+            # In units of Ψ the shrinkage target is the identity, which stays within the joint range.
             root = np.sqrt(shrinkage.psi)
             own_frame = frame.rescaled(root)
             pair = Factored(pair.target / root, pair.background / root, pair.n_rows)
@@ -292,7 +291,7 @@ def solve_from_factors(
             shrinkage = replace(shrinkage, loadings=shrinkage.loadings / root[:, None], psi=1.0)
             joint = joint_range(pair, joint.rank)
         pair = shrunk(pair, joint, shrinkage)
-        # A multiple of the identity stays within the joint range: what is beyond it is rounding.
+        # A multiple of the identity stays within the joint range: anything outside it is rounding.
         most = joint.rank if isinstance(shrinkage.psi, float) else None
         eigen = solve(pair, joint_range(pair, most))
         notes: Sequence[Note] = shrinkage_notes(task, evidence, rho, shrinkage.n_factors)
@@ -316,6 +315,6 @@ def solve_from_factors(
 
 
 def _own_ratios(ratios: Array, seen: Array) -> Array:
-    """Return the ratios of components against the background as it is, whose rows they see like this."""
+    """Return the ratios of components against the unshrunk background, from the scores ``seen`` of its rows."""
     with np.errstate(divide="ignore"):
         return np.asarray(ratios / np.einsum("ik,ik->k", seen, seen))

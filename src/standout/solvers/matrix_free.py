@@ -1,15 +1,14 @@
-"""tr S² of a background correlation matrix that is never formed: what the OAS formula needs to know.
+"""Matrix-free solver for sparse or very wide data, using only products with the rows.
 
-Exactly, ‖S‖² column by column, where that costs no more than a solve. Beyond that from random signs g:
-``tr S² − 2 tr S + p = ‖S − I‖² = E ‖(S − I) g‖²``, the few directions in which S is large taken out first and added
-exactly (Hutch++). The estimate is unbiased, the same for the same seed, and comes with its standard error.
+No matrix of size features × features is formed. All computations are in background-sd units (target sd if the
+background is constant), in which the background is a correlation matrix S and shrinkage is ``B = (1 − ρ) S + ρ I``.
+The joint rank is unknown here: its upper bound, the number of features that vary or the number of rows less one
+for each mean, replaces it in the rules for shrinkage and noise edge.
 
-Sparse or very wide data: components from products with the rows alone, and nothing features × features.
-
-Everything happens in background-sd units (target sd where the background is constant), in which the
-background is a correlation matrix S and shrinking is ``B = (1 − ρ) S + ρ I``. The joint rank is not known
-here: its upper bound, the features that vary or the rows less one for each mean, takes its place in the
-rules for shrinkage and noise edge.
+The OAS formula needs tr S². It is computed exactly, as ‖S‖² column by column, if that costs no more than a solve.
+Otherwise it is estimated from random sign vectors g: ``tr S² − 2 tr S + p = ‖S − I‖² = E ‖(S − I) g‖²``, with the few
+directions in which S is large projected out first and added exactly (Hutch++). The estimate is unbiased,
+reproducible for a given seed, and comes with its standard error.
 """
 
 from __future__ import annotations
@@ -41,25 +40,26 @@ from standout.solvers.problem import (
 )
 from standout.solvers.solution import Eigenpairs, FeatureScale, Note, Solution, components
 
-# Multiply-adds that the exact sum may cost.
+# Largest cost of the exact sum, in multiply-adds.
 EXACT_WORK = 5e9
-# Columns multiplied at once; random vectors that find the large directions; those that measure the rest.
+# Columns multiplied at once; random vectors to find the large directions; random vectors to estimate the rest.
 _WIDTH = 64
 _LARGE = 12
 _PROBES = 8
-# The error of a ratio is about the square of its vector's: three digits, to judge ratios that rows know no better.
+# The error of a ratio is about the square of that of its vector: three digits, to test ratios whose sampling error
+# is larger anyway.
 _VALUES_TOLERANCE = 3e-2
-# Shrinkage above this bounds the condition of the background well enough.
+# Shrinkage above this bounds the condition number of the background well enough.
 _FAINT = 1e-6
-# The relative error that a ratio may have: the square of the residual over the smallest variance of the background.
+# Tolerated relative error of a ratio: the squared residual divided by the smallest variance of the background.
 _ERROR = 1e-7
-# So few vectors at once cost hardly more than one.
+# Multiplying this many vectors at once costs hardly more than one.
 _LEAST_BLOCK = 4
 
 
 @dataclass(frozen=True)
 class TraceSquared:
-    """tr S², and the standard error of it: zero where it is exact."""
+    """tr S² and its standard error, which is zero if the value is exact."""
 
     value: float
     error: float = 0.0
@@ -67,17 +67,17 @@ class TraceSquared:
 
     @property
     def relative_error(self) -> float:
-        """The standard error of ``tr S² − p``, relative to it: that of the OAS intensity."""
+        """Relative standard error of ``tr S² − p``, which is that of the OAS intensity."""
         return self.error / (self.value - self.n_varying) if self.error else 0.0
 
 
 def trace_squared(
     times: Callable[[Array], Array], varying: Array, work: float, seed: int, trace: float
 ) -> TraceSquared:
-    """Return tr S² for a correlation matrix, or one with this ``trace``, given by its products.
+    """Return tr S² for a correlation matrix, or a matrix with this ``trace``, given by its products.
 
-    ``varying`` is 1 for features that vary in the background and 0 elsewhere; ``work`` how many numbers one product
-    with one vector looks at.
+    ``varying`` is 1 for features that vary in the background and 0 elsewhere; ``work`` is the number of matrix entries
+    that one product with one vector reads.
     """
     columns = np.flatnonzero(varying)
     if 2 * work * len(columns) <= EXACT_WORK:
@@ -115,15 +115,15 @@ def _estimated(times: Callable[[Array], Array], varying: Array, p: int, seed: in
     return TraceSquared(2 * trace - p + large + float(rest.mean()), error, p)
 
 
-# The search for that variance may take this part of the products once more, or so many multiply-adds.
+# The search for that variance may take at most this fraction of additional products, or this many multiply-adds.
 _EXTRA, _EXTRA_WORK = 0.03, 2e7
 
 
 def solve_matrix_free(task: Problem) -> Solution:
-    """Find the components of a task whose covariances are too large to form."""
+    """Find the components of a problem whose covariances are too large to form."""
     _check_possible(task)
     system = System(task)
-    # Sparse products have threads of their own, and those of BLAS would wait for work beside them.
+    # Sparse products use a separate thread pool, and idle BLAS threads would compete with it.
     with threads_for(0.0 if system.all_sparse else math.inf):
         return _solved(task, system)
 
@@ -144,7 +144,7 @@ def _solved(task: Problem, system: System) -> Solution:
         eigen, residual, least = exact(system, count.kept)
         notes += structural_notes(task, eigen, system.frame, system.constant)
         plain = eigen.ratios
-    # Rounding of orthogonal vectors reaches features that vary nowhere.
+    # Orthogonalisation leaves rounding errors in features that do not vary.
     alive = (system.inverse > 0)[:, None]
     images = eigen.target_image * alive, eigen.background_image * alive
     eigen = replace(eigen, vectors=eigen.vectors * alive, target_image=images[0], background_image=images[1])
@@ -160,7 +160,7 @@ def _solved(task: Problem, system: System) -> Solution:
 
 
 def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
-    """Return the background estimate; without a background the identity takes its place."""
+    """Return the background estimate; the identity without a background."""
     task, error, shrinkage = system.task, 0.0, None
     if task.mixture is None:
         return Shrinkage(1.0), []
@@ -182,7 +182,7 @@ def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
 
 
 def _eigen(found: Pairs, rho: float) -> tuple[Eigenpairs, float]:
-    """Return pairs as all solvers do, and their largest residual."""
+    """Return pairs in the common format of all solvers, and their largest residual."""
     eigen = Eigenpairs(found.ratios, found.vectors, found.target_image, found.shrunk_image(rho))
     return eigen, float(found.residuals.max())
 
@@ -225,16 +225,16 @@ class System:
             check_comparable(variance, frame)
         self.n_alive = len(frame.alive)
         self.unit = frame.scale
-        self.variance = variance / frame.scale**2  # of the target, in background-sd units
+        self.variance = variance / frame.scale**2  # target variance in background-sd units
         self.turn: Turn | None = None
-        # All features stay in place; those that vary nowhere are multiplied by zero.
+        # All features are kept; those that do not vary are multiplied by zero.
         self.frame = FeatureScale(np.arange(frame.n_features), frame.scale, frame.n_features)
         self.inverse = np.zeros(frame.n_features)
         self.inverse[frame.alive] = 1 / frame.alive_scale
 
     @property
     def all_sparse(self) -> bool:
-        """Whether no dataset is multiplied as dense rows."""
+        """Whether all datasets use sparse products."""
         return all(part.is_sparse for part in self.parts)
 
     def target_times(self, vectors: Array) -> Array:
@@ -247,7 +247,7 @@ class System:
         return self._background([part.begin(scaled) for part in self.parts[1:]], vectors)
 
     def products(self, vectors: Array) -> tuple[Array, Array]:
-        """Return both, worked on at the same time."""
+        """Return both products, computed concurrently."""
         scaled = vectors * self.inverse[:, None]
         begun = [part.begin(scaled) for part in self.parts]
         return self._target(begun[0], vectors), self._background(begun[1:], vectors)
@@ -264,17 +264,17 @@ class System:
         if self.mixture is None:
             return np.zeros_like(vectors)
         result = self.mixture.mixed([finished(parts) for parts in begun])
-        # Where the background is constant, what is left is rounding.
+        # Only rounding errors are left for features that are constant in the background.
         result *= np.where(self.spread > 0, self.inverse, 0.0)[:, None]
         return result
 
     def trace_squared(self, multiply: Callable[[Array], Array], trace: float, features: Array) -> TraceSquared:
-        """Return the trace of the square of a covariance of some features (1 for these, 0 elsewhere)."""
+        """Return the trace of the squared covariance of some features (1 for these, 0 elsewhere)."""
         work = sum(part.n_entries for part in self.parts[1:])
         return trace_squared(multiply, features, work, self.task.wanted.seed, trace)
 
     def factors(self, evidence: Evidence) -> tuple[Shrinkage | None, float]:
-        """Return the "auto" estimate with shared factors, None without any; also the relative error of its ρ."""
+        """Return the "auto" estimate with shared factors (None without any), and the relative error of its ρ."""
         pair = Covariances(
             self.target_times, self.background_times, self._columns, self.variance, self.spread, self.n_alive
         )
@@ -283,7 +283,7 @@ class System:
             return None, 0.0
         axes, varies, errors = found.axes, (self.spread > 0).astype(float), []
         units = np.ones((len(varies), 1)) if found.units is None else found.units[:, None]
-        alive = (self.inverse > 0).astype(float)  # factors reach features that are constant in the background, too
+        alive = (self.inverse > 0).astype(float)  # factors may load on features that are constant in the background
 
         def squared(psi: Array | float) -> float:
             unit = 1 / np.sqrt(np.broadcast_to(psi, varies.shape))[:, None]
@@ -307,7 +307,7 @@ class System:
         return self.target_times(units)
 
     def turn_to(self, shrinkage: Shrinkage) -> None:
-        """Solve in coordinates in which F + Ψ, toward which the background is shrunk, is the identity."""
+        """Switch to coordinates in which F + Ψ, toward which the background is shrunk, is the identity."""
         if shrinkage.loadings is None:
             return
         root = np.sqrt(np.broadcast_to(shrinkage.psi, len(self.unit)))[:, None]
@@ -322,11 +322,11 @@ class System:
         return self.turn.solver_image(target), self.turn.solver_image(background)
 
     def in_units(self, image: Array) -> Array:
-        """Return an image in the data's units."""
+        """Return an image in the units of the data."""
         return (image if self.turn is None else self.turn.image(image)) * self.unit[:, None]
 
     def space(self, count: int, rho: float = 0.0, products: davidson.Products | None = None) -> Space:
-        """Return a space to look for ``count`` pairs in; it starts inside the range of the two covariances."""
+        """Return a search space for ``count`` pairs; it starts inside the range of the two covariances."""
         products = products or self.turned_products
         rng = np.random.default_rng(self.task.wanted.seed)
         random = rng.normal(size=(len(self.unit), max(count, _LEAST_BLOCK)))
@@ -344,7 +344,7 @@ class System:
         products: davidson.Products | None = None,
         tolerance: float = davidson.TOLERANCE,
     ) -> tuple[Pairs, float]:
-        """Return the top pairs, and the smallest background variance in any direction where it may be small."""
+        """Return the top pairs, and the smallest background variance in any direction if it may be small."""
         found, least = top_pairs(space, rho, count, self.in_units, tolerance), 1.0
         if space.watch is not None and tolerance <= davidson.TOLERANCE:
             work = 2 * sum(part.n_entries for part in self.parts[1:])
@@ -354,14 +354,14 @@ class System:
             if least >= 1 / WORST_CONDITION and found.residuals.max() > _tolerance(least):
                 try:
                     found = top_pairs(space, rho, count, self.in_units, _tolerance(least))
-                except SingularError:  # what was found before is the best there is, and a note says how good
+                except SingularError:  # keep the previous result; a note reports its accuracy
                     least = 0.0
         return self.verified(found, rho, products, tolerance), least
 
     def verified(
         self, found: Pairs, rho: float, products: davidson.Products | None = None, tolerance: float = davidson.TOLERANCE
     ) -> Pairs:
-        """Return the pairs; images that went through new starts, and thus residuals, come from the rows once more."""
+        """Return the pairs; after restarts, images and hence residuals are recomputed from the rows."""
         if found.starts == 0:
             return found
         images = (products or self.turned_products)(found.vectors)
@@ -372,7 +372,7 @@ class System:
 class Turn:
     """Coordinates x = Gᵀ v in which G Gᵀ = F + Ψ is the identity, with G = Ψ^½ (I + U (r − 1) Uᵀ)."""
 
-    root: Array  # (d, 1): of Ψ
+    root: Array  # (d, 1): square root of Ψ
     axes: Array  # (d, q): U
     stretch: Array  # (q, 1): r
 
@@ -403,17 +403,17 @@ class Turn:
 
 @dataclass(frozen=True)
 class Infinite:
-    """The directions of features that are constant in the background in which the target varies."""
+    """Directions in which the target varies, among the features that are constant in the background."""
 
     vectors: Array  # (d, q), orthonormal
-    image: Array  # (d, q): of the target
-    coupling: Array  # (d, q): the vectors with target variance one
-    coupled: Array  # (d, q): the image of these
+    image: Array  # (d, q): target covariance times the vectors
+    coupling: Array  # (d, q): the vectors, scaled to unit target variance
+    coupled: Array  # (d, q): target covariance times the coupling vectors
     inside: Array  # (d,): 1 for the other features
 
     @classmethod
     def of(cls, system: System) -> Infinite:
-        """Find them: a PCA of the target on these features alone."""
+        """Find the directions by a PCA of the target on these features."""
         where = np.array(system.constant, dtype=np.intp)
         size = len(system.unit)
         if 8 * 8 * size * len(where) > memory_budget(system.task):
@@ -433,7 +433,7 @@ class Infinite:
         return cls(units @ axes, image @ axes, units @ stretched, image @ stretched, inside)
 
     def products(self, system: System) -> davidson.Products:
-        """Return products of the finite problem: what the infinite directions explain of the target is taken out."""
+        """Return products of the finite problem: the part of the target explained by infinite directions is removed."""
 
         def times(vectors: Array) -> tuple[Array, Array]:
             target, background = system.products(vectors * self.inside[:, None])
@@ -463,7 +463,7 @@ def exact(system: System, count: int, tolerance: float = davidson.TOLERANCE) -> 
 
 
 def _plain(system: System, space: Space, count: int) -> Array | None:
-    """Return the ratios of the unshrunk problem, which tell signal from noise; None where it is singular."""
+    """Return the ratios of the unshrunk problem, used to separate signal from noise; None if it is singular."""
     try:
         if system.constant:
             return exact(system, count, _VALUES_TOLERANCE)[0].ratios
@@ -478,7 +478,7 @@ def _unit_columns(vectors: Array) -> Array:
 
 
 def _tolerance(least: float) -> float:
-    """Return the residual that pairs must have, by the smallest variance of the background in any direction."""
+    """Return the tolerance on residuals, from the smallest variance of the background in any direction."""
     return min(davidson.TOLERANCE, math.sqrt(_ERROR * least))
 
 

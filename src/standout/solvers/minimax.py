@@ -1,15 +1,14 @@
-"""Several backgrounds, the hardest mixture: shares ω that make the largest ratio as small as possible.
+"""Minimax mixture of several backgrounds (``mix="minimax"``): shares ω that minimise the largest ratio.
 
-min over ω of λ_max(C_xx, Σ ωₖCₖ) is convex. With ν = λω it is a linear problem with a matrix constraint,
+min over ω of λ_max(C_xx, Σ ωₖCₖ) is convex. With ν = λω it is a linear program with a matrix constraint,
 minimise Σ νₖ subject to Σ νₖCₖ ⪰ C_xx, and every direction u gives one linear cut
-Σ νₖ uᵀCₖu ≥ uᵀC_xxu. Cuts are added at the top eigenvectors until the linear problem and the
-eigenvalue agree: the first is a lower bound, the second an upper one.
+Σ νₖ uᵀCₖu ≥ uᵀC_xxu. Cuts are added at the top eigenvectors until the linear program and the
+eigenvalue agree: the first is a lower bound, the second an upper bound.
 
-``mix="minimax"``: the shares of several backgrounds, from their moments.
-
-Shrinking the mixture toward its own diagonal by a fixed ρ is shrinking every background toward its own, so the
-shrunk problem is linear in the shares too and the answer is minimax for what is solved. ρ is that of the pooled
-backgrounds. No shared factors are kept here: they would depend on the units, which change with the shares.
+The shares are computed from the moments of the backgrounds. Shrinking the mixture toward its diagonal by a fixed ρ
+is the same as shrinking every background toward its diagonal, so the shrunk problem is also linear in the shares
+and the solution is minimax for the problem that is solved. ρ is that of the pooled backgrounds. No shared factors
+are kept here: they would depend on the units, which change with the shares.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from standout.solvers.problem import CovariancePair, Problem, SolveOptions, scal
 
 _GAP = 1e-9
 _STEPS = 200
-# So many eigenvectors give cuts in each step: where top ratios meet, one alone would go back and forth.
+# Number of eigenvectors that give cuts in each step: with nearly equal top ratios, a single cut would oscillate.
 _CUTS = 4
 # Beyond this many features the covariances of several backgrounds are too large to hold.
 _MOST = 10_000
@@ -36,7 +35,7 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class Minimax:
-    """The shares, the largest ratio they leave, and how far that may be from the smallest possible."""
+    """The shares, the largest ratio they leave, and a bound on its distance from the optimum."""
 
     shares: Array
     ratio: float
@@ -44,7 +43,7 @@ class Minimax:
 
 
 def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> Minimax:
-    """Return the shares of the backgrounds that leave the smallest largest ratio.
+    """Return the shares of the backgrounds that minimise the largest ratio.
 
     Parameters
     ----------
@@ -84,14 +83,14 @@ def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> Minimax:
         if answer.status != 0:  # pragma: no cover - cuts at eigenvectors always have a solution
             raise InputError(f"`mix='minimax'` did not converge ({answer.message}). Use `mix='pooled'` or 'equal'.")
         lower = max(lower, float(answer.x.sum()))
-        # A step toward the linear problem's answer, held back a little: pure cutting planes zigzag.
+        # A damped step toward the solution of the linear program: pure cutting planes zigzag.
         shares = 0.9 * answer.x / answer.x.sum() + 0.1 * best.shares
         shares = shares / shares.sum()
     return Minimax(best.shares, best.ratio, (best.ratio - lower) / best.ratio)
 
 
 def _top(target: Array, backgrounds: Sequence[Array], shares: Array) -> tuple[Array, Array]:
-    """Return the top ratios and vectors against a mixture; a singular mixture gets a little of the others."""
+    """Return the top ratios and vectors against a mixture; to a singular one add a little of all backgrounds."""
     for blend in (0.0, 1e-9, 1e-6, 1e-3):
         used = (1 - blend) * shares + blend / len(shares)
         factor = cholesky(np.einsum("k,kij->ij", used, np.asarray(backgrounds)))
@@ -108,12 +107,12 @@ class MinimaxMixture:
     """The shares, and the shrinkage they were found at."""
 
     shares: Array
-    shrinkage: Shrinkage | None  # None with one background, where nothing has to be found
+    shrinkage: Shrinkage | None  # None with one background, where the shares are trivial
 
 
 @dataclass(frozen=True)
 class _Covariances:
-    """Target and each background, shrunk toward its own diagonal, in some common coordinates."""
+    """Target and backgrounds, each shrunk toward its diagonal, in common coordinates."""
 
     target: Array
     backgrounds: list[Array]
@@ -121,7 +120,7 @@ class _Covariances:
 
 
 def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions) -> MinimaxMixture:
-    """Return the shares that make the largest ratio as small as possible, in the regime of the pooled problem."""
+    """Return the shares that minimise the largest ratio, in the regime of the pooled problem."""
     for name, clash in (("`centering='background'`", not wanted.own_centre), ("a graph", wanted.graph is not None)):
         if clash:
             raise InputError(
@@ -151,14 +150,14 @@ def _by_moments(task: Problem) -> _Covariances:
     shrunk = []
     for part in parts:
         covariance = scaled(part.covariance(), pair.frame)
-        # A feature constant in every background is measured by the target's sd, which is one here.
+        # A feature that is constant in every background is scaled by the target's sd, which is one here.
         diagonal = np.where(constant, 1.0, np.diagonal(covariance))
         shrunk.append(replace(shrinkage, psi=diagonal).of(covariance))
     return _Covariances(pair.target, shrunk, shrinkage)
 
 
 def _joint_range(found: _Covariances) -> _Covariances:
-    """Leave out directions in which nothing varies (a feature that stands twice); refuse infinite ratios."""
+    """Drop directions in which nothing varies (a duplicated feature); raise an error for infinite ratios."""
     size = len(found.target)
     total = np.asarray(sum(found.backgrounds)) / len(found.backgrounds)
     values, basis = top_eigen(total, size)

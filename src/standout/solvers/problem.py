@@ -1,18 +1,15 @@
-"""The data and the question on their way through the solvers, and how many components that makes.
+"""Problem definition shared by all solvers: data, options, number of components and covariances.
 
-Target and background covariance from moments, in the coordinates all solvers work in.
+Target and background covariance are computed from moments, in the coordinates used by all solvers. Features are
+scaled by the background sd (target sd if the background is constant), which makes the background a correlation
+matrix and costs no accuracy; features that do not vary are left out. Without a background, the identity in the
+units of the data replaces it. The module also estimates the memory that covariances take and compares it with the
+budget.
 
-Features are measured in background sd (target sd where the background is constant), which makes the
-background a correlation matrix and costs nothing in accuracy; features that vary nowhere are left
-out. Without a background its place is taken by the identity in the data's own units.
-
-How much memory covariances may take, and what they would take.
-
-Smooth components over a graph of features: neighbours should have like weights.
-
-The background covariance gets γ·L added, L the graph's Laplacian, in background-sd units: along u the
-denominator becomes uᵀC_yyu + γ Σ wᵢⱼ(sᵢuᵢ − sⱼuⱼ)², so rough components pay and the answer does not
-depend on the features' units.
+With a graph of features, components are penalised if neighbours have different weights: γ·L is added to the
+background covariance, L the graph's Laplacian, in background-sd units. Along u the denominator becomes
+uᵀC_yyu + γ Σ wᵢⱼ(sᵢuᵢ − sⱼuⱼ)², so that rough components are penalised and the result does not depend on the features'
+units.
 """
 
 from __future__ import annotations
@@ -36,17 +33,17 @@ from standout.solvers.dense import WORST_CONDITION, joint_rank
 from standout.solvers.solution import FeatureScale
 
 _S = TypeVar("_S", Shrinkage, GramShrinkage)
-# Ratios above this leave no room for sums of them.
+# Sums of ratios above this may overflow.
 _LARGEST = 1e300
 
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """What the user asked for."""
+    """Options set by the user."""
 
     n_components: int | str | None = 2
     shrinkage: str | float | None = "auto"
-    intensity: float | None = None  # ρ of shrinkage="auto", where that of another fit is kept
+    intensity: float | None = None  # ρ of shrinkage="auto", if fixed to that of another fit
     mix: Mix = "pooled"
     own_centre: bool = True
     solver: str = "auto"
@@ -58,29 +55,29 @@ class SolveOptions:
 
 @dataclass(frozen=True)
 class Problem:
-    """The data and the question, on their way through the solvers."""
+    """The data and the options of one fit, as passed to the solvers."""
 
     target: Dataset
     backgrounds: Sequence[Dataset]
     mixture: Mixture | None
     wanted: SolveOptions
-    settled: Shrinkage | None = None  # where the shares of the backgrounds were found with it
+    settled: Shrinkage | None = None  # the shrinkage with which the shares were found, if any
 
     def evidence(self, rank: int, n_varying: int, trace_squared: float) -> Evidence:
-        """Return what the shrinkage rule looks at."""
+        """Return the input of the shrinkage rule."""
         assert self.mixture is not None
         return Evidence(self.mixture.rows, rank, self.mixture.effective, n_varying, trace_squared)
 
     def finds_factors(self, evidence: Evidence) -> bool:
-        """Whether the background estimate keeps shared factors: what "auto" does where rows are few."""
+        """Return whether the background estimate keeps shared factors, as "auto" does if rows are few."""
         return self.settled is None and self.wanted.shrinkage == "auto" and shrinks("auto", evidence)
 
     def kept(self, found: _S) -> _S:
-        """Return the estimate with the intensity of another fit, where that is kept."""
+        """Return the estimate, with the intensity of another fit if that is fixed."""
         return found if self.wanted.intensity is None else replace(found, rho=self.wanted.intensity)
 
     def plain_shrinkage(self, evidence: Evidence) -> Shrinkage:
-        """Return the shrinkage toward the diagonal that was asked for, or the one settled before."""
+        """Return the requested shrinkage toward the diagonal, or the one determined earlier."""
         return self.settled or Shrinkage(intensity(self.wanted.shrinkage, evidence))
 
     @property
@@ -90,64 +87,64 @@ class Problem:
 
     @property
     def target_dimensions(self) -> int:
-        """How many dimensions the target's rows can have about their centre."""
+        """Largest number of dimensions that the centred target rows can span."""
         own = self.mixture is None or self.wanted.own_centre
         return self.target.counts.rows - (1 if own else 0)
 
     @property
     def smooths(self) -> bool:
-        """Whether rough components pay."""
+        """Whether rough components are penalised."""
         return self.wanted.graph is not None and self.wanted.smoothness > 0 and self.mixture is not None
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Feature names, where there are any."""
+        """Feature names, if there are any."""
         return self.target.names
 
     @property
     def n_rows(self) -> int:
-        """Rows of target and backgrounds together."""
+        """Total number of rows of target and backgrounds."""
         return sum(data.counts.rows for data in (self.target, *self.backgrounds))
 
     @property
     def judges_all(self) -> bool:
-        """Whether every ratio must be known, not only those asked for."""
+        """Whether all ratios are needed, not only the requested ones."""
         return self.wanted.n_components == "auto" or self.wanted.axes == "signal"
 
     def units(self) -> tuple[float, float]:
-        """Independent units of target and background."""
+        """Return the number of independent units of target and background."""
         background = self.mixture.units if self.mixture is not None else np.nan
         return self.target.counts.units, background
 
     def has_edge(self, rank: int) -> bool:
-        """Whether edge and p-value have a meaning: more background units than dimensions."""
+        """Return whether edge and p-value are defined: more background units than dimensions."""
         return self.mixture is not None and self.mixture.units - 1 > rank
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many components are shown, and how many are kept to make them of."""
+    """Number of components returned, and number of components they are computed from."""
 
     shown: int
     kept: int
 
 
 def how_many(task: Problem, limit: int, plain: Array | None, rank: int | None = None) -> Count:
-    """Return how many components to give, and for the signal's axes how many are above the noise edge."""
+    """Return how many components to return and, for signal axes, how many are above the noise edge."""
     shown = _asked(task, limit, plain, rank)
     kept = above_edge(task, limit, plain, rank) if task.wanted.axes == "signal" else None
     return Count(shown, shown) if kept is None else Count(min(shown, kept), kept)
 
 
 def above_edge(task: Problem, limit: int, plain: Array | None, rank: int | None) -> int | None:
-    """Return how many components are above the noise edge; None where there is no edge."""
+    """Return how many components are above the noise edge; None if there is no edge."""
     if plain is None or rank is None or not task.has_edge(rank):
         return None
     return min(int((plain > noise_edge(rank, *task.units())).sum()), limit)
 
 
 def _asked(task: Problem, limit: int, plain: Array | None, rank: int | None) -> int:
-    """Return the number asked for, all, or as many as pass the test."""
+    """Return the requested number of components: a fixed number, all, or as many as pass the test."""
     wanted = task.wanted.n_components
     if wanted is None:
         return limit
@@ -178,7 +175,7 @@ def _no_auto(task: Problem, rank: int | None) -> str:
 
 
 def too_many(wanted: int, limit: int, task: Problem) -> InputError:
-    """Return the error for more components than the data can have."""
+    """Return the error for requesting more components than exist."""
     features, rows = task.target.n_features, task.target.counts.rows
     return InputError(
         f"`n_components={wanted}`, and the data has only {limit} dimension{'s' if limit != 1 else ''} to offer "
@@ -198,7 +195,7 @@ class CovariancePair:
 
     @classmethod
     def of(cls, target: Moments, backgrounds: Sequence[Moments], mixture: Mixture | None, own: bool) -> CovariancePair:
-        """Build the pair; ``own`` centres the target by its own mean, else by the background's."""
+        """Build the pair; ``own`` centres the target at its mean, otherwise at the background's."""
         covariance, variance = target.covariance(), target.variance()
         if mixture is not None and not own:
             shift = target.mean - mixture.mixed_means([part.mean for part in backgrounds])
@@ -221,7 +218,7 @@ class CovariancePair:
 
     @cached_property
     def factor(self) -> tuple[Array, float] | None:
-        """Cholesky factor and reciprocal condition of the background; None when it is singular."""
+        """Cholesky factor and reciprocal condition number of the background; None if it is singular."""
         assert self.background is not None
         if self.constant:
             return None
@@ -230,7 +227,7 @@ class CovariancePair:
 
     @property
     def well_conditioned(self) -> bool:
-        """Whether covariances are enough for an accurate answer."""
+        """Whether covariances suffice for an accurate result."""
         return self.factor is not None and self.factor[1] >= 1 / WORST_CONDITION
 
     @cached_property
@@ -251,7 +248,7 @@ class CovariancePair:
         return int((values > rank_tolerance(len(values)) * values[0]).sum()) < self.rank
 
     def evidence(self) -> Evidence:
-        """Return what the shrinkage rule looks at."""
+        """Return the input of the shrinkage rule."""
         assert self.background is not None and self.mixture is not None
         return Evidence(
             rows=self.mixture.rows,
@@ -278,7 +275,7 @@ def measure(target_variance: Array, background_variance: Array) -> tuple[Feature
 
 
 def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
-    """Refuse a dataset in which every feature is constant."""
+    """Raise an error if every feature of a dataset is constant."""
     varies = variance > 0
     if not varies.any():
         some = listed(named_features(None, range(len(variance))))
@@ -290,7 +287,7 @@ def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
 
 
 def check_comparable(target_variance: Array, frame: FeatureScale) -> None:
-    """Refuse a target whose variance is too far from the background's for their ratio to be a number."""
+    """Raise an error if the ratio of target to background variance would overflow."""
     with np.errstate(over="ignore"):
         ratio = target_variance / frame.scale / frame.scale
     if not (ratio.sum() < _LARGEST):
@@ -309,7 +306,7 @@ def _cut(matrix: Array, frame: FeatureScale) -> Array:
 
 
 def scaled(matrix: Array, frame: FeatureScale) -> Array:
-    """Return the covariance of the alive features in the solver's units (changes its argument)."""
+    """Return the covariance of the features that vary, in the solver's units (modifies its argument)."""
     matrix = _cut(matrix, frame)
     inverse = 1 / frame.alive_scale
     matrix *= inverse[:, None]
@@ -318,23 +315,23 @@ def scaled(matrix: Array, frame: FeatureScale) -> Array:
 
 
 def memory_budget(task: Problem) -> int:
-    """Return the bytes that covariances may take: the default, or what a source was read with where that is more."""
+    """Return the memory budget for covariances in bytes: the default, or that of a source if it is larger."""
     given = [int(getattr(data.source, "memory", None) or 0) for data in (task.target, *task.backgrounds)]
     return max(default_budget(), *given)
 
 
 def covariance_bytes(task: Problem) -> int:
-    """Return what the road over covariances holds: one of each dataset, two scaled, one shrunk, one factor."""
+    """Return the bytes held by the covariance path: one per dataset, two scaled, one shrunk, one factor."""
     return (5 + len(task.backgrounds)) * 8 * task.target.n_features**2
 
 
 def too_wide(task: Problem) -> bool:
-    """Tell whether matrices of features × features are beyond the budget."""
+    """Return whether matrices of features × features exceed the budget."""
     return covariance_bytes(task) > memory_budget(task)
 
 
 def too_long(task: Problem) -> bool:
-    """Tell whether matrices of rows × rows are beyond the budget."""
+    """Return whether matrices of rows × rows exceed the budget."""
     return 3 * 8 * task.n_rows**2 > memory_budget(task)
 
 
@@ -386,7 +383,7 @@ def laplacian(graph: Any, n_features: int) -> Any:
 
 
 def graph_of(graph: Any, n_features: int, kept: NDArray[np.intp] | None) -> Any:
-    """Return the Laplacian of a graph of features, or of those that are kept."""
+    """Return the Laplacian of a graph of features, or of its subgraph on the kept features."""
     whole = laplacian(graph, n_features)
     if kept is None:
         return whole

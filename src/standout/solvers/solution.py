@@ -1,11 +1,9 @@
-"""What a solver returns, and what becomes of it in the user's units.
+"""Solver results, their conversion to the units of the data, and the signal model used for denoising.
 
-The target-specific part of each row: a Wiener estimate from the significant components.
-
-With u the filters, p their patterns (uᵢᵀpⱼ = δᵢⱼ) and a the population ratios, the part of a centred
-row that the background does not explain is Σ p (1 − 1/a) uᵀx. This is the posterior mean of the model
-x ~ N(0, WWᵀ + C_yy), whose maximum likelihood solution discriminative PCA is (residual component
-analysis). Its principal axes are the ``axes="signal"`` of the estimator.
+The target-specific part of a row is a Wiener estimate from the significant components. With u the filters, p their
+patterns (uᵢᵀpⱼ = δᵢⱼ) and a the population ratios, the part of a centred row that the background does not explain is
+Σ p (1 − 1/a) uᵀx. This is the posterior mean of the model x ~ N(0, WWᵀ + C_yy), whose maximum likelihood solution is
+discriminative PCA (residual component analysis). Its principal axes are the ``axes="signal"`` of the estimator.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from standout.errors import StandoutWarning
 class Eigenpairs:
     """Generalized eigenpairs in the solver's coordinates, largest ratio first.
 
-    Vectors with an infinite ratio come first, all of them and in any basis; the others have
-    background variance one. The images ``A v`` and ``B v`` are what patterns are made of.
+    All vectors with an infinite ratio come first, in an arbitrary basis; the others have unit
+    background variance. Patterns are computed from the images ``A v`` and ``B v``.
     """
 
     ratios: Array  # (k,)
@@ -41,7 +39,7 @@ class FeatureScale:
     """The solver's coordinates: the features that vary, in units of ``scale``."""
 
     alive: NDArray[np.intp]
-    scale: Array  # (n_features,), 1 where a feature does not vary
+    scale: Array  # (n_features,), 1 for features that do not vary
     n_features: int
 
     @cached_property
@@ -50,13 +48,13 @@ class FeatureScale:
         return self.scale[self.alive]
 
     def rescaled(self, units: Array) -> FeatureScale:
-        """Return coordinates in which the alive features are divided by ``units`` as well."""
+        """Return coordinates in which the features that vary are additionally divided by ``units``."""
         scale = self.scale.copy()
         scale[self.alive] *= units
         return FeatureScale(self.alive, scale, self.n_features)
 
     def spread(self, values: Array) -> Array:
-        """Put rows for the alive features back among all features."""
+        """Expand rows for the features that vary to all features."""
         if len(self.alive) == self.n_features:
             return values
         full = np.zeros((self.n_features, values.shape[1]))
@@ -64,17 +62,17 @@ class FeatureScale:
         return full
 
     def filters(self, vectors: Array) -> Array:
-        """Bring vectors back to the units of the data."""
+        """Convert vectors to filters in the units of the data."""
         return self.spread(vectors / self.alive_scale[:, None])
 
     def images(self, images: Array) -> Array:
-        """Bring covariance images back to the units of the data."""
+        """Convert covariance images to the units of the data."""
         return self.spread(images * self.alive_scale[:, None])
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something the user should be warned of."""
+    """A warning for the user."""
 
     category: type[StandoutWarning]
     text: str
@@ -82,20 +80,20 @@ class Note:
 
 @dataclass(frozen=True)
 class Solution:
-    """The components in the data's units, and how they were found."""
+    """The components in the units of the data, and how they were found."""
 
     ratios: Array  # (k,)
     filters: Array  # (n_features, k), unit norm
     patterns: Array  # (n_features, k)
     target_variance: Array  # (k,)
     background_variance: Array  # (k,)
-    unshrunk_ratios: Array  # ratios of the unshrunk problem, largest first; empty where it has no meaning
-    mean: Array  # (n_features,) what the target is centred by
-    scale: Array  # (n_features,) background sd, target sd where the background is constant
+    unshrunk_ratios: Array  # ratios of the unshrunk problem, largest first; empty if undefined
+    mean: Array  # (n_features,) centre of the target
+    scale: Array  # (n_features,) background sd, target sd if the background is constant
     rank: int
     n_infinite: int
     shrinkage: float
-    n_factors: int  # shared factors that the background estimate keeps
+    n_factors: int  # shared factors in the background estimate
     regime: Regime
     solver: str
     notes: tuple[Note, ...] = field(default=())
@@ -105,7 +103,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Components:
-    """Filters, patterns and variances in the data's units."""
+    """Filters, patterns and variances in the units of the data."""
 
     ratios: Array
     filters: Array
@@ -115,14 +113,14 @@ class Components:
 
 
 def components(eigen: Eigenpairs, frame: FeatureScale, count: int) -> Components:
-    """Bring the first ``count`` eigenpairs to the data's units, with unit-norm filters and fixed signs."""
+    """Convert the first ``count`` eigenpairs to the units of the data, with unit-norm filters and fixed signs."""
     eigen = _ordered_infinite(eigen, frame)
     filters = frame.filters(eigen.vectors[:, :count])
     ratios = eigen.ratios[:count]
     infinite = np.arange(len(ratios)) < eigen.n_infinite
     target = frame.images(eigen.target_image[:, :count])
     background = frame.images(eigen.background_image[:, :count])
-    # A u = λ B u: both give the pattern; take the one that is not nearly zero.
+    # A u = λ B u: both sides give the pattern; use the one that is not close to zero.
     patterns = np.where(infinite | (ratios >= 1), target, background)
     patterns /= (filters * patterns).sum(axis=0)
     length = np.sqrt((filters * filters).sum(axis=0))
@@ -140,8 +138,8 @@ def components(eigen: Eigenpairs, frame: FeatureScale, count: int) -> Components
 def signs(patterns: Array) -> Array:
     """Return ±1 for each column, such that its largest entry becomes positive.
 
-    Entries within rounding of the largest count as equal and the first of them decides, so that
-    the order of summation cannot turn a component around.
+    Entries within rounding error of the largest count as equal and the first of them determines the sign, so
+    that the order of summation cannot flip a component.
     """
     size = np.abs(patterns)
     first = np.argmax(size >= (1 - 1e-6) * size.max(axis=0, initial=0.0), axis=0)
@@ -150,7 +148,7 @@ def signs(patterns: Array) -> Array:
 
 
 def _ordered_infinite(eigen: Eigenpairs, frame: FeatureScale) -> Eigenpairs:
-    """Order the infinite block by target variance: a PCA of the target inside it."""
+    """Order the infinite block by target variance, with a PCA of the target inside it."""
     q = eigen.n_infinite
     if q == 0:
         return eigen
@@ -175,11 +173,11 @@ def _ordered_infinite(eigen: Eigenpairs, frame: FeatureScale) -> Eigenpairs:
 
 @dataclass(frozen=True)
 class Signal:
-    """What denoising needs: filters, patterns and gains of the significant components."""
+    """Signal model for denoising: filters, patterns and gains of the significant components."""
 
     filters: Array  # (n_features, k)
     patterns: Array  # (n_features, k)
-    gains: Array  # (k,): 1 − 1/a, one for an infinite ratio
+    gains: Array  # (k,): 1 − 1/a; 1 for an infinite ratio
 
     def of_rows(self, centred: Array) -> Array:
         """Return the target-specific part of centred rows, of the same shape."""
@@ -187,19 +185,19 @@ class Signal:
 
 
 def gains(ratios: Array) -> Array:
-    """Return 1 − 1/a for population ratios a; nothing below one is specific to the target."""
+    """Return 1 − 1/a for population ratios a; ratios below one have zero gain."""
     return np.asarray(1 - 1 / np.maximum(ratios, 1.0))
 
 
 def signal_axes(found: Components, signal: Signal, scale: Array, count: int) -> Components:
     """Return the principal axes of the denoised target as components.
 
-    The denoised target has covariance P·diag(g² v)·Pᵀ with v the target variance along each filter, so
-    its axes E come from a thin SVD, and the filters U·diag(g)·PᵀE give the scores of its PCA.
+    The denoised target has covariance P·diag(g² v)·Pᵀ with v the target variance along each filter. Its axes
+    E come from a thin SVD, and the filters U·diag(g)·PᵀE give the scores of its PCA.
     """
     spread = signal.patterns * (signal.gains * np.sqrt(found.target_variance))
     axes, _, _ = np.linalg.svd(spread, full_matrices=False)
-    mix = signal.gains[:, None] * (signal.patterns.T @ axes[:, :count])  # (k, count): axes in filters
+    mix = signal.gains[:, None] * (signal.patterns.T @ axes[:, :count])  # (k, count): axes in terms of the filters
     target = np.einsum("kc,k->c", mix**2, found.target_variance)
     background = np.einsum("kc,k->c", mix**2, found.background_variance)
     patterns = (found.patterns @ (mix * found.target_variance[:, None])) / target
