@@ -459,7 +459,7 @@ def to_dict(estimator: Any, count: int = 10) -> dict[str, Any]:
     >>> from standout import DPCA
     >>> rng = np.random.default_rng(0)
     >>> model = DPCA(1).fit(rng.normal(size=(50, 3)) * [1, 1, 9], background=rng.normal(size=(999, 3)))
-    >>> facts = facts_of(model)
+    >>> facts = to_dict(model)
     >>> facts["method"], facts["regime"], facts["components"][0]["top_features"][0]["feature"]
     ('DPCA', 'exact', 2)
     """
