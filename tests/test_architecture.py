@@ -11,11 +11,11 @@ MODULES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.r
 LINES = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
 
 # The aims are 90 modules and 20,000 lines. These limits only ever go down.
-MOST_MODULES = 96
-MOST_LINES = 26_000
+MOST_MODULES = 94
+MOST_LINES = 25_300
 # The aims are 15 modules and 75 functions (comprehensions and generator expressions aside).
-MOST_MODULES_OF_A_FIT = 21
-MOST_FUNCTIONS_OF_A_FIT = 137
+MOST_MODULES_OF_A_FIT = 18
+MOST_FUNCTIONS_OF_A_FIT = 102
 
 SHORT = {"__init__.py", "__main__.py", "_version.py"}
 
