@@ -165,7 +165,7 @@ def test_rows_selected_by_label_warn_that_the_checkpoint_is_not_used(files, reme
     read = standout.read(files / "x.h5", label="state", memory=0, checkpoint=files / "c")
     with pytest.warns(StandoutWarning) as warned:
         DPCA(2, background_label="off").fit(read)
-    assert unused(warned, remedy, "X: the checkpoint", "background_label", "where=") == 1
+    assert unused(warned, remedy, "X: the checkpoint", "background_label", "`where`") == 1
     assert not (files / "c").exists()
 
 

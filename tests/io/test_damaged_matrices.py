@@ -204,12 +204,12 @@ def test_a_wrong_key_is_an_error_that_lists_the_arrays(tmp_path, rejected):
     for name in ("counts", "other"):
         group.create_array(f"run/{name}", data=ROWS)
     for name, folder in (("a.npz", ""), ("a.h5", "run/"), ("a.zarr", "run/")):
-        rejected(tmp_path / name, "2 two-dimensional numeric arrays", "key=", f"{folder}counts (12, 5)")
+        rejected(tmp_path / name, "2 two-dimensional numeric arrays", "`key`", f"{folder}counts (12, 5)")
         rejected(tmp_path / name, "'run/count'", f"Did you mean '{folder}counts'", "Choose", key="run/count")
         assert standout.read(tmp_path / name, key=f"/{folder}counts").n_rows == 12
     rejected(tmp_path / "a.npz", "(12,)", "Reshape", key="labels")
     np.save(tmp_path / "a.npy", ROWS)
-    rejected(tmp_path / "a.npy", "key='x'", "Leave key= out", key="x")
+    rejected(tmp_path / "a.npy", "key='x'", "Leave `key` out", key="x")
 
 
 def test_hdf5_files_of_other_programs_are_errors_that_name_the_program(tmp_path, rejected):
@@ -235,8 +235,8 @@ def test_an_incomplete_h5ad_is_an_error(tmp_path, rejected):
     whole.layers["counts"] = ROWS
     whole.write_h5ad(path)
     rejected(path, "no layer 'count'", "Did you mean 'counts'", "'X', 'counts'", key="count")
-    rejected(path, "no raw", "Leave key= out", key="raw")
-    for part, words in (("X", ("no X", "key=", "'counts'")), ("var", ("no var",)), ("obs", ("no obs",))):
+    rejected(path, "no raw", "Leave `key` out", key="raw")
+    for part, words in (("X", ("no X", "`key`", "'counts'")), ("var", ("no var",)), ("obs", ("no obs",))):
         with h5py.File(path, "a") as file:
             del file[part]
         rejected(path, *words)

@@ -301,7 +301,7 @@ def test_chunks_never_split_a_row(tmp_path_factory, text, size):
 def test_invalid_paths_are_errors_with_a_hint(tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     refused(lambda: standout.read("-", role="target"), "target: -", "standard input is not read", "Give a file")
-    hint = "If it is a label, say in which column with --by (or where=)."
+    hint = "If it is a label, name its column in `where`."
     refused(lambda: standout.read("sham", role="background sham"), "no such file", hint)
     for name, role in (("sham", "target"), ("sham.csv", "background")):
         with pytest.raises(InputError, match="no such file") as error:

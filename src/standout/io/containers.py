@@ -73,13 +73,16 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:150].rstrip(".")
 
 
+_INSTALL = {"io": "pip install 'standout[io]'", "anndata": "pip install 'standout[anndata]'"}
+
+
 def import_extra(package: str, location: str, extra: str = "io") -> Any:
     """Import an optional package, or raise an error that names the extra to install."""
     try:
         return import_module(package)
     except ImportError as error:
         raise MissingExtraError(
-            f"{location}: reading this file needs {error.name}. Install it with: pip install 'standout[{extra}]'"
+            f"{location}: reading this file needs {error.name}. Install it with: {_INSTALL[extra]}"
         ) from error
 
 
