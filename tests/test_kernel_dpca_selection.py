@@ -141,7 +141,8 @@ def test_held_out_log_ratios_follow_their_definition(pair):
     for own in range(2):
         assert sorted(np.concatenate([fold[own] for fold in folds])) == list(range(len(pair[own])))
     estimator = KernelDPCA(2, kernel="linear", shrinkage=0.1, standardize=False)
-    found = held_out_logs(lambda parts: estimator._selected(parts, ["background"], estimator._check_parameters()), data, folds)
+    options = estimator._check_parameters()
+    found = held_out_logs(lambda parts: estimator._selected(parts, ["background"], options), data, folds)
     for logs, (x, y) in zip(found, folds, strict=True):
         _, vectors = ridge(np.delete(target, x, axis=0), np.delete(background, y, axis=0), 0.1, 2)
         variances = [np.var(rows @ vectors, axis=0, ddof=1) for rows in (target[x], background[y])]
