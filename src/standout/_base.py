@@ -236,11 +236,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         inputs = parse_inputs(given, self.background_label, whole=True)
         target = needed(inputs.target)
         matched = match_features(inputs, target.names, target.n_features, self.features)
-        model = self._fit(matched, options)
-        if matched.kept is not None and matched.names is not None:
-            model = model.widened(matched.kept, matched.names)
-        if matched.notes:
-            model = model.noted(matched.notes)
+        model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)
         self._model, self._sums = model, Sums.of(matched) if Sums.known(matched) else None
@@ -423,11 +419,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                     f"no row with background_label={self.background_label!r} has come in yet. Check the label, or give "
                     "partial_fit a batch that has it."
                 )
-            matched = self._sums.matched()
-            model = self._fit(matched, self._check_parameters())
-            if matched.kept is not None and matched.names is not None:
-                model = model.widened(matched.kept, matched.names)
-            self._model = model.noted(matched.notes)
+            self._model = self._fit_all_features(self._sums.matched(), self._check_parameters())
             warn_of(self._model)
         return self._model
 
@@ -473,6 +465,13 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _check_parameters(self) -> SolveOptions:
         """Validate the parameters before any data are read, and return them as solver options."""
         raise NotImplementedError
+
+    def _fit_all_features(self, matched: MatchedInputs, options: SolveOptions) -> Model:
+        """Return the model on all features of the target; features that were left out have no weight."""
+        model = self._fit(matched, options)
+        if matched.kept is not None and matched.names is not None:
+            model = model.widened(matched.kept, matched.names)
+        return model.noted(matched.notes) if matched.notes else model
 
     def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
         """Fit inputs on the same features and return the model."""

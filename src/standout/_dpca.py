@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from standout._base import BaseContrast
 from standout._inputs import MatchedInputs, solve_options
@@ -216,7 +217,11 @@ class DPCA(BaseContrast):
         target = matched.inputs.target
         assert target is not None
         if self.graph is not None:
-            options = replace(options, graph=graph_of(self.graph, matched.n_features, matched.kept))
+            options = self._with_graph(options, matched.n_features, matched.kept)
         model = fit_model(target, matched.inputs.backgrounds, options)
         self._signal_model, self._options = None, options
         return model.with_unit_background() if self.normalize == "background" else model
+
+    def _with_graph(self, options: SolveOptions, n_features: int, kept: NDArray[np.intp] | None = None) -> SolveOptions:
+        """Return the options with the Laplacian of the graph, if there is one, of the features that are used."""
+        return options if self.graph is None else replace(options, graph=graph_of(self.graph, n_features, kept))

@@ -345,8 +345,8 @@ def match_features(
             names, n_features = tuple(names[i] for i in kept), len(kept)
     if target is not None and kept is not None:
         target = target.select(kept)
-    if target is not None and names is None:
-        _check_unnamed(target, inputs.backgrounds.values())
+    if target is not None and target.source is not None and target.source.unnamed is not None:
+        _check_unnamed(target.source.unnamed, inputs.backgrounds.values())
     backgrounds = {role: align(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
     if any(data.is_incomplete for data in (target, *backgrounds.values()) if data is not None):
         target, *others = fill_together(target, list(backgrounds.values()))
@@ -354,12 +354,11 @@ def match_features(
     return MatchedInputs(Inputs(target, backgrounds), all_names, n_all, kept, notes)
 
 
-def _check_unnamed(target: Dataset, backgrounds: Iterable[Dataset]) -> None:
+def _check_unnamed(labels: Sequence[Any], backgrounds: Iterable[Dataset]) -> None:
     """Raise an error for data frames with different column labels that are not strings."""
-    labels = None if target.source is None else target.source.unnamed
     for data in backgrounds:
         other = None if data.source is None else data.source.unnamed
-        if labels is not None and other is not None and labels != other:
+        if other is not None and labels != other:
             raise FeatureError(
                 f"{data.role}: its columns are labelled {listed(other)}, those of the target {listed(labels)}, and "
                 "labels that are not text are not matched. Give both the same columns in the same order, or make the "

@@ -27,7 +27,7 @@ from standout._checkpoint import CheckpointedPass
 from standout.errors import FeatureError, InputError, listed
 from standout.io.memory import distinct_groups, explain_non_finite, explain_underflow, weighted_blocks
 from standout.io.read import open_data
-from standout.io.source import Source
+from standout.io.source import ArraySource, Source
 
 _EPS = float(np.finfo(float).eps)
 
@@ -209,29 +209,35 @@ class Moments:
             )
 
 
-def sum_block(rows: NDArray[Any], names: tuple[str, ...] | None) -> Moments | None:
-    """Return the moments of an array that fits into the cache; None if it requires the accumulator."""
-    with threads_for(float(rows.size) * rows.shape[1]):
-        sums = sums_of_block(rows, None)
-    return None if sums is None else Moments.from_sums(sums, None, names)
+def sum_block(source: ArraySource, names: tuple[str, ...] | None, role: str) -> Moments:
+    """Return the moments of an array without weights and groups that is one block."""
+    with threads_for(float(source.n_rows) * source.n_features**2):
+        sums = sums_of_block(source.array, None)
+        if sums is None:
+            accumulator = Accumulator(source.n_features)
+            if not accumulator.add(source.array):
+                raise explain_non_finite(source, source.array, role, names)
+            sums = accumulator.finish()
+    if len(sums.underflown):
+        raise explain_underflow(sums.underflown, names, role)
+    return Moments.from_sums(sums, None, names)
 
 
 def sum_rows(
     source: Source, weights: ArrayLike | None, groups: Any, names: tuple[str, ...] | None, role: str
 ) -> Moments:
     """Return the moments of a source in one pass over its blocks, resumed from its checkpoint if it has one."""
+    ids = None
     with scatter_adder(source.n_rows, source.n_features, source.reads_ahead) as add:
-        if source.checkpoint is not None:
-            kept = CheckpointedPass.of(source, counting=groups is None)
-            sums, seen = kept.added_up(weights, names, role, add)
-            ids = kept.groups
-        else:
+        if source.checkpoint is None:
             sums, seen = _added_up(source, weights, names, role, add)
-            ids = None
+            groups = source.groups if groups is None else groups  # after the pass, which reads the groups of files
+        else:
+            resumed = CheckpointedPass.of(source, counting=groups is None)
+            sums, seen = resumed.added_up(weights, names, role, add)
+            ids = resumed.groups
     if len(sums.underflown):
         raise explain_underflow(sums.underflown, names, role)
-    if groups is None and source.checkpoint is None:
-        groups = source.groups  # after the pass, during which groups are read from files
     if groups is not None:
         ids = distinct_groups(groups, weights, seen, role)
     return Moments.from_sums(sums, ids, names)

@@ -139,11 +139,7 @@ def _sources(inputs: Inputs) -> tuple[dict[str, Source], list[str]]:
         else:
             sources[name] = data.source
     for name, source in sources.items():  # before anything is computed on a cluster
-        if not source.ordered:
-            raise RowsNeededError(
-                f"{name}: a report shows every row with its label, and the rows of a Spark DataFrame have no order. "
-                "Bring them into memory first, with toPandas()."
-            )
+        source.check_order(name)
     return sources, messages
 
 

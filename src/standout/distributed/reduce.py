@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from standout._accumulate import Accumulator, Sums, merge_sums
 from standout._blas import default_budget, physical_memory
 from standout._moments import Moments
-from standout.errors import InputError, RowsNeededError
+from standout.errors import InputError
 from standout.io.memory import (
     BadValues,
     check_all_used,
@@ -34,7 +34,7 @@ from standout.io.memory import (
     weighted_blocks,
 )
 from standout.io.read import is_on_cluster
-from standout.io.source import Part, RowSource, Source, block_rows
+from standout.io.source import Part, Source, block_rows
 
 # The fraction of the memory that collected rows may take.
 _SHARE = 0.25
@@ -82,22 +82,10 @@ class DistributedSource(Source):
 
     def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
         """Return several functions of the rows as arrays in memory, in one pass."""
-        if not self.ordered:
-            raise RowsNeededError(
-                f"{role}: this needs every row with its label, and the rows of a Spark DataFrame have no order. Bring "
-                "them into memory first, with toPandas()."
-            )
+        self.check_order(role)
         tables = [function(self) for function in functions]
         check_fits(self.n_rows, sum(table.shape[1] for table in tables), role)
         return self.compute(tables, role)
-
-    def in_memory(self, role: str) -> RowSource:
-        """Return the rows in memory, with the columns that describe them."""
-        groups = self.row_values("groups", f"{role} groups")  # first, to fail before any rows are collected
-        found = super().in_memory(role)
-        found.groups, found.row_ids = groups, self.row_ids
-        found.labels = None if found.row_ids is None else self.labels
-        return found
 
 
 def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:

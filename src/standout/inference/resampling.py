@@ -23,7 +23,7 @@ from standout.errors import InputError, RowsNeededError
 from standout.io.memory import distinct_groups, explain_non_finite
 from standout.io.missing import RefillableRows, raw_rows
 from standout.io.read import is_on_cluster, open_data
-from standout.io.source import ArraySource, RowSource, Source, collect_values, report
+from standout.io.source import RowSource, Source, collect_values, report
 
 # A background variance below this share of the overall variance is rounding error: the feature is constant there.
 CONSTANT = 1e-13
@@ -124,13 +124,10 @@ def _sample(data: Dataset, purpose: str) -> Sample:
     given = collect_values(data.groups, data.source, what)
     if given is None:
         data.source.check_row_values("groups", what)
-    rows = data.rows
-    if rows is None:
-        rows = ArraySource(data.source.collect(data.role), data.source.names)
-        rows.unnamed, rows.ordered = data.source.unnamed, data.source.ordered
-        if data.is_incomplete:
-            rows = RefillableRows(raw_rows(data.source), rows.array, data.source)
+    rows = data.source.in_memory(data.role)
     n_rows = rows.n_rows or 0
+    if data.is_incomplete and data.rows is None:
+        rows = RefillableRows(raw_rows(data.source), rows.rows(0, n_rows), data.source)
     # Only now: the groups in a file are read with its rows.
     groups = given if given is not None else data.source.row_values("groups", what)
     if groups is None:
@@ -155,7 +152,13 @@ def _collected(data: Any, role: str) -> Any:
     if not (is_on_cluster(data) or isinstance(data, Source)):
         return data
     source = open_data(data, role)
-    return source if source.is_local else source.in_memory(role)
+    if source.is_local:
+        return source
+    groups = source.row_values("groups", f"{role} groups")  # raises before any row is fetched
+    rows = source.in_memory(role)
+    rows.groups, rows.row_ids = groups, source.row_ids
+    rows.labels = None if rows.row_ids is None else source.labels  # only find_replicates uses labels, with ids
+    return rows
 
 
 def unit_means(rows: Array, units: Index) -> Array:

@@ -24,7 +24,7 @@ from standout._model import Model, Summary, fit_model
 from standout.errors import InputError, NotEnoughRowsError
 from standout.inference.resampling import Sample, Samples, check_level, collect_samples, run_chunks
 from standout.io.source import RowSource, RowView
-from standout.solvers.problem import SolveOptions, graph_of
+from standout.solvers.problem import SolveOptions
 
 # With fewer units, bootstrap samples often coincide.
 _FEW_UNITS = 5
@@ -193,7 +193,7 @@ def stability(
     if parameters.get("background_label") is not None:
         raise InputError("background_label cannot be combined with the argument background. Leave it out.")
     estimator = DPCA(n_components, random_state=random_state, **parameters)
-    estimator._check_parameters()
+    options = estimator._check_parameters()
     samples = collect_samples(target, background, groups, background_groups, estimator.features, "stability")
     for sample in samples.sets:
         if sample.n_units < 2:
@@ -203,10 +203,7 @@ def stability(
             )
     data, *others = (_dataset(sample, np.arange(sample.n_rows), sample.units) for sample in samples.sets)
     backgrounds = {other.role: other for other in others}
-    estimator.n_features_in_ = data.n_features
-    options = estimator._check_parameters()
-    if estimator.graph is not None:
-        options = replace(options, graph=graph_of(estimator.graph, data.n_features, None))
+    options = estimator._with_graph(options, data.n_features)
     model = fit_model(data, backgrounds, options)
     if model.n_components == 0:
         raise InputError("no component is above noise, so there is nothing to resample. Use `axes='ratio'`.")

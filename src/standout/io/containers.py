@@ -25,6 +25,7 @@ FEATURE_NAMES = ("names", "feature_names", "columns", "features")
 # Compressed data may expand by this factor. Below the second limit (bytes) any claim is accepted.
 _MAX_EXPANSION = 10_000
 _ANY_CLAIM = 10**7
+_INSTALL = {"io": "pip install 'standout[io]'", "anndata": "pip install 'standout[anndata]'"}
 
 Column = Callable[[], NDArray[Any]]  # reads one metadata column
 
@@ -71,9 +72,6 @@ def readable(location: str, kind: str) -> Iterator[None]:
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, short enough for a message of ours."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:150].rstrip(".")
-
-
-_INSTALL = {"io": "pip install 'standout[io]'", "anndata": "pip install 'standout[anndata]'"}
 
 
 def import_extra(package: str, location: str, extra: str = "io") -> Any:

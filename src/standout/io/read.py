@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from standout.errors import InputError, MissingExtraError, StandoutWarning, did_you_mean, listed, warn_user
+from standout.errors import InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.io.checkpoint import CheckpointFile, FileStamp
-from standout.io.containers import readable
+from standout.io.containers import import_extra, readable
 from standout.io.memory import FrameSource, SparseSource, checked_table
 from standout.io.missing import handle_missing
 from standout.io.options import Options
@@ -138,13 +138,8 @@ def _kind(paths: tuple[Path, ...], where: str) -> str:
 
 def _reader(home: tuple[str, str], where: str) -> Callable[..., Source]:
     module, function = home
-    try:
-        reader: Callable[..., Source] = getattr(import_module(f"standout.io.{module}"), function)
-    except ImportError as error:
-        how = "pip install 'standout[anndata]'" if module == "h5ad" else "pip install 'standout[io]'"
-        raise MissingExtraError(
-            f"{where}: reading this kind of file needs {error.name}. Install it with: {how}"
-        ) from error
+    package = import_extra(f"standout.io.{module}", where, "anndata" if module == "h5ad" else "io")
+    reader: Callable[..., Source] = getattr(package, function)
     return reader
 
 
@@ -228,14 +223,7 @@ def read(
             f"{role}: `checkpoint` is for files, and this is a {type(data).__name__}. Give the path of a file, or "
             "leave `checkpoint` out."
         )
-    if isinstance(data, str | bytes | os.PathLike):
-        source = open_path(data, options, role)
-    elif is_on_cluster(data):
-        source = _on_cluster(data, options, role)
-    elif _is_anndata(data) or not options.is_default:
-        source = _with_options(data, options, role)
-    else:
-        source = open_data(data, role)
+    source = open_data(data, role, options)
     if groups_match is not None and not source.is_local:
         raise InputError(
             f"{role}: `groups_match` is for files, and these rows lie on a cluster. Make a column of it there."
@@ -245,18 +233,20 @@ def read(
     return source if missing is None else handle_missing(source, missing, role)
 
 
-def open_data(data: Any, role: str) -> Source:
-    """Return the source of a dataset, without the options of :func:`read`."""
-    if isinstance(data, np.ndarray):
-        return ArraySource(checked_table(data, role))
+def open_data(data: Any, role: str, options: Options | None = None) -> Source:
+    """Return the source of a dataset."""
+    if options is None:
+        if isinstance(data, np.ndarray):
+            return ArraySource(checked_table(data, role))
+        options = Options.of()
+    if isinstance(data, str | bytes | os.PathLike):
+        return open_path(data, options, role)
+    if is_on_cluster(data):
+        return _on_cluster(data, options, role)
+    if _is_anndata(data) or not options.is_default:
+        return _with_options(data, options, role)
     if isinstance(data, Source):
         return data
-    if isinstance(data, str | bytes | os.PathLike):
-        return open_path(data, Options.of(), role)
-    if is_on_cluster(data):
-        return _on_cluster(data, Options.of(), role)
-    if _is_anndata(data):
-        return _with_options(data, Options.of(), role)
     # Check the type: column names of a data frame are attributes of the instance.
     if callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features"):
         raise InputError(

@@ -112,6 +112,14 @@ class Source(ABC):
         parts = [np.asarray(block) for block in self.blocks(block_rows(self.n_features))]
         return np.concatenate(parts) if parts else np.empty((0, self.n_features))
 
+    def check_order(self, role: str) -> None:
+        """Raise if rows have no order, for results that show every row with its label."""
+        if not self.ordered:
+            raise RowsNeededError(
+                f"{role}: this needs every row with its label, and the rows of a Spark DataFrame have no order. Bring "
+                "them into memory first, with toPandas()."
+            )
+
     def collect_mapped(
         self,
         functions: Sequence[Callable[[Source], Any]],
@@ -199,9 +207,7 @@ class ArraySource(RowSource):
         from standout._moments import sum_block
 
         if weights is None and groups is None and self.groups is None and self.n_rows <= block_rows_of(self):
-            found = sum_block(self.array, names)
-            if found is not None:
-                return found
+            return sum_block(self, names or self.names, role)
         return super().moments(weights, groups, names=names, role=role)
 
 
