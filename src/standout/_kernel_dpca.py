@@ -51,8 +51,7 @@ from standout.errors import InputError, NotEnoughRowsError, OverfitWarning, Rows
 from standout.io.memory import explain_non_finite
 from standout.io.read import open_data
 from standout.io.source import RowView
-from standout.solvers.choose import check_rows
-from standout.solvers.problem import SolveOptions
+from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
 
 _FOLDS = 5

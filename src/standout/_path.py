@@ -298,7 +298,7 @@ def _along_shrinkage(problem: PathProblem, values: Any, grouping: Grouping) -> S
     filters, vectors = _in_feature_units(reduced, axes, steps) if steps else ([], [])
     if values[0] == 0:
         # The exact problem may be singular or ill-conditioned, so it is left to the solvers of dPCA.
-        exact, frame = problem.solved(count, 0.0).filters, reduced.frame
+        exact, frame = problem.solved(count, 0.0).components.filters, reduced.frame
         basis = exact[frame.alive] * frame.alive_scale[:, None]
         filters.insert(0, exact.T)
         vectors.insert(0, basis if reduced.basis is None else reduced.basis.T @ basis)
