@@ -221,7 +221,8 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         options = self._check_parameters()
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         inputs = parse_inputs(given, self.background_label, whole=True)
-        target = needed(inputs.target)
+        target = inputs.target
+        assert target is not None
         matched = match_features(inputs, target.names, target.n_features, self.features)
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.

@@ -54,6 +54,8 @@ class Dataset:
         self.names, self.n_features = data.names, data.n_features
         # Rows that can be read more than once.
         self.rows = self.source if isinstance(self.source, RowSource) else None
+        # Whether there are missing values to be imputed by random draws.
+        self.is_incomplete = self.source is not None and self.source.is_incomplete
 
     @classmethod
     def of(cls, role: str, data: Any, weights: ArrayLike | None = None, groups: Any = None) -> Dataset:
@@ -75,11 +77,6 @@ class Dataset:
             assert self.source is not None
             self.summed = self.source.moments(self.weights, self.groups, names=self.names, role=self.role)
         return self.summed
-
-    @property
-    def is_incomplete(self) -> bool:
-        """Whether there are missing values to be imputed by random draws."""
-        return self.source is not None and self.source.is_incomplete
 
     @cached_property
     def row_weights(self) -> Array:
@@ -143,7 +140,7 @@ class Mixture:
     def of(cls, counts: Sequence[Counts], mix: Mix, names: Sequence[str] = ()) -> Mixture:
         """Compute the shares: "pooled" by weight, "equal", or as given (a dict is keyed by background name)."""
         if isinstance(mix, str):
-            shares = np.array([count.weight if mix == "pooled" else 1.0 for count in counts])
+            shares = np.array([count.weight if mix == "pooled" else 1.0 for count in counts], dtype=np.float64)
             shares /= shares.sum()
         else:
             shares = _checked_shares(_by_name(mix, names) if isinstance(mix, Mapping) else mix, len(counts))

@@ -237,11 +237,11 @@ class CovariancePair:
 
 def measure(target_variance: Array, background_variance: Array) -> tuple[FeatureScale, tuple[int, ...]]:
     """Return the solver's coordinates, and the features that vary in the target only."""
-    check_varies(target_variance, "target")
     size = len(background_variance)
-    if background_variance.all():
+    if target_variance.any() and background_variance.all():
         alive, scale, constant = np.arange(size), np.sqrt(background_variance), np.empty(0, dtype=np.intp)
     else:
+        check_varies(target_variance, "target")
         check_varies(background_variance, "background")
         variance = np.where(background_variance > 0, background_variance, target_variance)
         alive, scale = np.flatnonzero(variance > 0), np.sqrt(np.where(variance > 0, variance, 1.0))
