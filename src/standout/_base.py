@@ -20,6 +20,7 @@ from sklearn.utils.validation import validate_data
 
 from standout._blas import Array, rank_tolerance
 from standout._dataset import Dataset, Mixture, at_means
+from standout._effective import serial_notes
 from standout._inputs import (
     FitArguments,
     Inputs,
@@ -224,6 +225,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         target = inputs.target
         assert target is not None
         matched = match_features(inputs, target.names, target.n_features, self.features)
+        matched = replace(matched, notes=(*matched.notes, *serial_notes((target, *inputs.backgrounds.values()))))
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)

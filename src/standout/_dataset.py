@@ -86,12 +86,17 @@ class Dataset:
             return np.ones(self.rows.n_rows)
         return check_weights(self.weights, self.rows.n_rows, self.role)
 
+    @property
+    def group_ids(self) -> Any:
+        """The groups of the rows, as given or from their source; None without groups."""
+        return self.groups if self.groups is not None or self.source is None else self.source.groups
+
     @cached_property
     def counts(self) -> Counts:
         """The counts of the data; for rows in memory they need no pass over the rows."""
         if self.rows is None:
             return self.moments.counts
-        groups = self.groups if self.groups is not None else self.rows.groups
+        groups = self.group_ids
         if self.weights is None and groups is None:
             n_rows = self.rows.n_rows or 0
             return Counts(n_rows, n_rows, n_rows, n_rows)
@@ -290,8 +295,7 @@ def _comparison(
 
 
 def _units(data: Dataset, n_rows: float) -> float:
-    groups = data.groups if data.groups is not None or data.source is None else data.source.groups
-    return n_rows if groups is None else float(len(set(np.asarray(groups).tolist())))
+    return n_rows if data.group_ids is None else float(len(set(np.asarray(data.group_ids).tolist())))
 
 
 def at_means(source: Source, mean: Array) -> Source:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
+from standout._effective import count_effective_rows
 from standout._moments import Counts
 from standout._shrinkage import Regime, estimate_text
 from standout._spectrum import debiased, largest_root_p_value, noise_edge
@@ -258,6 +259,7 @@ def _dense_blocks(source: Source, role: str, whole: bool) -> Iterator[Array]:
 def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: SolveOptions) -> Model:
     """Solve, assess the ratios, and return the model."""
     parts = list(backgrounds.values())
+    count_effective_rows((target, *parts))
     size = target.n_features
     rows = sum(data.counts.rows for data in (target, *parts))
     with threads_for(size**2 * (rows + 10.0 * size)):
