@@ -19,33 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
+from standout import _folds
 from standout._base import BaseContrast, Fitted
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
-from standout._folds import (
-    Fold,
-    Index,
-    Spread,
-    Units,
-    assigned,
-    coded,
-    even_quotas,
-    fold_notes,
-    log_ratios,
-    mean_over_folds,
-    over_folds,
-)
 from standout._inputs import FitArguments, MatchedInputs, check_choice, check_count, parse_inputs, solve_options
-from standout._kernel_model import (
-    KERNELS,
-    Features,
-    Kernel,
-    KernelModel,
-    Landmarks,
-    exact_refused,
-    solve_kernel,
-    summarize_kernel,
-)
+from standout._kernel_model import KERNELS, Features, Kernel, KernelModel, Landmarks, solve_kernel, summarize_kernel
 from standout._model import Model, Summary
 from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, OverfitWarning, RowsNeededError
@@ -76,6 +55,7 @@ _PER_COMPONENT = (
 _NO_FEATURES = "its components are functions, not directions among the features. Use transform and dual_coef_."
 
 Fit = Callable[[Sequence[Dataset]], KernelModel]
+Index = _folds.Index
 
 
 class _Absent:
@@ -258,7 +238,7 @@ n_features_in_, feature_names_in_
     def _check_parameters(self) -> SolveOptions:
         options = solve_options(
             n_components=self.n_components,
-            shrinkage="auto" if _is_cv(self.shrinkage) else self.shrinkage,
+            shrinkage="auto" if isinstance(self.shrinkage, str) and self.shrinkage == "cv" else self.shrinkage,
             mix=self.mix,
             random_state=self.random_state,
         )
@@ -271,21 +251,11 @@ n_features_in_, feature_names_in_
         check_choice("standardize", self.standardize, (True, False))
         if self.n_landmarks is not None:
             check_count("n_landmarks", self.n_landmarks)
-        if options.shrinkage in (None, 0.0) and self.kernel == "rbf":
-            raise exact_refused(self.shrinkage, "the kernel 'rbf' has as many dimensions as there are rows")
         return options
 
     def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
         assert matched.inputs.target is not None
         data = [_rows(part) for part in (matched.inputs.target, *matched.inputs.backgrounds.values())]
-        by_held_out = {
-            "`n_components='auto'`": options.n_components == "auto",
-            "`gamma='cv'`": self._selects_gamma,
-            "`shrinkage='cv'`": _is_cv(self.shrinkage),
-        }
-        for name, asked in by_held_out.items():
-            if asked and len(data) == 1:
-                raise InputError(f"{name} compares target with background, and there is none. Give one, or a number.")
         if options.n_components != "auto":
             return self._selected(data, options)
         # Gamma and shrinkage are chosen separately in every fold, so that the choice cannot inflate held-out ratios.
@@ -299,14 +269,10 @@ n_features_in_, feature_names_in_
             model = replace(model, **{name: getattr(model, name)[:0] for name in _PER_COMPONENT})
         return model.noted([Note(OverfitWarning, note) for note in notes])
 
-    @property
-    def _selects_gamma(self) -> bool:
-        return _is_cv(self.gamma) and self.kernel in ("rbf", "poly")
-
     def _selected(self, data: Sequence[Dataset], options: SolveOptions) -> KernelModel:
         """Choose gamma and shrinkage by the mean held-out log ratio of the first components if requested, and fit."""
-        factors = _FACTORS if self._selects_gamma else (1.0,)
-        shrinkages = _SHRINKAGES if _is_cv(self.shrinkage) else (options.shrinkage,)
+        factors = _FACTORS if self.gamma == "cv" and self.kernel in ("rbf", "poly") else (1.0,)
+        shrinkages = _SHRINKAGES if self.shrinkage == "cv" else (options.shrinkage,)
         choices = list(itertools.product(factors, shrinkages))
         values = []
         if len(choices) > 1:
@@ -316,7 +282,7 @@ n_features_in_, feature_names_in_
                 # A fold has fewer rows, and may have fewer components than requested: "auto" uses those that exist.
                 in_fold = replace(options, n_components="auto", shrinkage=shrinkage)
                 logs = held_out_logs(partial(self._solved_for, options=in_fold, factor=factor), data, folds)
-                means = mean_over_folds(logs[:, :first].clip(-_LARGEST_LOG, _LARGEST_LOG))
+                means = _folds.mean_over_folds(logs[:, :first].clip(-_LARGEST_LOG, _LARGEST_LOG))
                 values.append(np.nan_to_num(means).mean())
         factor, shrinkage = choices[int(np.argmax(values)) if values else 0]
         return self._solved_for(data, replace(options, shrinkage=shrinkage), factor)
@@ -335,10 +301,6 @@ n_features_in_, feature_names_in_
         mapped = [features.moments(part) for part in data]
         with threads_for(10.0 * features.n_columns**3):
             return solve_kernel(mapped, features, options, data[0].names)
-
-
-def _is_cv(value: Any) -> bool:
-    return isinstance(value, str) and value == "cv"
 
 
 def _check_number(name: str, value: Any, allowed: bool, possible: str) -> None:
@@ -384,12 +346,11 @@ def _background_scale(data: Sequence[Dataset], options: SolveOptions) -> Array:
 def _variance(data: Dataset) -> Array:
     """Return the variance of each feature in one pass; blocks are centred at their means and merged."""
     assert data.rows is not None
-    total, first = 0.0, np.empty(0)
-    mean, scatter = np.zeros((2, data.n_features))
+    total, (mean, scatter) = 0.0, np.zeros((2, data.n_features))
+    first = np.asarray(data.rows.take(np.array([0])), dtype=np.float64)
     for block in weighted_blocks(data.rows, data.weights, data.role):
         rows = np.asarray(block.rows, dtype=np.float64)
         weights = np.ones(len(rows)) if block.weights is None else block.weights
-        first = rows[0].copy() if total == 0 else first
         with np.errstate(all="ignore"):
             rows = rows - first  # a constant feature is exactly zero from here on
             own, weight = weights @ rows / weights.sum(), weights.sum()
@@ -401,7 +362,7 @@ def _variance(data: Dataset) -> Array:
         if not np.isfinite(scatter).all():
             raise explain_non_finite(data.rows, block.rows, data.role, data.names)
     variance = scatter / total
-    return np.where(np.sqrt(variance) <= _CONSTANT * np.abs(first + mean), 0.0, variance)
+    return np.where(np.sqrt(variance) <= _CONSTANT * np.abs(first[0] + mean), 0.0, variance)
 
 
 def median_gamma(data: Sequence[Dataset], scale: Array | None, rng: np.random.Generator) -> float:
@@ -471,8 +432,8 @@ def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int, level: float =
     A component counts if the lower end of the interval of ``held_out_ratio`` is above one.
     """
     logs = held_out_logs(fit, data, split(data, seed))
-    count = int(np.argmin([*(over_folds(logs, level).low > 0), False]))
-    return count, fold_notes(logs[:, : count + 1])
+    count = int(np.argmin([*(_folds.over_folds(logs, level).low > 0), False]))
+    return count, _folds.fold_notes(logs[:, : count + 1])
 
 
 def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
@@ -481,10 +442,15 @@ def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
     Groups shared by several datasets are in the same fold of each. If this leaves a fold with one unit of a dataset,
     fewer folds are used.
     """
+    if len(data) == 1:
+        raise InputError(
+            "`n_components='auto'`, `gamma='cv'` and `shrinkage='cv'` compare target with background, and there is "
+            "none. Give one, or use numbers."
+        )
     units = [_units(part) for part in data]
     fewest = min(own.count for own in units)
     for count in range(min(_FOLDS, fewest // 2), 1, -1):
-        fold_of = assigned(units, even_quotas(units, count), np.random.default_rng(seed))
+        fold_of = _folds.assigned(units, _folds.even_quotas(units, count), np.random.default_rng(seed))
         if min(np.bincount(own, minlength=count).min() for own in fold_of) >= 2:
             return [
                 [np.flatnonzero((own == fold)[unit.rows]) for own, unit in zip(fold_of, units, strict=True)]
@@ -498,19 +464,19 @@ def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
     )
 
 
-def _units(data: Dataset) -> Units:
+def _units(data: Dataset) -> _folds.Units:
     """Return the independent units of a dataset: its groups if it has any, otherwise its rows."""
     assert data.rows is not None
     groups = data.groups if data.groups is not None else data.rows.groups
-    return Units(np.arange(data.counts.rows), ()) if groups is None else Units(*coded(groups))
+    return _folds.Units(np.arange(data.counts.rows), ()) if groups is None else _folds.Units(*_folds.coded(groups))
 
 
 def held_out_logs(fit: Fit, data: Sequence[Dataset], folds: Sequence[Sequence[Index]]) -> Array:
     """Return log held-out ratios, corrected for small-sample bias, of shape (n_folds, n_components)."""
-    return log_ratios([_of_fold(fit, data, held) for held in folds])
+    return _folds.log_ratios([_of_fold(fit, data, held) for held in folds])
 
 
-def _of_fold(fit: Fit, data: Sequence[Dataset], held: Sequence[Index]) -> Fold:
+def _of_fold(fit: Fit, data: Sequence[Dataset], held: Sequence[Index]) -> _folds.Fold:
     training, tests = [], []
     for part, index in zip(data, held, strict=True):
         training.append(_part(part, np.setdiff1d(np.arange(part.counts.rows), index)))
@@ -519,9 +485,9 @@ def _of_fold(fit: Fit, data: Sequence[Dataset], held: Sequence[Index]) -> Fold:
     spread = []
     for test in tests:
         assert test.rows is not None
-        spread.append(Spread.of(model.project(test.rows, test.role), _units(test).rows, test.row_weights))
+        spread.append(_folds.Spread.of(model.project(test.rows, test.role), _units(test).rows, test.row_weights))
     mixture = Mixture.of([test.counts for test in tests[1:]], model.mix)
-    return Fold(spread[0], tuple(spread[1:]), mixture.shares, model.target_variance)
+    return _folds.Fold(spread[0], tuple(spread[1:]), mixture.shares, model.target_variance)
 
 
 def _part(data: Dataset, index: Index) -> Dataset:

@@ -76,16 +76,7 @@ _ISOLATED = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel function with its parameters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.array([[0.0, 0.0], [3.0, 4.0]])
-    >>> Kernel("poly", gamma=1.0, degree=2, coef0=1.0).between(rows, rows)
-    array([[  1.,   1.],
-           [  1., 676.]])
-    """
+    """A kernel function with its parameters."""
 
     kind: str | Callable[[Array, Array], Any]
     gamma: float = 1.0
@@ -114,7 +105,14 @@ class Kernel:
             base += self.coef0
             return _power(base, self.degree)
         assert callable(self.kind)
-        return _checked(self.kind(rows, others), (len(rows), len(others)))
+        values, shape = np.asarray(self.kind(rows, others)), (len(rows), len(others))
+        if values.shape != shape or values.dtype.kind not in NUMBERS:
+            raise InputError(
+                f"kernel: the callable returned an array of shape {values.shape} and type {values.dtype} for "
+                f"{shape[0]} and {shape[1]} rows. Make it return one number for each pair, an array of shape {shape}."
+            )
+        # A copy, since later steps work in place and the callable may keep its result.
+        return np.array(values, dtype=np.float64, order="C")
 
 
 def _products(rows: Array, others: Array, factor: float = 1.0) -> Array:
@@ -155,17 +153,6 @@ def _power(base: Array, degree: int) -> Array:
     return half * half if degree % 2 == 0 else half * half * base
 
 
-def _checked(values: Any, shape: tuple[int, int]) -> Array:
-    array = np.asarray(values)
-    if array.shape != shape or array.dtype.kind not in NUMBERS:
-        raise InputError(
-            f"kernel: the callable returned values of type {array.dtype} and shape {array.shape} for {shape[0]} and "
-            f"{shape[1]} rows. Make it return one number for each pair, an array of shape {shape}."
-        )
-    # A copy, since later steps work in place and the callable may keep its result.
-    return np.array(array, dtype=np.float64, order="C")
-
-
 @dataclass(frozen=True)
 class Landmarks:
     """Some rows and a kernel; maps rows to their kernel columns k(x, z)."""
@@ -173,11 +160,6 @@ class Landmarks:
     kernel: Kernel
     rows: Array  # (n_landmarks, n_features), as given
     scale: Array | None = None  # (n_features,): divisor of the rows; None uses them as given
-
-    @property
-    def n_columns(self) -> int:
-        """Number of landmarks."""
-        return len(self.rows)
 
     def columns(self, block: Array) -> Array:
         """Return k(block, landmarks), of shape (n_rows, n_landmarks)."""
@@ -197,7 +179,7 @@ class Features:
     @classmethod
     def of(cls, landmarks: Landmarks) -> Features:
         """Factor the landmarks' kernel matrix; directions at rounding level are left out."""
-        with threads_for(10.0 * landmarks.n_columns**3), np.errstate(all="ignore"):
+        with threads_for(10.0 * len(landmarks.rows) ** 3), np.errstate(all="ignore"):
             gram = landmarks.columns(landmarks.rows)
             check_finite(gram, "the rows")
             if 0 < np.trace(gram) < _SMALLEST:
@@ -241,7 +223,7 @@ class Features:
     def moments(self, data: Dataset) -> Dataset:
         """Return a dataset with the moments of φ of its rows."""
         assert data.rows is not None
-        source = KernelSource(data.rows, self, data.role)
+        source = KernelSource(data.rows, self.columns, self.n_columns, data.role)
         groups = data.groups if data.groups is not None else data.rows.groups
         return Dataset(data.role, given=Moments.of(source, weights=data.weights, groups=groups, role=data.role))
 
@@ -252,11 +234,6 @@ class Features:
         solved: Array
         solved, _ = lapack.dtrtrs(self.at_landmarks, vectors, lower=1, trans=1)
         return solved
-
-    @property
-    def full_rank(self) -> bool:
-        """Whether all landmarks are linearly independent: the kernel then has as many dimensions as there are rows."""
-        return self.n_columns >= self.landmarks.n_columns
 
     @property
     def isolated(self) -> bool:
@@ -274,9 +251,9 @@ class Features:
 class KernelSource(Source):
     """The rows of a source as kernel columns or features, block by block."""
 
-    def __init__(self, source: Source, onto: Landmarks | Features, role: str):
-        self.source, self.onto, self.role = source, onto, role
-        self.n_features, self.n_rows = onto.n_columns, source.n_rows
+    def __init__(self, source: Source, columns: Callable[[Array], Array], n_columns: int, role: str):
+        self.source, self.columns, self.role = source, columns, role
+        self.n_features, self.n_rows = n_columns, source.n_rows
 
     def blocks(self, rows: int) -> Iterator[Array]:
         """Yield the columns of at most ``rows`` rows at a time."""
@@ -288,7 +265,7 @@ class KernelSource(Source):
                 if not math.isfinite(np.einsum("ij,ij->", values, values)):
                     raise explain_non_finite(self.source, block, self.role)
                 with threads_for(float(len(values)) * self.n_features * (values.shape[1] + self.n_features)):
-                    columns = self.onto.columns(values)
+                    columns = self.columns(values)
             check_finite(columns, self.role)
             yield columns
 
@@ -311,7 +288,8 @@ class KernelModel(Model):
 
     def project(self, source: Source, role: str = "X") -> Array:
         """Return the scores of rows: kernel columns minus their mean over the target, times the coefficients."""
-        return super().project(KernelSource(source, self.landmarks, role), role)
+        columns = KernelSource(source, self.landmarks.columns, len(self.landmarks.rows), role)
+        return super().project(columns, role)
 
     @property
     def landmark_rows(self) -> Array:
@@ -349,7 +327,7 @@ def solve_kernel(
         "components": np.ascontiguousarray(features.coefficients(vectors * sign).T),
         "patterns": np.empty((model.n_components, 0)),
         "mean": features.at_landmarks @ model.mean,
-        "scale": np.ones(features.landmarks.n_columns),
+        "scale": np.ones(len(features.landmarks.rows)),
         "names": names,
         "notes": tuple(notes),
         "landmarks": features.landmarks,
@@ -378,39 +356,35 @@ def _solve(data: Sequence[Dataset], features: Features, options: SolveOptions) -
         )
     joint = covariance / sizes[0] + background / sizes[1]
     rank = _count_dimensions(joint)
+    kernel, full_rank = features.landmarks.kernel.kind, features.n_columns >= len(features.landmarks.rows)
     exact = options.shrinkage in (None, 0.0)
-    if exact and features.full_rank:
-        raise exact_refused(options.shrinkage, f"this kernel has {features.n_columns} dimensions for as many rows")
+    if exact and (full_rank or kernel == "rbf"):
+        raise InputError(
+            f"`shrinkage={options.shrinkage}` asks for the exact problem, and this kernel has as many dimensions as "
+            "there are rows: in most of them the background rows do not vary, and each has an infinite ratio. Use "
+            "`shrinkage='auto'` or a number above 0."
+        )
     if exact and mixture.rows < rank:
         raise NotEnoughRowsError(
             f"`shrinkage={options.shrinkage}` asks for the exact problem, and the background's "
             f"{sum(count.rows for count in counts)} rows are too few for the {rank} dimensions of this kernel. Use "
             "`shrinkage='auto'`, more background rows or a kernel with fewer dimensions."
         )
-    bounded = features.landmarks.kernel.kind in _BOUNDED and not features.full_rank
-    many = mixture.rows >= ROWS_PER_DIMENSION * rank
-    if exact or (options.shrinkage == "auto" and bounded and many):
+    many = kernel in _BOUNDED and not full_rank and mixture.rows >= ROWS_PER_DIMENSION * rank
+    if exact or (options.shrinkage == "auto" and many):
         return _exact(data, joint, options)
-    rho = float(options.shrinkage or 0.0) if not isinstance(options.shrinkage, str) else None
-    if rho is None:
+    if isinstance(options.shrinkage, str):
         # OAS for the background scaled to unit mean variance, not the "auto" of the linear methods: kernel features
         # have no preferred axes.
-        square = np.einsum("ij,ij->", background, background)
-        squared = float(square * (rank / sizes[1]) ** 2)
+        squared = float(np.einsum("ij,ij->", background, background) * (rank / sizes[1]) ** 2)
         rho = oas(Evidence(mixture.rows, rank, mixture.effective, n_varying=rank, trace_squared=squared))
+    else:
+        rho = float(options.shrinkage or 0.0)
     if minimax and len(parts) > 1:
         shrunk = [_ridged(part.covariance(), rho, rank) for part in parts]
         mixture = Mixture.of(counts, minimax_shares(covariance, shrunk).shares)
         background = mixture.covariance(parts)
     return _shrunk(data, covariance, _ridged(background, rho, rank), mixture, rho, rank, options)
-
-
-def exact_refused(shrinkage: Any, why: str) -> InputError:
-    """Return the error for an exact problem in which almost all ratios would be infinite."""
-    return InputError(
-        f"`shrinkage={shrinkage}` asks for the exact problem, and {why}: the target varies in many of them that the "
-        "background rows do not reach, and each has an infinite ratio. Use `shrinkage='auto'` or a number above 0."
-    )
 
 
 def _check_varies(role: str, covariance: Array, mean: Array) -> None:
@@ -507,7 +481,7 @@ def summarize_kernel(model: KernelModel, title: str, labels: Sequence[str]) -> S
     """Return the summary of a kernel model."""
     many = "s" if model.n_components != 1 else ""
     lines = [
-        f"{title}: {model.n_components} component{many} over {model.landmarks.n_columns} landmarks "
+        f"{title}: {model.n_components} component{many} over {len(model.landmarks.rows)} landmarks "
         f"(kernel {model.landmarks.kernel.name}; joint rank {model.rank})"
     ]
     if model.landmarks.scale is not None:
