@@ -60,15 +60,8 @@ class CPCA(BaseContrast):
         scores of the target, as in the package ``contrastive``.
     n_representatives : int, default=4
         Number of clusters in the search, at least 2.
-    mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
-        Weights of several backgrounds in the mixture; each is centred at its own mean.
-    centering : "own" or "background", default="own"
-        The target's centre: its own mean, or the background's mean.
-    features : "all" or "common", default="all"
-        What to do if target and background have different feature names: raise an error, or use the features
-        in common and give the others zero weight.
-    background_label : object or list, default=None
-        Rows of X with this label in y are the background (a list: several backgrounds).
+    mix, centering, features, background_label
+        As in :class:`standout.DPCA`.
     random_state : int or None, default=None
         Seed of the clustering; None is 0.
 
@@ -84,18 +77,14 @@ class CPCA(BaseContrast):
         Orthonormal filters: the weights that transform multiplies data with.
     patterns_ : ndarray of shape (n_components, n_features)
         Pattern of each component in feature space: the regression of the target on its scores.
-    mean_ : ndarray of shape (n_features,)
-        Centre subtracted by transform.
-    target_variance_, background_variance_ : ndarray of shape (n_components,)
-        Variances along each component.
     noise_edge_, p_value_ : float
         As in :class:`standout.DPCA`: they refer to the direction with the largest ratio.
     debiased_ratios_ : ndarray of shape (n_components,)
         NaN: these components do not maximise the ratio.
     shrinkage_ : float
         The shrinkage of the background: 0, except for ``alpha="trace_ratio"`` with few background rows.
-    contrast_, regime_, mix_, n_components_, solver_, n_features_in_, feature_names_in_
-        As in :class:`standout.DPCA`.
+    mean_, target_variance_, background_variance_, contrast_, regime_, mix_, n_components_, solver_
+        As in :class:`standout.DPCA`, as are ``n_features_in_`` and ``feature_names_in_``.
 
     Examples
     --------

@@ -74,60 +74,54 @@ class _Absent:
 class KernelDPCA(BaseContrast):
     """Discriminative PCA in the feature space of a kernel: functions that vary only in the target.
 
-    Finds functions f of the rows (unit norm in the kernel's space) with the largest ratio of target
-    variance to background variance, with each dataset centred at its mean. It finds structure that no linear
-    direction shows, such as rings and products of features. The background covariance is shrunk toward a
-    multiple of the identity, which penalises the norm of f. The shrinkage depends on the number of
-    background rows, so that duplicated rows change the result. Without a background it is kernel PCA.
+    Finds functions f of the rows (unit norm in the kernel's space) with the largest ratio of target variance to
+    background variance, with each dataset centred at its mean. It finds structure that no linear direction shows, such
+    as rings and products of features. The background covariance is shrunk toward a multiple of the identity, which
+    penalises the norm of f. The shrinkage depends on the number of background rows, so that duplicated rows change the
+    result. Without a background it is kernel PCA.
 
     Parameters
     ----------
     n_components : int, None or "auto", default=2
-        Number of components; None returns all that exist. "auto" counts the leading components whose
-        held-out ratio over five folds is above one (lower end of its 95 % interval), at most 10.
+        Number of components; None returns all that exist. "auto" counts the leading components whose held-out ratio
+        over five folds is above one (lower end of its 95 % interval), at most 10.
     kernel : "rbf", "poly", "linear", "cosine" or callable, default="rbf"
         ``exp(-gamma |x - z|²)``, ``(gamma x·z + coef0)^degree``, ``x·z``, ``x·z / |x||z|``, or a function of two
         arrays of rows that returns the matrix of all pairs.
     gamma : "median", "cv" or float, default="median"
-        Parameter of "rbf" and "poly". "median" is one over the median squared distance between target and
-        background rows, taken together (over a sample if there are many). "cv" chooses among
-        1/16, 1/4, 1, 4 and 16 times that by the held-out ratio of the first two components over five folds.
+        Parameter of "rbf" and "poly". "median" is one over the median squared distance between target and background
+        rows, taken together (over a sample if there are many). "cv" chooses among 1/16, 1/4, 1, 4 and 16 times that by
+        the held-out ratio of the first two components over five folds.
     degree : int, default=2
         Degree of "poly".
     coef0 : float, default=1.0
         Constant term of "poly"; non-negative.
     standardize : bool, default=True
-        Divide each feature by its background sd before the kernel and the median distance (by its target
-        sd if the background is constant; with several backgrounds by the sd in their mixture, the pooled one
-        for "minimax"). A callable kernel receives the scaled rows. Without a background no scaling is applied.
-        False uses the rows as given: similarity is then dominated by the features with the largest variance,
-        whether or not they differ between target and background.
+        Divide each feature by its background sd before the kernel and the median distance (by its target sd if the
+        background is constant; with several backgrounds by the sd in their mixture, the pooled one for "minimax").
+        Without a background no scaling is applied. False uses the rows as given: similarity is then dominated by the
+        features with the largest variance, whether or not they differ between target and background. A callable kernel
+        receives the scaled rows.
     shrinkage : "auto", "oas", "cv", None or float in [0, 1], default="auto"
-        Shrinkage of the background covariance. "oas" uses the OAS formula. "auto" does the same,
-        except that a "linear", "poly" or "cosine" kernel with ten background rows per dimension
-        is not shrunk. "cv" chooses among "auto", .001, .01, .1 and .5 as gamma="cv" does
-        (jointly with it). None or 0, the exact problem, is available only for kernels with fewer dimensions
-        than rows: with other kernels almost every ratio would be infinite.
-    mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
-        Weights of several backgrounds in the mixture; each is centred at its own mean. "minimax" finds the
-        weights that minimise the largest ratio, which gives components that stand out against every background.
+        Shrinkage of the background covariance. "oas" uses the OAS formula. "auto" does the same, except that a
+        "linear", "poly" or "cosine" kernel with ten background rows per dimension is not shrunk. "cv" chooses among
+        "auto", .001, .01, .1 and .5 as gamma="cv" does (jointly with it). None or 0, the exact problem, is available
+        only for kernels with fewer dimensions than rows: with other kernels almost every ratio would be infinite.
     n_landmarks : int or None, default=None
-        Number of rows over which components are expanded. None uses all rows, which is exact and has cubic cost
-        in the number of rows; a few hundred, chosen at random (half of them target rows), suffice for any number
-        of rows.
-    background_label : object or list, default=None
-        Rows of X with this label in y are the background (a list: several backgrounds).
+        Number of rows over which components are expanded. None uses all rows, which is exact and has cubic cost in the
+        number of rows; a few hundred, chosen at random (half of them target rows), suffice for any number of rows.
+    mix, background_label
+        As in :class:`standout.DPCA`.
     random_state : int or None, default=None
         Seed for the choice of landmarks, of the rows for the median distance and of the folds.
 
     Attributes
     ----------
     ratios_ : ndarray of shape (n_components,)
-        Target variance over (shrunk) background variance along each component, largest first. They increase
-        with the flexibility of the kernel: evaluate them on held-out rows with :meth:`score`.
+        Target variance over (shrunk) background variance along each component, largest first. They increase with the
+        flexibility of the kernel: evaluate them on held-out rows with :meth:`score`.
     dual_coef_ : ndarray of shape (n_components, n_landmarks)
-        Coefficients of each component over the landmarks:
-        ``f(x) = dual_coef_ @ k(landmarks_ / scale_, x / scale_)``.
+        Coefficients over the landmarks: ``f(x) = dual_coef_ @ k(landmarks_ / scale_, x / scale_)``.
     landmarks_ : ndarray of shape (n_landmarks, n_features)
         The landmarks as given, target rows first.
     mean_ : ndarray of shape (n_landmarks,)
@@ -138,9 +132,8 @@ class KernelDPCA(BaseContrast):
         Divisor of each feature before the kernel is applied; ones if no scaling is applied.
     noise_edge_, p_value_, debiased_ratios_ : float, float and ndarray of shape (n_components,)
         As in :class:`standout.DPCA` if the exact problem was solved; NaN if the background was shrunk.
-    target_variance_, background_variance_, contrast_, shrinkage_, regime_, mix_, n_components_, solver_, \
-n_features_in_, feature_names_in_
-        As in :class:`standout.DPCA`.
+    target_variance_, background_variance_, contrast_, shrinkage_, regime_, mix_, n_components_, solver_
+        As in :class:`standout.DPCA`, as are ``n_features_in_`` and ``feature_names_in_``.
 
     Notes
     -----
@@ -290,9 +283,8 @@ n_features_in_, feature_names_in_
     def _solved_for(self, data: Sequence[Dataset], options: SolveOptions, factor: float = 1.0) -> KernelModel:
         """Fit with a given shrinkage, and with gamma as a given multiple of the median heuristic."""
         rng = np.random.default_rng(options.seed)
-        scale, gamma = None, 1.0
-        if self.standardize and len(data) > 1:
-            scale = _background_scale(data, options)
+        scale = _background_scale(data, options) if self.standardize and len(data) > 1 else None
+        gamma = 1.0
         if self.kernel in ("rbf", "poly"):
             gamma = float(self.gamma) if isinstance(self.gamma, Real) else factor * median_gamma(data, scale, rng)
         kernel = Kernel(self.kernel, gamma, int(self.degree), float(self.coef0))
@@ -426,13 +418,13 @@ def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Gen
     return [np.sort(rng.choice(size, number, replace=False)) for size, number in zip(sizes, counts, strict=True)]
 
 
-def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int, level: float = 0.95) -> tuple[int, list[str]]:
+def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int) -> tuple[int, list[str]]:
     """Return how many leading components have a held-out ratio above one, and notes on folds without a finite one.
 
-    A component counts if the lower end of the interval of ``held_out_ratio`` is above one.
+    A component counts if the lower end of the 95 % interval of ``held_out_ratio`` is above one.
     """
     logs = held_out_logs(fit, data, split(data, seed))
-    count = int(np.argmin([*(_folds.over_folds(logs, level).low > 0), False]))
+    count = int(np.argmin([*(_folds.over_folds(logs, 0.95).low > 0), False]))
     return count, _folds.fold_notes(logs[:, : count + 1])
 
 
@@ -473,21 +465,18 @@ def _units(data: Dataset) -> _folds.Units:
 
 def held_out_logs(fit: Fit, data: Sequence[Dataset], folds: Sequence[Sequence[Index]]) -> Array:
     """Return log held-out ratios, corrected for small-sample bias, of shape (n_folds, n_components)."""
-    return _folds.log_ratios([_of_fold(fit, data, held) for held in folds])
-
-
-def _of_fold(fit: Fit, data: Sequence[Dataset], held: Sequence[Index]) -> _folds.Fold:
-    training, tests = [], []
-    for part, index in zip(data, held, strict=True):
-        training.append(_part(part, np.setdiff1d(np.arange(part.counts.rows), index)))
-        tests.append(_part(part, index))
-    model = fit(training)
-    spread = []
-    for test in tests:
-        assert test.rows is not None
-        spread.append(_folds.Spread.of(model.project(test.rows, test.role), _units(test).rows, test.row_weights))
-    mixture = Mixture.of([test.counts for test in tests[1:]], model.mix)
-    return _folds.Fold(spread[0], tuple(spread[1:]), mixture.shares, model.target_variance)
+    measured = []
+    for held in folds:
+        parts = list(zip(data, held, strict=True))
+        model = fit([_part(part, np.setdiff1d(np.arange(part.counts.rows), index)) for part, index in parts])
+        spread, counts = [], []
+        for test in (_part(part, index) for part, index in parts):
+            assert test.rows is not None
+            spread.append(_folds.Spread.of(model.project(test.rows, test.role), _units(test).rows, test.row_weights))
+            counts.append(test.counts)
+        shares = Mixture.of(counts[1:], model.mix).shares
+        measured.append(_folds.Fold(spread[0], tuple(spread[1:]), shares, model.target_variance))
+    return _folds.log_ratios(measured)
 
 
 def _part(data: Dataset, index: Index) -> Dataset:

@@ -479,16 +479,20 @@ def _how_many(options: SolveOptions, rank: int, target: Dataset) -> int:
 
 def summarize_kernel(model: KernelModel, title: str, labels: Sequence[str]) -> Summary:
     """Return the summary of a kernel model."""
-    many = "s" if model.n_components != 1 else ""
+
+    def size(counts: Counts) -> str:
+        worth = f" worth {counts.units:.4g} independent units" if round(counts.units) != counts.rows else ""
+        return f"{counts.rows} rows{worth}"
+
     lines = [
-        f"{title}: {model.n_components} component{many} over {len(model.landmarks.rows)} landmarks "
-        f"(kernel {model.landmarks.kernel.name}; joint rank {model.rank})"
+        f"{title}: {model.n_components} component{'s' if model.n_components != 1 else ''} over "
+        f"{len(model.landmarks.rows)} landmarks (kernel {model.landmarks.kernel.name}; joint rank {model.rank})"
     ]
     if model.landmarks.scale is not None:
         lines.append("  units       features divided by their background sd")
-    lines.append(f"  target      {_rows(model.target_counts)}")
+    lines.append(f"  target      {size(model.target_counts)}")
     for (name, counts), share in zip(model.background_counts, model.mix, strict=True):
-        lines.append(f"  {name:<11} {_rows(counts)}{f', share {share:.2f}' if len(model.mix) > 1 else ''}")
+        lines.append(f"  {name:<11} {size(counts)}{f', share {share:.2f}' if len(model.mix) > 1 else ''}")
     if not model.background_counts:
         lines.append("  background  none: this is kernel PCA, and a ratio is a variance")
     problem: str = model.regime
@@ -498,23 +502,16 @@ def summarize_kernel(model: KernelModel, title: str, labels: Sequence[str]) -> S
     sds = np.sqrt([model.target_variance, model.background_variance]).T
     for label, ratio, (target, background) in zip(labels, model.ratios, sds, strict=True):
         lines.append(f"  {label:<14}{ratio:>10.4g}{target:>12.4g}{background:>16.4g}")
-    return Summary("\n".join([*lines, "", f"  {_verdict(model)}", *(f"  ! {note.text}" for note in model.notes)]))
-
-
-def _rows(counts: Counts) -> str:
-    worth = f" worth {counts.units:.4g} independent units" if round(counts.units) != counts.rows else ""
-    return f"{counts.rows} rows{worth}"
-
-
-def _verdict(model: KernelModel) -> str:
     if not model.background_counts:
-        return "No background: nothing is compared, and no noise edge applies."
-    if math.isnan(model.noise_edge):
-        return (
-            "No noise edge: a flexible kernel gives large ratios on pure noise. Judge the ratios on rows the fit has "
-            "not seen, with score(new_target, background=new_background)."
+        verdict = "No background: nothing is compared, and no noise edge applies."
+    elif math.isnan(model.noise_edge):
+        verdict = (
+            "No noise edge: a flexible kernel gives large ratios on pure noise. Evaluate the ratios on held-out rows, "
+            "with score(new_target, background=new_background)."
         )
-    return (
-        f"Noise edge {model.noise_edge:.4g}; p = {model.p_value:.2g} for the largest ratio "
-        "(assumes Gaussian kernel features; anti-conservative otherwise)."
-    )
+    else:
+        verdict = (
+            f"Noise edge {model.noise_edge:.4g}; p = {model.p_value:.2g} for the largest ratio "
+            "(assumes Gaussian kernel features; anti-conservative otherwise)."
+        )
+    return Summary("\n".join([*lines, "", f"  {verdict}", *(f"  ! {note.text}" for note in model.notes)]))

@@ -62,12 +62,8 @@ class SubspacePath:
     >>> found = standout.path(target, background, n_components=1, n_representatives=2)
     >>> found.components.shape
     (41, 1, 4)
-    >>> found.representative_values[0]               # PCA
-    np.float64(0.0)
-    >>> int(np.abs(found.components[0, 0]).argmax())
-    0
-    >>> int(np.abs(found.components[found.pick, 0]).argmax())      # varies in the target only
-    3
+    >>> np.abs(found.components[[0, found.pick], 0]).argmax(axis=1)      # PCA; what varies in the target only
+    array([0, 3])
     """
 
     over: str

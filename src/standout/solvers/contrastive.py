@@ -147,7 +147,7 @@ def _joint_range(pair: gsvd.Factored) -> tuple[Array, Array, float]:
     return left * values, blas.dgemm(1.0, rows.T, left / values), balance
 
 
-def top_vectors(problem: Reduced, alpha: float, count: int, seed: int = 0) -> Array:
+def top_vectors(problem: Reduced, alpha: float, count: int, seed: int) -> Array:
     """Return orthonormal eigenvectors of ``C_xx − α C_yy``, (r, count), algebraically largest eigenvalue first."""
     # Dividing by 1 + α does not change the eigenvectors and avoids overflow for large α.
     share = 1 / (1 + alpha)
@@ -159,7 +159,7 @@ def top_vectors(problem: Reduced, alpha: float, count: int, seed: int = 0) -> Ar
     return np.asarray(linalg.qr(vectors, mode="economic", check_finite=False)[0])
 
 
-def top_pairs(matrix: Array, count: int, seed: int = 0) -> tuple[Array, Array]:
+def top_pairs(matrix: Array, count: int, seed: int) -> tuple[Array, Array]:
     """Return the largest eigenvalues (clipped at zero) and eigenvectors, with the Lanczos or dense solver."""
     if dense.pays_off(len(matrix), count):
         restarts = max(4, len(matrix) // _FEATURES_PER_RESTART)
@@ -172,7 +172,7 @@ def top_pairs(matrix: Array, count: int, seed: int = 0) -> tuple[Array, Array]:
     return values.clip(min=0.0), vectors
 
 
-def trace_ratio(problem: Reduced, count: int, seed: int = 0) -> tuple[float, Array]:
+def trace_ratio(problem: Reduced, count: int, seed: int) -> tuple[float, Array]:
     """Maximise ``tr(VᵀC_xxV) / tr(VᵀC_yyV)`` over orthonormal V, (r, count); return that ratio and V.
 
     By Dinkelbach's iteration: the optimal V are the top eigenvectors of ``C_xx − α C_yy`` at the α at which their
@@ -274,14 +274,6 @@ def subspace_similarity(bases: Array, metric: Array | None = None) -> Array:
     ``bases`` of shape (n, d, k) need not be orthonormal; for orthonormal ones the product is ``|det(QᵢᵀQⱼ)|``.
     ``metric`` is the matrix of the inner product (Euclidean by default). With the covariance of some rows, the spaces
     of their scores are compared.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> bases = np.array([[[1.0], [0.0]], [[1.0], [1.0]]])
-    >>> subspace_similarity(bases).round(3)
-    array([[1.   , 0.707],
-           [0.707, 1.   ]])
     """
     number, size, count = bases.shape
     flat = bases.transpose(1, 0, 2).reshape(size, number * count)
