@@ -506,8 +506,8 @@ def summarize_kernel(model: KernelModel, title: str, labels: Sequence[str]) -> S
         verdict = "No background: nothing is compared, and no noise edge applies."
     elif math.isnan(model.noise_edge):
         verdict = (
-            "No noise edge: a flexible kernel gives large ratios on pure noise. Evaluate the ratios on held-out rows, "
-            "with score(new_target, background=new_background)."
+            "No noise edge: a flexible kernel gives large ratios on pure noise. Judge the ratios on rows the fit has "
+            "not seen, with score(new_target, background=new_background)."
         )
     else:
         verdict = (
