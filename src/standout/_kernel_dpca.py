@@ -424,7 +424,7 @@ def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int) -> tuple[int, 
     A component counts if the lower end of the 95 % interval of ``held_out_ratio`` is above one.
     """
     logs = held_out_logs(fit, data, split(data, seed))
-    count = int(np.argmin([*(_folds.over_folds(logs, 0.95).low > 0), False]))
+    count = int(np.argmin([*(_folds.over_folds(logs, 0.95)[0] > 0), False]))
     return count, _folds.fold_notes(logs[:, : count + 1])
 
 

@@ -20,7 +20,6 @@ from standout._inputs import FitArguments, check_choice, check_count, match_feat
 from standout._model import Model, fit_model
 from standout.errors import InputError, warn_user
 from standout.solvers import contrastive, solution
-from standout.solvers.choose import solve
 from standout.solvers.contrastive import Reduced
 from standout.solvers.problem import Problem, SolveOptions, how_many
 
@@ -227,14 +226,14 @@ def _named_grid(problem: Problem, dpca: Model, name: str) -> Array:
         return np.logspace(-3, 3, 15)
     if name == "abid":
         return np.concatenate([[0.0], np.logspace(-1, 3, _STEPS)])
-    largest = float(dpca.ratios[0] if np.isfinite(dpca.ratios[0]) else _solved(problem, 1, "oas").ratios[0])
+    largest = float(dpca.ratios[0] if np.isfinite(dpca.ratios[0]) else _dpca(problem, 1, "oas").ratios[0])
     return np.concatenate([[0.0], np.geomspace(_SPAN * largest, largest, _STEPS)])
 
 
-def _solved(problem: Problem, n_components: int, shrinkage: str | float) -> solution.Solution:
-    """Return the dPCA solution for this number of components and shrinkage."""
+def _dpca(problem: Problem, n_components: int, shrinkage: str | float) -> Model:
+    """Return the dPCA model with this number of components and shrinkage."""
     options = replace(problem.wanted, n_components=n_components, shrinkage=shrinkage)
-    return solve(problem.target, problem.backgrounds, options)[0]
+    return fit_model(problem.target, {data.role: data for data in problem.backgrounds}, options)
 
 
 def _along_shrinkage(problem: Problem, values: Any, affinity: str, n_representatives: int) -> SubspacePath:
@@ -255,9 +254,9 @@ def _along_shrinkage(problem: Problem, values: Any, affinity: str, n_representat
     filters, vectors = _in_feature_units(reduced, axes, steps) if steps else ([], [])
     if values[0] == 0:
         # The exact problem may be singular or ill-conditioned, so it is left to the solvers of dPCA.
-        exact, frame = _solved(problem, count, 0.0).filters, reduced.frame
-        basis = exact[frame.alive] * frame.alive_scale[:, None]
-        filters.insert(0, exact.T)
+        exact, frame = _dpca(problem, count, 0.0).components, reduced.frame
+        basis = exact.T[frame.alive] * frame.alive_scale[:, None]
+        filters.insert(0, exact)
         vectors.insert(0, basis if reduced.basis is None else reduced.basis.T @ basis)
     similarity = contrastive.subspace_similarity(np.stack(vectors), reduced.target if affinity == "scores" else None)
     return _clustered("shrinkage", values, filters, similarity, n_representatives, seed)
