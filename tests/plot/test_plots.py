@@ -14,11 +14,11 @@ import standout
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
+from standout._verdict import number
 from standout.errors import MissingExtraError, OverfitWarning, ShrinkageWarning, StructuralWarning
 from standout.plot import _style
 from standout.plot._components import patterns, ratios
 from standout.plot._scores import gallery, scores
-from standout.plot._style import number
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(120, 3))

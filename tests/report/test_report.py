@@ -15,8 +15,8 @@ from reports import close, unpacked, written
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
+from standout._verdict import number
 from standout.io.stream import ReadSummary
-from standout.plot._style import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -191,7 +191,7 @@ def test_the_verdict_fits_every_regime(write, data, case):
 
 @pytest.mark.parametrize(("value", "text"), [(3e-9, "p < 0.0001"), (0.02, "p = 0.02")])
 def test_p_values_are_formatted_no_smaller_than_they_are_accurate(value, text):
-    from standout._report.text import p_text
+    from standout._verdict import p_text
 
     assert p_text(value).replace("\xa0", " ") == text
 

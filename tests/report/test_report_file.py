@@ -113,9 +113,9 @@ def test_a_background_given_as_moments_is_not_drawn_and_the_report_states_it(wri
 
 @pytest.mark.parametrize(("module", "package"), [("plotly.offline", "plotly"), ("jinja2", "jinja2")])
 def test_without_its_packages_the_error_names_the_extra(monkeypatch, tmp_path, data, fitted, refused, module, package):
-    from standout._report import page
+    from standout._report.report import templates
 
-    page.templates.cache_clear()
+    templates.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     wanted = tmp_path / "report.html"
     refused(

@@ -1,24 +1,27 @@
-"""``standout.report``: write one HTML page about fitted models."""
+"""``standout.report``: write one HTML page about fitted models, with its templates, style sheet and scripts inside."""
 
 from __future__ import annotations
 
+import json
 import os
+from base64 import b64encode
 from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from standout._report.contents import collect_contents
+from standout._report.contents import Contents, collect_contents
 from standout._report.figures import scores_data
-from standout._report.page import page, plotly_script
-from standout._report.sections import SECTIONS
-from standout._report.text import capitalized, method_name, verdict
-from standout.errors import InputError
+from standout._report.sections import SECTIONS, common_values
+from standout._verdict import capitalized, count, interval_text, method_name, number, verdict
+from standout.errors import InputError, MissingExtraError
+from standout.inference.assess import Assessment
 from standout.io.output import check_writable, replacing
 from standout.io.stream import ReadSummary
-from standout.plot._style import count
+from standout.plot._style import shortened
 
-if TYPE_CHECKING:
-    from standout.inference.assess import Assessment
+_INSTALL = "Install it with: pip install 'standout[report]'"
 
 
 def report(
@@ -92,8 +95,7 @@ def report(
     """
     output = check_writable(path, "report")
     plotly_script()  # a missing package is reported before the rows are read
-    results = ("test", "held_out", "stability", "replicates")
-    if trust is not None and not all(hasattr(trust, result) for result in results):
+    if trust is not None and not isinstance(trust, Assessment):
         raise InputError(
             f"trust: unsupported type {type(trust).__name__}. Give the result of standout.inference.assess."
         )
@@ -101,18 +103,86 @@ def report(
         models, target, background, labels=labels, background_labels=background_labels, ids=ids,
         accounts=accounts, notes=notes, command=command, code=code, assessment=trust,
     )  # fmt: skip
-    model = contents.main.model
-    against = " and ".join(f"{count(counts.rows, 'row')} of {name}" for name, counts in model.background_counts)
-    rows = f"{count(model.target_counts.rows, 'target row')}{' against ' if against else ''}{against}"
-    text = page(
-        title=title or ("Variation specific to the target" if against else "Variation of the target"),
-        subtitle=f"{method_name(model)} of {rows}, {count(contents.main.estimator.n_features_in_, 'feature')}",
-        verdict=verdict(model, trust),
-        sections=[section for make in SECTIONS if (section := make(contents)) is not None],
-        scores=scores_data(contents),
-        warnings=[] if trust is None else [capitalized(finding.text) for finding in trust.replicates],
-    )
+    text = _page(contents, title)
     with replacing(output, "report") as draft:
         # File names may contain bytes that are not valid text; replace them instead of failing.
         draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return output
+
+
+def _page(contents: Contents, title: str | None) -> str:
+    model, trust = contents.main.model, contents.assessment
+    against = " and ".join(f"{count(counts.rows, 'row')} of {name}" for name, counts in model.background_counts)
+    rows = f"{count(model.target_counts.rows, 'target row')}{' against ' if against else ''}{against}"
+    sections = [section for make in SECTIONS if (section := make(contents)) is not None]
+    environment, common, scores = templates(), common_values(model), scores_data(contents)
+    script, style = (environment.loader.get_source(environment, f"report.{kind}")[0] for kind in ("js", "css"))
+    scripts = [plotly_script(), script]
+    figures = {name: figure for section in sections for name, figure in section.figures.items()}
+    html = {
+        section.key: environment.get_template(f"{section.key}.html.jinja").render({**common, **section.values})
+        for section in sections
+    }
+    page = environment.get_template("report.html.jinja").render(
+        title=title or ("Variation specific to the target" if against else "Variation of the target"),
+        subtitle=f"{method_name(model)} of {rows}, {count(contents.main.estimator.n_features_in_, 'feature')}",
+        warnings=[] if trust is None else [capitalized(finding.text) for finding in trust.replicates],
+        verdict=verdict(model, trust),
+        sections=sections,
+        html=html,
+        policy=_policy(scripts, webgl=any(panel["webgl"] for panel in scores["panels"])),
+        data=_script_json({"figures": figures, "scores": scores}),
+        scripts=scripts,
+        style=style,
+    )
+    return str(page)
+
+
+@cache
+def templates(package: str = "standout._report", what: str = "reports") -> Any:
+    """Return the jinja2 environment of a package's templates; the error names the extra to install."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtraError(f"{what} need jinja2. {_INSTALL}") from error
+    # Autoescaping keeps text from the data from becoming markup; templates mark none of it as safe.
+    environment = Environment(
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"number": number, "counted": count, "shortened": shortened, "interval": interval_text}
+    return environment
+
+
+def plotly_script() -> str:
+    """Return plotly.js; the error names the extra to install."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise MissingExtraError(f"reports need plotly. {_INSTALL}") from error
+    # Browsers normalise line ends to \n before they compute the hash that the policy allows.
+    return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _policy(scripts: Sequence[str], *, webgl: bool) -> str:
+    """Return a content security policy: load nothing, run these scripts only.
+
+    Plotly's WebGL traces compile functions at run time and need ``unsafe-eval``.
+    """
+    allowed = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
+    allowed += ["'unsafe-eval'"] if webgl else []
+    return (
+        f"default-src 'none'; script-src {' '.join(allowed)}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _script_json(data: Any) -> str:
+    r"""Serialise data to JSON that is safe inside a script element.
+
+    Examples
+    --------
+    >>> _script_json({"name": "</script><!--"})
+    '{"name":"\\u003c/script\\u003e\\u003c!--"}'
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -132,13 +132,13 @@ def text_of(estimator: Any, count: int = 5) -> str:
 
 def text_of_reading(data: Data) -> list[str]:
     """Return lines on the missing values of each dataset that has some."""
-    from standout._report.text import account_sentences
+    from standout._report.sections import account_text
 
     lines = []
     for file in data.files:
         account = file.account
         if account.missing or account.rows_left_out or account.features_left_out:
-            lines += ["", f"  {file.role}: {' '.join(account_sentences(account))}"]
+            lines += ["", f"  {file.role}: {account_text(account)}"]
     return lines
 
 

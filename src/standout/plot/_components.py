@@ -12,9 +12,10 @@ from standout._base import BaseContrast
 from standout._blas import Array
 from standout._inputs import check_count
 from standout._model import Model
+from standout._verdict import number
 from standout.errors import InputError
 from standout.plot import _style
-from standout.plot._style import axes_or_new, label_bars, log_scale, number
+from standout.plot._style import axes_or_new, label_bars, log_scale
 
 if TYPE_CHECKING:
     from standout.inference.permutation import PermutationTest
@@ -302,18 +303,13 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
     return axes
 
 
-def checked_estimator(model: Any, role: str = "model") -> BaseContrast:
-    """Return an estimator of standout, or raise an error that names what was given."""
-    if not isinstance(model, BaseContrast):
+def fitted_model(estimator: Any, role: str = "model") -> Model:
+    """Return the model of a fitted estimator, or raise an error that names what was given."""
+    if not isinstance(estimator, BaseContrast):
         raise InputError(
-            f"{role}: {type(model).__name__} is not a standout estimator. Give a fitted DPCA, CPCA or KernelDPCA."
+            f"{role}: {type(estimator).__name__} is not a standout estimator. Give a fitted DPCA, CPCA or KernelDPCA."
         )
-    return model
-
-
-def fitted_model(model: Any, role: str = "model") -> Model:
-    """Return the model of a fitted estimator; an estimator that is not fitted raises its own error."""
-    return checked_estimator(model, role)._solved()
+    return estimator._solved()
 
 
 def has_patterns(model: Model) -> bool:

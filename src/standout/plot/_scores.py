@@ -1,31 +1,103 @@
-"""Scatter plots of scores: one model, or a path of models as small multiples."""
+"""Scatter plots of scores, coloured by label: one model, or a path of models as small multiples."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from standout._blas import Array
 from standout._path import SubspacePath
+from standout._verdict import number
 from standout.errors import InputError, RowsNeededError
-from standout.io.memory import checked_block
+from standout.io.memory import checked_block, is_missing
 from standout.io.read import is_on_cluster, read
 from standout.io.source import block_rows
 from standout.plot import _style
-from standout.plot._labels import MAX_CLASSES, Labels
-from standout.plot._style import axes_or_new, number, plain, pyplot, shortened
+from standout.plot._style import axes_or_new, plain, pyplot, shortened
 
+# Numeric labels with more distinct values than this are continuous; a legend has no more entries than this.
+_MAX_CLASSES = 20
 # Plots with more points than this draw them smaller; with five times as many, they are rasterized and the legend is
 # placed outside, because matplotlib's search for a free corner is slow.
 _MANY_POINTS = 2000
 # Legends with more entries than this are placed outside the axes.
 _SHORT_LEGEND = 8
 _PANELS_PER_ROW = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The label of each row, as the code of a class or as a number."""
+
+    names: tuple[str, ...]  # of the classes, sorted; empty for continuous labels
+    codes: NDArray[np.intp]  # (n_rows,): class of each row, −1 where the label is missing
+    numbers: Array | None = None  # (n_rows,): continuous labels, NaN where missing
+
+    @classmethod
+    def of(cls, values: Any, n_rows: int, role: str = "labels") -> Labels:
+        """Encode the labels of ``n_rows`` rows."""
+        given = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
+        if given.shape != (n_rows,):
+            raise InputError(f"{role}: shape {given.shape} for {n_rows} rows. Give one label for each row.")
+        present = ~_missing(given)
+        numbers = _as_numbers(given[present])
+        codes = np.full(n_rows, -1, dtype=np.intp)
+        if numbers is None:
+            texts = [str(value) or "(empty)" for value in given[present]]
+            names = tuple(sorted(set(texts), key=_natural))
+            code = {name: index for index, name in enumerate(names)}
+            codes[present] = [code[text] for text in texts]
+            return cls(names, codes)
+        distinct, inverse = np.unique(numbers, return_inverse=True)
+        if len(distinct) > _MAX_CLASSES:
+            continuous = np.full(n_rows, np.nan)
+            continuous[present] = np.where(np.isinf(numbers), np.nan, numbers)
+            return cls((), codes, continuous)
+        codes[present] = inverse
+        return cls(tuple(f"{value:.12g}" for value in distinct), codes)
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Mask of the rows without a label."""
+        return self.codes < 0 if self.numbers is None else np.isnan(self.numbers)
+
+    def take(self, index: NDArray[np.intp]) -> Labels:
+        """Return the labels of some rows, with the same classes."""
+        return Labels(self.names, self.codes[index], None if self.numbers is None else self.numbers[index])
+
+
+def _missing(given: NDArray[Any]) -> NDArray[np.bool_]:
+    if given.dtype.kind == "f":
+        return np.asarray(np.isnan(given))
+    if given.dtype.kind in "biuUS":
+        return np.zeros(len(given), dtype=bool)
+    values = (value.item() if isinstance(value, np.generic) else value for value in given.tolist())
+    return np.array([is_missing(value) for value in values], dtype=bool)
+
+
+def _as_numbers(present: NDArray[Any]) -> Array | None:
+    """Return labels as floats if all are numeric; booleans are classes."""
+    if present.dtype.kind == "O":
+        numeric = len(present) > 0 and all(
+            isinstance(value, Real) and not isinstance(value, bool | np.bool_) for value in present
+        )
+    else:
+        numeric = present.dtype.kind in "fiu"
+    return present.astype(np.float64) if numeric else None
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts "day 10" after "day 9"."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part) if part.isdecimal() and part.isascii() else -1, part) for part in parts]
 
 
 class _Layer(NamedTuple):
@@ -180,8 +252,8 @@ def _draw_legend(axes: Any, drawn: list[Any], layers: list[_Layer], *, outside: 
     named = [(artist, layer) for artist, layer in zip(drawn, layers, strict=True) if "cmap" not in layer.style]
     if not named:
         return
-    entries = [(artist, plain(shortened(layer.name))) for artist, layer in named[:MAX_CLASSES]]
-    more = sum(layer.n_labels for _, layer in named[MAX_CLASSES:])
+    entries = [(artist, plain(shortened(layer.name))) for artist, layer in named[:_MAX_CLASSES]]
+    more = sum(layer.n_labels for _, layer in named[_MAX_CLASSES:])
     if more > 0:
         from matplotlib.lines import Line2D
 

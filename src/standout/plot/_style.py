@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -53,37 +52,6 @@ def grey(index: int) -> Style:
     """
     shape = index % len(MARKERS)
     return Style(GREYS[index % len(GREYS)], MARKERS[shape], SYMBOLS[shape])
-
-
-def number(value: float, *, trimmed: bool = True) -> str:
-    """Format a number with at least three digits; ``trimmed=False`` keeps trailing zeros, for tables.
-
-    Examples
-    --------
-    >>> [number(value) for value in (11.249, 0.00012345, 12345.6, 2.0, float("inf"), float("nan"))]
-    ['11.2', '0.000123', '12,346', '2', '∞', '–']
-    >>> number(0.1, trimmed=False), number(111, trimmed=False)
-    ('0.100', '111')
-    """
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if 1000 <= abs(value) < 1e7:
-        return f"{value:,.0f}".replace("-", "−")
-    text = f"{value:.3g}" if trimmed or value == 0 else f"{value:#.3g}".rstrip(".")
-    return text.replace("-", "−")
-
-
-def count(amount: float, noun: str) -> str:
-    """Format a count with its noun.
-
-    Examples
-    --------
-    >>> count(1, "row"), count(12000, "row")
-    ('1 row', '12,000 rows')
-    """
-    return f"{amount:,.0f} {noun}{'' if round(amount) == 1 else 's'}"
 
 
 def shortened(text: str, most: int = 40) -> str:
