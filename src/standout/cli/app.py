@@ -15,10 +15,9 @@ from click.shell_completion import get_completion_class
 from standout._model import to_dict
 from standout._version import __version__
 from standout.cli.embed import denoise, embed
-from standout.cli.fit import compare, fit, report, text_of
-from standout.cli.options import Page, option, telling_options
-from standout.cli.session import Session, in_options
-from standout.cli.test import test
+from standout.cli.fit import compare, fit, model_text, report, test
+from standout.cli.options import Page, in_options, option, output_options
+from standout.cli.session import Session
 from standout.errors import StandoutError
 from standout.io.output import make_directory
 
@@ -43,7 +42,7 @@ standout completion fish > ~/.config/fish/completions/standout.fish
         show_default=True, heading="Output", help="Write the files to this directory.")  # fmt: skip
 @option("--seed", type=int, default=0, show_default=True, heading="Output",
         help="Random seed of the split into target and background.")  # fmt: skip
-@telling_options()
+@output_options
 def demo(output: Path, seed: int, **given: Any) -> None:
     """Compare PCA and dPCA on handwritten digits hidden in tiles of a photograph.
 
@@ -56,7 +55,7 @@ def demo(output: Path, seed: int, **given: Any) -> None:
     with session.working():
         found = run_demo(output, seed)
     session.notes.clear()
-    session.tell(found.facts, found.text, found.files)
+    session.show(found.facts, found.text, found.files)
     if not session.as_json:
         files = f"{output / 'target.csv'} -b {output / 'background.csv'} --label digit"
         click.echo(f"\nTry next:\n  standout fit {files} -o digits.standout\n  standout compare {files}")
@@ -66,7 +65,7 @@ def demo(output: Path, seed: int, **given: Any) -> None:
 @click.argument("model", type=click.Path(path_type=Path))
 @option("--top", type=click.IntRange(min=1), default=10, show_default=True, heading="Output",
         help="Number of features to show for each component.")  # fmt: skip
-@telling_options()
+@output_options
 def info(model: Path, top: int, **given: Any) -> None:
     """Show the origin of MODEL, its ratios with the noise edge, and the features of each component."""
     from standout._model_file import header, load
@@ -79,7 +78,7 @@ def info(model: Path, top: int, **given: Any) -> None:
     if command:
         lines.append(f"command: {command}")
     facts = {"command": "info", "file": head, "model": to_dict(estimator, top)}
-    session.tell(facts, "\n".join([*lines, "", text_of(estimator, top)]), {})
+    session.show(facts, "\n".join([*lines, "", model_text(estimator, top)]), {})
 
 
 @click.command(cls=Page, examples=_COMPLETION_EXAMPLES, short_help="Print a completion script for a shell.")
