@@ -72,7 +72,7 @@ class Contents:
     notes: tuple[str, ...]
     command: str | None
     code: str | None
-    assessment: Assessment | None
+    assessment: Assessment
 
     @property
     def main(self) -> Panel:

@@ -135,7 +135,7 @@ def model_text(estimator: Any, count: int = 5) -> str:
 
 def _reading_text(data: Data) -> list[str]:
     """Return lines on the missing values of each dataset that has some."""
-    from standout._report.sections import account_text
+    from standout._report.report import account_text
 
     lines = []
     for file in data.files.values():
