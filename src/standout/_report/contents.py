@@ -146,10 +146,8 @@ def _background_labels(given: Any, names: list[str]) -> dict[str, Any]:
     labels = {background_name(key): values for key, values in items}
     unknown = [name for name in labels if name not in names]
     if unknown:
-        raise InputError(
-            f"background_labels: {listed(unknown)} is not among the backgrounds {listed(names)}. "
-            "Give one entry for each background, under the same name."
-        )
+        found = f"{listed(unknown)} is not among the backgrounds {listed(names)}"
+        raise InputError(f"background_labels: {found}. Give one entry for each background, under its name.")
     return labels
 
 

@@ -112,9 +112,8 @@ def report(
     output = check_writable(path, "report")
     plotly_script()  # a missing package is reported before the rows are read
     if trust is not None and not isinstance(trust, Assessment):
-        raise InputError(
-            f"trust: unsupported type {type(trust).__name__}. Give the result of standout.inference.assess."
-        )
+        kind = type(trust).__name__
+        raise InputError(f"trust: unsupported type {kind}. Give the result of standout.inference.assess.")
     contents = collect_contents(
         models, target, background, labels=labels, background_labels=background_labels, ids=ids,
         accounts=accounts, notes=notes, command=command, code=code, assessment=trust or Assessment(),

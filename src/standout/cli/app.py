@@ -53,9 +53,9 @@ def demo(output: Path, seed: int, **given: Any) -> None:
     session = Session(given)
     make_directory(output, "--output")
     with session.working():
-        found = run_demo(output, seed)
+        result = run_demo(output, seed)
     session.notes.clear()
-    session.show(found.facts, found.text, found.files)
+    session.show(*result)
     if not session.as_json:
         files = f"{output / 'target.csv'} -b {output / 'background.csv'} --label digit"
         click.echo(f"\nTry next:\n  standout fit {files} -o digits.standout\n  standout compare {files}")

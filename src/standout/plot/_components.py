@@ -147,12 +147,10 @@ def patterns(
     """
     solved = fitted_model(model)
     if solved.n_components == 0:
-        raise InputError("the model has no components, so there is no pattern to draw. Fit it with `n_components=2`.")
+        raise InputError("the model has no components and no pattern to draw. Fit it with `n_components=2`.")
     if not has_patterns(solved):
-        raise InputError(
-            f"{type(model).__name__} has no patterns: its components are nonlinear functions of the features. "
-            "Use standout.plot.scores to draw the scores, or fit a DPCA."
-        )
+        kind = type(model).__name__
+        raise InputError(f"{kind} has no patterns: its components are nonlinear functions. Use standout.plot.scores.")
     index = _component_index(component, solved.n_components, "model")
     axes = axes_or_new(axes, (5, 4.5))
     if shape is None:
@@ -172,10 +170,7 @@ def _draw_image(model: Model, index: int, shape: Any, axes: Any) -> None:
     sides = np.asarray(shape)
     size = model.patterns.shape[1]
     if sides.shape != (2,) or sides.dtype.kind not in "iu" or (sides < 1).any() or sides.prod() != size:
-        raise InputError(
-            f"shape={shape!r} does not match the {size} features of the model. Give the height and width of the "
-            "image, two positive integers with that product."
-        )
+        raise InputError(f"shape={shape!r} is not that of an image of {size} features. Give its height and width.")
     image = (model.patterns[index] * np.sqrt(model.target_variance[index])).reshape(*sides)
     limit = float(np.abs(image).max()) or 1.0
     # A diverging map, safe for colour-blind readers, with white at zero.
@@ -306,9 +301,8 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
 def fitted_model(estimator: Any, role: str = "model") -> Model:
     """Return the model of a fitted estimator, or raise an error that names what was given."""
     if not isinstance(estimator, BaseContrast):
-        raise InputError(
-            f"{role}: {type(estimator).__name__} is not a standout estimator. Give a fitted DPCA, CPCA or KernelDPCA."
-        )
+        kind = type(estimator).__name__
+        raise InputError(f"{role}: {kind} is not a standout estimator. Give a fitted DPCA, CPCA or KernelDPCA.")
     return estimator._solved()
 
 
@@ -321,13 +315,11 @@ def _component_index(component: Any, size: int, owner: str) -> int:
     if isinstance(component, Integral) and not isinstance(component, bool) and 0 <= int(component) < size:
         return int(component)
     raise InputError(
-        f"component={component!r} is out of range: the {owner} has {size} components, counted from 0. Use an integer "
-        f"from 0 to {size - 1}."
+        f"component={component!r}: the {owner} has {size} components. Use an integer from 0 to {size - 1}."
     )
 
 
 def _check_result(given: Any, role: str, attribute: str, function: str) -> None:
     if not hasattr(given, attribute) or not hasattr(given, "notes"):
-        raise InputError(
-            f"{role}: unsupported type {type(given).__name__}. Give the result of standout.inference.{function}."
-        )
+        kind = type(given).__name__
+        raise InputError(f"{role}: unsupported type {kind}. Give the result of standout.inference.{function}.")

@@ -85,12 +85,9 @@ def _missing(given: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _as_numbers(present: NDArray[Any]) -> Array | None:
     """Return labels as floats if all are numeric; booleans are classes."""
-    if present.dtype.kind == "O":
-        numeric = len(present) > 0 and all(
-            isinstance(value, Real) and not isinstance(value, bool | np.bool_) for value in present
-        )
-    else:
-        numeric = present.dtype.kind in "fiu"
+    numeric = present.dtype.kind in "fiu"
+    if present.dtype.kind == "O" and len(present):
+        numeric = all(isinstance(value, Real) and not isinstance(value, bool | np.bool_) for value in present)
     return present.astype(np.float64) if numeric else None
 
 
@@ -155,8 +152,7 @@ def scores(
     ['background', 'False', 'True']
     """
     points = _checked_scores(values, "values")
-    target = list(_target_layers(points, labels))
-    layers = [*_background_layers(background, points.shape[1]), *target]
+    layers = [*_background_layers(background, points.shape[1]), *_target_layers(points, labels)]
     axes = axes_or_new(axes, (5, 4.5))
     axes.set(title=title, xlabel=names[0])
     if points.shape[1] == 1:
@@ -185,21 +181,13 @@ def _checked_scores(values: Any, role: str) -> Array:
     if isinstance(values, BaseEstimator):
         raise InputError(f"{role}: {type(values).__name__} is a model, not scores. Give model.transform(rows).")
     if is_on_cluster(values) and not hasattr(type(values), "__array__"):
-        raise RowsNeededError(
-            f"{role}: the scores are a Spark {type(values).__name__}. Bring them into memory first, with "
-            "toPandas().to_numpy()."
-        )
+        raise RowsNeededError(f"{role}: the scores are on Spark. Bring them into memory with toPandas().to_numpy().")
     points = np.asarray(values)
     if points.ndim != 2 or points.dtype.kind not in "fiu":
-        raise InputError(
-            f"{role}: scores must be a numeric 2-D array, but shape {points.shape} and type {points.dtype} were given. "
-            "Give the scores that transform returns."
-        )
+        found = f"shape {points.shape} and type {points.dtype}"
+        raise InputError(f"{role}: expected a numeric 2-D array, got {found}. Give the scores that transform returns.")
     if points.shape[1] == 0:
-        raise InputError(
-            f"{role}: the scores have no columns, because the model has no components. Fit it with `n_components=2`, "
-            "or use standout.plot.ratios(model) to plot its ratios."
-        )
+        raise InputError(f"{role}: no columns, because the model has no components. Fit it with `n_components=2`.")
     return points
 
 
@@ -208,21 +196,17 @@ def _background_layers(background: Any, n_components: int) -> Iterator[_Layer]:
         return
     if isinstance(background, Mapping):
         named = {str(name): values for name, values in background.items()}
-    elif (
-        isinstance(background, list | tuple)
-        and background
-        and (is_on_cluster(background[0]) or np.ndim(background[0]) == 2)
-    ):
-        named = {f"background {index}": values for index, values in enumerate(background)}
     else:
-        named = {"background": background}
+        several = isinstance(background, list | tuple) and len(background) > 0
+        several = several and (is_on_cluster(background[0]) or np.ndim(background[0]) == 2)
+        named = (
+            {f"background {i}": part for i, part in enumerate(background)} if several else {"background": background}
+        )
     for index, (name, values) in enumerate(named.items()):
         points = _checked_scores(values, name)
         if points.shape[1] < min(n_components, 2):
-            raise InputError(
-                f"{name}: {points.shape[1]} score per row, but the target has {n_components}. "
-                "Give the scores of the same components."
-            )
+            found = f"{points.shape[1]} score per row, but the target has {n_components}"
+            raise InputError(f"{name}: {found}. Give the scores of the same components.")
         style = _style.grey(index)
         yield _Layer(name, points[:, :n_components], {"c": style.color, "marker": style.marker})
 
@@ -321,10 +305,8 @@ def _path_scores(path: SubspacePath, source: Any) -> list[Array]:
     """Return the centred scores of all rows at each representative, in one pass."""
     filters = path.components[path.representatives]
     if source.n_features != filters.shape[2]:
-        raise InputError(
-            f"data: {source.n_features} features, but the path was computed on {filters.shape[2]}. "
-            "Give rows with the features of the path, in the same order."
-        )
+        found = f"{source.n_features} features, but the path was computed on {filters.shape[2]}"
+        raise InputError(f"data: {found}. Give rows with the features of the path, in the same order.")
     basis = filters.reshape(-1, filters.shape[2]).T
     blocks = source.blocks(block_rows(source.n_features))
     values = np.concatenate([checked_block(block, source.n_features, "data") @ basis for block in blocks])
