@@ -117,8 +117,8 @@ def test_without_its_packages_the_error_names_the_extra(monkeypatch, tmp_path, d
 
     templates.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
-    wanted = tmp_path / "report.html"
+    path = tmp_path / "report.html"
     refused(
-        lambda: report(fitted, data.target, path=wanted), f"need {package}", "standout[report]", kind=MissingExtraError
+        lambda: report(fitted, data.target, path=path), f"need {package}", "standout[report]", kind=MissingExtraError
     )
-    assert not wanted.exists()
+    assert not path.exists()

@@ -21,7 +21,7 @@ from standout.cli.session import Session
 from standout.errors import StandoutError
 from standout.io.output import make_directory
 
-OK, INTERNAL_ERROR, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+_OK, _INTERNAL_ERROR, _BAD_INPUT, _INTERRUPTED, _TERMINATED = 0, 1, 2, 130, 143
 _DEMO_EXAMPLES = """
 standout demo
 standout demo -o /tmp/demo --seed 3
@@ -77,8 +77,8 @@ def info(model: Path, top: int, **given: Any) -> None:
     command = (head.get("about") or {}).get("command")
     if command:
         lines.append(f"command: {command}")
-    facts = {"command": "info", "file": head, "model": to_dict(estimator, top)}
-    session.show(facts, "\n".join([*lines, "", model_text(estimator, top)]), {})
+    result = {"command": "info", "file": head, "model": to_dict(estimator, top)}
+    session.show(result, "\n".join([*lines, "", model_text(estimator, top)]), {})
 
 
 @click.command(cls=Page, examples=_COMPLETION_EXAMPLES, short_help="Print a completion script for a shell.")
@@ -127,11 +127,11 @@ def run(arguments: list[str], command: click.Command = app, name: str = "standou
         if sys.stdout is not None:  # None if the parent process closed it
             sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted. Output files are complete or unchanged.", INTERRUPTED)
+        return _fail("interrupted. Output files are complete or unchanged.", _INTERRUPTED)
     except click.exceptions.Exit as error:
         return int(error.exit_code)
     except SystemExit as error:
-        return int(error.code or OK)
+        return int(error.code or _OK)
     except BrokenPipeError:  # the reader of our output is gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
@@ -139,29 +139,29 @@ def run(arguments: list[str], command: click.Command = app, name: str = "standou
             traceback.print_exc()
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
             click.echo(error.format_message(), err=True)
-            return BAD_INPUT
+            return _BAD_INPUT
         return _fail(*_explain(error))
     finally:
         signal.signal(signal.SIGTERM, before)
-    return OK
+    return _OK
 
 
 def _explain(error: Exception) -> tuple[str, int]:
     """Return the message and the exit code of an error."""
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "standout"
-        return f"{error.format_message()} See '{command} --help'.", BAD_INPUT
+        return f"{error.format_message()} See '{command} --help'.", _BAD_INPUT
     if isinstance(error, click.ClickException):
-        return error.format_message(), BAD_INPUT
+        return error.format_message(), _BAD_INPUT
     if isinstance(error, StandoutError):
-        return in_options(str(error)), BAD_INPUT
+        return in_options(str(error)), _BAD_INPUT
     if isinstance(error, MemoryError):
-        return "not enough memory. Use fewer features, or a smaller --memory.", BAD_INPUT
+        return "not enough memory. Use fewer features, or a smaller --memory.", _BAD_INPUT
     if isinstance(error, OSError):
         where = error.filename or "standard output"
-        return f"{where}: {error.strerror or error}. Check the path and the disk.", BAD_INPUT
+        return f"{where}: {error.strerror or error}. Check the path and the disk.", _BAD_INPUT
     found = f"{type(error).__name__}: {error}"
-    return f"internal error in standout ({found}). Run again with --debug and report it.", INTERNAL_ERROR
+    return f"internal error in standout ({found}). Run again with --debug and report it.", _INTERNAL_ERROR
 
 
 def _fail(text: str, code: int) -> int:
@@ -171,4 +171,4 @@ def _fail(text: str, code: int) -> int:
 
 def _terminate(_number: int, _frame: Any) -> NoReturn:
     """Raise an exception at SIGTERM, so that drafts are removed."""
-    raise SystemExit(TERMINATED)
+    raise SystemExit(_TERMINATED)

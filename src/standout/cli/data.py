@@ -58,34 +58,24 @@ class InputFile:
         return f"standout.read({self.path!r}{arguments})"
 
 
-@dataclass(frozen=True)
-class Data:
-    """The datasets of a command by name, the target first."""
-
-    files: dict[str, InputFile]
-
-    @property
-    def target(self) -> InputFile:
-        """The target."""
-        return self.files["target"]
-
-    @property
-    def background(self) -> Any:
-        """The backgrounds as ``fit`` takes them."""
-        return self.as_background([file.source for file in self.files.values()][1:])
-
-    def as_background(self, values: list[Any]) -> Any:
-        """Return one value for each background in the form that the library takes."""
-        if len(values) < 2:
-            return values[0] if values else None
-        return dict(zip(list(self.files)[1:], values, strict=True))
-
-    def accounts(self) -> list[dict[str, Any]]:
-        """Return what was read of each dataset, for JSON."""
-        return [{"role": file.role, **asdict(file.account)} for file in self.files.values()]
+Files = dict[str, InputFile]  # the datasets of a command by name, the target first
 
 
-def load(target: str, given: dict[str, Any]) -> Data:
+def backgrounds(files: Files, values: Sequence[Any] | None = None) -> Any:
+    """Return the backgrounds, or one value for each of them, in the form that the library takes."""
+    names = list(files)[1:]
+    values = [files[name].source for name in names] if values is None else values
+    if len(names) < 2:
+        return values[0] if names else None
+    return dict(zip(names, values, strict=True))
+
+
+def accounts(files: Files) -> list[dict[str, Any]]:
+    """Return what was read of each dataset, for JSON."""
+    return [{"role": file.role, **asdict(file.account)} for file in files.values()]
+
+
+def load(target: str, given: dict[str, Any]) -> Files:
     """Remove the options on data from ``given`` and read the target and the backgrounds."""
     background, by, labels = (given.pop(name) for name in ("background", "by", "target_labels"))
     checkpoint, arguments = given.pop("checkpoint", None), take_reading(given)
@@ -109,7 +99,7 @@ def load(target: str, given: dict[str, Any]) -> Data:
     for name in arguments.get("drop", ()):
         if not any(name in file.arguments.get("drop", []) for file in files):  # raises, because no dataset has it
             read(files[0].path, role="target", **{**files[0].arguments, "drop": [name]})
-    return Data(dict(zip(names, _drop_together(files), strict=True)))
+    return dict(zip(names, _drop_together(files), strict=True))
 
 
 def take_reading(given: dict[str, Any]) -> dict[str, Any]:

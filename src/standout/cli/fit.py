@@ -14,18 +14,10 @@ from standout._compare import compare as compare_methods
 from standout._dpca import DPCA
 from standout._model import to_dict
 from standout._version import __version__
-from standout.cli.data import Data, load
+from standout.cli import options
+from standout.cli.data import Files, accounts, backgrounds, load
 from standout.cli.embed import write_rows
-from standout.cli.options import (
-    Page,
-    contrast_options,
-    fit_options,
-    option,
-    output_options,
-    reading_options,
-    take_estimator,
-    take_parameters,
-)
+from standout.cli.options import Page, contrast_options, fit_options, option, output_options, reading_options
 from standout.cli.session import Session, check_outputs, command_line
 from standout.inference.assess import Assessment, assess, replicates_of
 from standout.io.output import replacing
@@ -97,24 +89,24 @@ def _fit(
     """Check all options and outputs, then read, fit and write."""
     session = Session(given)
     check_outputs({"--output": output, "--scores": scores, "the report": page}, [target, *given["background"]])
-    estimator = take_estimator(given)
+    estimator = options.take_estimator(given)
     with session.working():
-        data = load(target, given)
-        estimator.fit(data.target.source, background=data.background)
-        replicates_of(data.target.source, data.background)  # warns
+        files = load(target, given)
+        estimator.fit(files["target"].source, background=backgrounds(files))
+        replicates_of(files["target"].source, backgrounds(files))  # warns
         with ExitStack() as drafts:  # all files are renamed together when all are complete
             if output is not None:
                 from standout._model_file import save
 
-                about = {"command": command_line(), "data": data.accounts(), "standout": __version__}
+                about = {"command": command_line(), "data": accounts(files), "standout": __version__}
                 save(estimator, drafts.enter_context(replacing(output, "--output")), about=about)
             if scores is not None:
                 draft = drafts.enter_context(replacing(scores, "--scores"))
-                write_rows(draft, data.files, list(estimator.get_feature_names_out()), estimator.transform, "--scores")
+                write_rows(draft, files, list(estimator.get_feature_names_out()), estimator.transform, "--scores")
             if page is not None:
-                write_page(estimator, data, drafts.enter_context(replacing(page, "the report")), title)
-    result = {"command": "fit", "model": to_dict(estimator), "data": data.accounts()}
-    text = "\n".join([model_text(estimator), *_reading_text(data)])
+                write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
+    result = {"command": "fit", "model": to_dict(estimator), "data": accounts(files)}
+    text = "\n".join([model_text(estimator), *_reading_text(files)])
     session.show(result, text, {"model": output, "scores": scores, "report": page}, _notes(estimator))
 
 
@@ -133,36 +125,36 @@ def model_text(estimator: Any, count: int = 5) -> str:
     return "\n".join(lines)
 
 
-def _reading_text(data: Data) -> list[str]:
+def _reading_text(files: Files) -> list[str]:
     """Return lines on the missing values of each dataset that has some."""
     from standout._report.report import account_text
 
     lines = []
-    for file in data.files.values():
+    for file in files.values():
         account = file.account
         if account.missing or account.rows_left_out or account.features_left_out:
             lines += ["", f"  {file.role}: {account_text(account)}"]
     return lines
 
 
-def write_page(models: Any, data: Data, page: Path, title: str | None = None, trust: Any = None) -> None:
+def write_page(models: Any, files: Files, page: Path, title: str | None = None, trust: Any = None) -> None:
     """Write the HTML report of an estimator, or of several by name."""
     from standout._report.report import report as write_report
 
     write_report(
-        models, data.target.source, data.background, path=page, trust=trust, command=command_line(),
-        title=title or f"What is specific to {Path(data.target.path).name}",
-        code=_code(next(iter(models.values())) if isinstance(models, dict) else models, data),
-        accounts=tuple(file.account for file in data.files.values()),
+        models, files["target"].source, backgrounds(files), path=page, trust=trust, command=command_line(),
+        title=title or f"What is specific to {Path(files['target'].path).name}",
+        code=_code(next(iter(models.values())) if isinstance(models, dict) else models, files),
+        accounts=tuple(file.account for file in files.values()),
     )  # fmt: skip
 
 
-def _code(estimator: Any, data: Data) -> str:
+def _code(estimator: Any, files: Files) -> str:
     """Return the Python code that fits the model."""
-    target, *parts = (file.code() for file in data.files.values())
+    target, *parts = (file.code() for file in files.values())
     lines = ["import standout", "", f"target = {target}"]
     if parts:
-        several = ", ".join(f"{name!r}: {code}" for name, code in zip(list(data.files)[1:], parts, strict=True))
+        several = ", ".join(f"{name!r}: {code}" for name, code in zip(list(files)[1:], parts, strict=True))
         lines.append(f"background = {parts[0] if len(parts) == 1 else f'{{{several}}}'}")
     lines.append(f"model = standout.{' '.join(repr(estimator).split())}")
     lines.append(f"model.fit(target{', background=background' if parts else ''})")
@@ -184,16 +176,16 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
     """
     session = Session(given)
     check_outputs({"--output": page}, [target, *given["background"]])
-    parameters = take_parameters(given)
+    parameters = options.take_parameters(given)
     with session.working():
-        data = load(target, given)
-        found = compare_methods(data.target.source, data.background, **parameters)
+        files = load(target, given)
+        found = compare_methods(files["target"].source, backgrounds(files), **parameters)
         models = {view.name: view.estimator for view in found}
         if page is not None:  # the first model is the subject of the report
-            write_page({"dPCA by ratio": models["dPCA by ratio"], **models}, data, page)
+            write_page({"dPCA by ratio": models["dPCA by ratio"], **models}, files, page)
     names = ("name", "ratios", "share", "silhouette")
     views = [{**{n: getattr(view, n) for n in names}, "model": to_dict(view.estimator)} for view in found]
-    result = {"command": "compare", "views": views, "data": data.accounts()}
+    result = {"command": "compare", "views": views, "data": accounts(files)}
     session.show(result, _table(found), {"report": page}, _notes(*models.values()))
 
 
@@ -240,27 +232,27 @@ def test(
     check_outputs({"--output": page}, [target, *given["background"]])
     if folds == 1 or not (permutations or folds or bootstrap):
         raise click.UsageError("There is nothing to compute. Give --permutations, --bootstrap, or --folds 2 or more.")
-    estimator = DPCA(**take_parameters(given))
+    estimator = DPCA(**options.take_parameters(given))
     if pairs is not None and given["groups"] is not None:
         raise click.UsageError("--pairs and --groups cannot be used together. Give one of them.")
     given["groups"] = given["groups"] if pairs is None else pairs  # the column of pairs is read as groups
     with session.working():
-        data = load(target, given)
-        estimator.fit(data.target.source, background=data.background)
-        sources = [file.source for file in data.files.values()]
+        files = load(target, given)
+        estimator.fit(files["target"].source, background=backgrounds(files))
+        sources = [file.source for file in files.values()]
         paired: dict[str, Any] = {}
         if pairs is not None:
             ids = [source.groups for source in sources]
-            paired = {"pairs": ids[0], "background_pairs": data.as_background(ids[1:])}
+            paired = {"pairs": ids[0], "background_pairs": backgrounds(files, ids[1:])}
             sources = [source.without_groups() for source in sources]
         found = assess(
-            sources[0], data.as_background(sources[1:]), estimator=estimator, n_permutations=permutations,
+            sources[0], backgrounds(files, sources[1:]), estimator=estimator, n_permutations=permutations,
             n_bootstrap=bootstrap, folds=folds, random_state=seed, n_jobs=jobs, **paired,
         )  # fmt: skip
         if page is not None:
-            write_page(estimator, data, page, trust=found)
-    result = {"command": "test", "model": to_dict(estimator), "data": data.accounts(), **_results(found)}
-    text = "\n".join([str(found.summary()), *_reading_text(data)])
+            write_page(estimator, files, page, trust=found)
+    result = {"command": "test", "model": to_dict(estimator), "data": accounts(files), **_results(found)}
+    text = "\n".join([str(found.summary()), *_reading_text(files)])
     noted = [*_notes(estimator), *(finding.text for finding in found.replicates)]
     session.show(result, text, {"report": page}, noted)
 

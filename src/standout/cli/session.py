@@ -26,13 +26,7 @@ _DELAY = 1.0
 
 
 class Session:
-    """Runs the work of a command and prints its result.
-
-    Parameters
-    ----------
-    given : dict
-        The options of the command; those of ``output_options`` are removed from it.
-    """
+    """Runs the work of a command and prints its result; takes ``output_options`` from the given options."""
 
     def __init__(self, given: dict[str, Any]):
         self.as_json, self.quiet = given.pop("as_json"), given.pop("quiet")

@@ -314,9 +314,7 @@ def has_patterns(model: Model) -> bool:
 def _component_index(component: Any, size: int, owner: str) -> int:
     if isinstance(component, Integral) and not isinstance(component, bool) and 0 <= int(component) < size:
         return int(component)
-    raise InputError(
-        f"component={component!r}: the {owner} has {size} components. Use an integer from 0 to {size - 1}."
-    )
+    raise InputError(f"component={component!r}: the {owner} has {size} components. Use a number from 0 to {size - 1}.")
 
 
 def _check_result(given: Any, role: str, attribute: str, function: str) -> None:

@@ -199,9 +199,7 @@ def _background_layers(background: Any, n_components: int) -> Iterator[_Layer]:
     else:
         several = isinstance(background, list | tuple) and len(background) > 0
         several = several and (is_on_cluster(background[0]) or np.ndim(background[0]) == 2)
-        named = (
-            {f"background {i}": part for i, part in enumerate(background)} if several else {"background": background}
-        )
+        named = {f"background {i}": one for i, one in enumerate(background)} if several else {"background": background}
     for index, (name, values) in enumerate(named.items()):
         points = _checked_scores(values, name)
         if points.shape[1] < min(n_components, 2):
