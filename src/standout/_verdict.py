@@ -249,13 +249,7 @@ def permutation_text(test: PermutationTest) -> str:
 
 
 def p_text(value: float) -> str:
-    r"""Format a p-value, no smaller than its approximation is accurate.
-
-    Examples
-    --------
-    >>> p_text(3e-12), p_text(0.0321)
-    ('p\xa0<\xa00.0001', 'p\xa0=\xa00.032')
-    """
+    """Format a p-value, no smaller than its approximation is accurate."""
     text = f"p < {_SMALLEST_P:.4f}" if value < _SMALLEST_P else f"p = {value:.2g}"
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
@@ -305,15 +299,7 @@ def problem(model: Model) -> str:
 
 
 def number(value: float, *, trimmed: bool = True) -> str:
-    """Format a number with at least three digits; ``trimmed=False`` keeps trailing zeros, for tables.
-
-    Examples
-    --------
-    >>> [number(value) for value in (11.249, 0.00012345, 12345.6, 2.0, float("inf"), float("nan"))]
-    ['11.2', '0.000123', '12,346', '2', '∞', '–']
-    >>> number(0.1, trimmed=False), number(111, trimmed=False)
-    ('0.100', '111')
-    """
+    """Format a number with at least three digits; ``trimmed=False`` keeps trailing zeros, for tables."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -325,11 +311,5 @@ def number(value: float, *, trimmed: bool = True) -> str:
 
 
 def count(amount: float, noun: str) -> str:
-    """Format a count with its noun.
-
-    Examples
-    --------
-    >>> count(1, "row"), count(12000, "row")
-    ('1 row', '12,000 rows')
-    """
+    """Format a count with its noun."""
     return f"{amount:,.0f} {noun}{'' if round(amount) == 1 else 's'}"

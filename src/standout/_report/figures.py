@@ -153,13 +153,7 @@ def _panel_data(panel: Panel, sets: list[PointSet], total: int) -> dict[str, Any
 
 
 def packed(values: NDArray[Any]) -> dict[str, str]:
-    """Return an array as plotly's typed array, in base64.
-
-    Examples
-    --------
-    >>> packed(np.array([1.0, 2.0]))
-    {'dtype': 'f4', 'bdata': 'AACAPwAAAEA='}
-    """
+    """Return an array as plotly's typed array, in base64."""
     dtype = "i4"
     if values.dtype.kind == "f":
         largest = float(np.abs(values).max(initial=0.0))
@@ -168,13 +162,7 @@ def packed(values: NDArray[Any]) -> dict[str, str]:
 
 
 def _literal(text: str, most: int = 60) -> str:
-    """Cut long text, and escape it so that plotly renders it literally.
-
-    Examples
-    --------
-    >>> _literal("<b>5 % & $x$</b>")
-    '&lt;b&gt;5 &#37; &amp; &#36;x&#36;&lt;/b&gt;'
-    """
+    """Cut long text, and escape it so that plotly renders it literally."""
     return shortened(text, most).translate(_LITERAL)
 
 

@@ -130,8 +130,6 @@ def _page(contents: Contents, title: str | None) -> str:
     model, estimator, trust = contents.main.model, contents.main.estimator, contents.assessment
     results = [result for result in (trust.test, trust.held_out, trust.stability) if result is not None]
     compared = bool(model.background_counts)
-    against = " and ".join(f"{count(counts.rows, 'row')} of {name}" for name, counts in model.background_counts)
-    rows = f"{count(model.target_counts.rows, 'target row')}{' against ' if compared else ''}{against}"
     sections = {"scores": "Scores"}
     figures = {}
     if results:
@@ -143,12 +141,11 @@ def _page(contents: Contents, title: str | None) -> str:
         sections["patterns"] = "Patterns: top features of each component"
         figures["ratios"] = ratio_figure(model)
     sections |= {"data": "Data and method", "glossary": "Glossary", "reproduce": "Reproduce this analysis"}
-    columns, scores, estimator_code = _ratio_columns(model), scores_data(contents), " ".join(repr(estimator).split())
+    columns, scores, code = _ratio_columns(model), scores_data(contents), " ".join(repr(estimator).split())
     script, style = (templates().loader.get_source(templates(), f"report.{kind}")[0] for kind in ("js", "css"))
     scripts = [plotly_script(), script]
     values = {
         "title": title or ("Variation specific to the target" if compared else "Variation of the target"),
-        "subtitle": f"{method_name(model)} of {rows}, {count(estimator.n_features_in_, 'feature')}",
         "verdict": verdict(model, trust),
         "sections": sections,
         "contents": contents,
@@ -163,8 +160,8 @@ def _page(contents: Contents, title: str | None) -> str:
         "undefined": any(np.isnan(values[: _LIMITS["max_rows"]]).any() for values in columns.values()),
         "result_notes": list(dict.fromkeys(text for result in results for text in result.notes)),
         "notes": [*(note.text for note in model.notes), *contents.notes],
-        "estimator_code": estimator_code,
-        "code": contents.code or _code(contents.main, estimator_code),
+        "estimator_code": code,
+        "code": contents.code or _code(contents.main, code),
         "versions": {
             "standout": __version__,
             "Python": platform.python_version(),
@@ -299,12 +296,6 @@ def _policy(scripts: Sequence[str], *, webgl: bool) -> str:
 
 
 def _script_json(data: Any) -> str:
-    r"""Serialise data to JSON that is safe inside a script element.
-
-    Examples
-    --------
-    >>> _script_json({"name": "</script><!--"})
-    '{"name":"\\u003c/script\\u003e\\u003c!--"}'
-    """
+    """Serialise data to JSON that is safe inside a script element."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -225,13 +225,7 @@ def _check_background(given: dict[str, Any], otherwise: str = "") -> None:
 
 
 def in_options(message: str) -> str:
-    """Return a message of the library with its arguments shown as options.
-
-    Examples
-    --------
-    >>> in_options("Use `missing='auto'`, `n_components=None` or `features='common'`.")
-    'Use --missing auto, -k all or --common.'
-    """
+    """Return a message of the library with its arguments shown as options."""
     return spell_arguments(message, _spelling)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -211,12 +211,12 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     """
     _check_result(test, "test", "null", "permutation_test")
     index = _component_index(component, len(test.ratios), "result")
-    histogram = null_histogram(test, index)
+    edges, counts, observed, log = null_histogram(test, index)
     axes = axes_or_new(axes, (5, 3.6))
-    axes.stairs(histogram.counts, histogram.edges, fill=True, color=_style.GREYS[0], label="permuted labels")
+    axes.stairs(counts, edges, fill=True, color=_style.GREYS[0], label="permuted labels")
     label = f"observed {number(test.ratios[index])}"
-    axes.axvline(histogram.observed, color=_style.COLORS[1], linewidth=2, label=label)
-    if histogram.log:
+    axes.axvline(observed, color=_style.COLORS[1], linewidth=2, label=label)
+    if log:
         log_scale(axes.xaxis)
     axes.set(xlabel="ratio of target to background variance", ylabel="permutations")
     axes.set_title(f"component {index + 1}: p = {number(test.p_values[index])}")
@@ -225,17 +225,11 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     return axes
 
 
-class NullHistogram(NamedTuple):
-    """Histogram of the permuted ratios of a component."""
+def null_histogram(test: PermutationTest, component: int) -> tuple[Array, Array, float, bool]:
+    """Return bin edges and counts of the permuted ratios, the observed ratio, and whether the axis is logarithmic.
 
-    edges: Array  # (n_bins + 1,)
-    counts: Array  # (n_bins,)
-    observed: float  # position of the observed ratio; an infinite one lies to the right of all others
-    log: bool  # whether the axis is logarithmic; the bins then have equal widths on it
-
-
-def null_histogram(test: PermutationTest, component: int) -> NullHistogram:
-    """Bin the permuted ratios of a component; infinite ratios are counted in the last bin."""
+    Infinite permuted ratios are counted in the last bin; an infinite observed ratio lies to the right of all others.
+    """
     null, observed = test.null[component], float(test.ratios[component])
     finite = null[np.isfinite(null)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (1.0, 2.0)
@@ -247,7 +241,7 @@ def null_histogram(test: PermutationTest, component: int) -> NullHistogram:
     edges = np.geomspace(low, high, n_bins + 1) if log else np.linspace(low, high, n_bins + 1)
     edges[0], edges[-1] = low, high  # geomspace rounds its ends
     counts = np.histogram(np.clip(null, low, high), edges)[0]
-    return NullHistogram(edges, counts, observed if math.isfinite(observed) else right, log)
+    return edges, counts, observed if math.isfinite(observed) else right, log
 
 
 def stability(found: Stability, component: int = 0, *, count: int = 15, axes: Any = None) -> Any:

@@ -29,39 +29,19 @@ class Style(NamedTuple):
 
 
 def style(index: int) -> Style:
-    """Return the style of a class by its index; when the colours repeat, the markers shift.
-
-    Examples
-    --------
-    >>> style(0), style(8)
-    (Style(color='#0072B2', marker='o', symbol='circle'), Style(color='#0072B2', marker='D', symbol='diamond'))
-    >>> len({style(index) for index in range(DISTINCT)}) == DISTINCT
-    True
-    """
+    """Return the style of a class by its index; when the colours repeat, the markers shift."""
     shape = (index + index // len(COLORS)) % len(MARKERS)
     return Style(COLORS[index % len(COLORS)], MARKERS[shape], SYMBOLS[shape])
 
 
 def grey(index: int) -> Style:
-    """Return the style of a background by its index.
-
-    Examples
-    --------
-    >>> grey(1)
-    Style(color='#5f6368', marker='D', symbol='diamond')
-    """
+    """Return the style of a background by its index."""
     shape = index % len(MARKERS)
     return Style(GREYS[index % len(GREYS)], MARKERS[shape], SYMBOLS[shape])
 
 
 def shortened(text: str, most: int = 40) -> str:
-    """Cut a long name in the middle, because related names often differ at the end.
-
-    Examples
-    --------
-    >>> shortened("phosphorylated_glycogen_synthase_kinase_3_beta", 21)
-    'phosphoryl…ase_3_beta'
-    """
+    """Cut a long name in the middle, because related names often differ at the end."""
     if len(text) <= most:
         return text
     head = (most - 1) // 2
@@ -69,13 +49,7 @@ def shortened(text: str, most: int = 40) -> str:
 
 
 def plain(text: str) -> str:
-    r"""Escape text so that matplotlib renders it literally, in legends too.
-
-    Examples
-    --------
-    >>> plain("$5 to $10")
-    '\\$5 to \\$10'
-    """
+    """Escape text so that matplotlib renders it literally, in legends too."""
     escaped = text.replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped  # legends omit labels with a leading underscore
 
