@@ -174,8 +174,9 @@ def test_a_file_that_is_not_a_model_is_refused(files, done, stopped):
 def test_new_data_without_the_features_is_refused(files, done, stopped):
     done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
     bad_files(files)
-    stopped("embed", files / "m.standout", files / "other.csv", "-o", files / "s.csv", match=r"other\.csv.*'a'")
-    stopped("embed", files / "m.standout", files / "nan.csv", "-o", files / "s.csv", match=r"nan\.csv.*NaN.*--missing")
+    output = ["-o", files / "s.csv"]
+    stopped("embed", files / "m.standout", files / "other.csv", *output, match=r"other\.csv.*'a'")
+    stopped("embed", files / "m.standout", files / "nan.csv", *output, match=r"nan\.csv.*1 NaN.*--missing")
 
 
 def test_an_internal_error_is_one_line_and_a_traceback_with_debug(files, cli, monkeypatch):
