@@ -13,7 +13,7 @@ from experiments.record import Plan, as_text
 from experiments.run import Outcome, attempt, check_outputs, chosen, write_index
 from experiments.write import record_facts
 from standout.cli.app import run
-from standout.cli.options import Page, option, telling_options
+from standout.cli.options import Page, option, output_options
 from standout.cli.session import Session
 from standout.errors import DataMissingError, StandoutError
 from standout.io.output import make_directory
@@ -38,7 +38,7 @@ python -m experiments digits --embedded --quick
         help="Use fewer rows, and one or two seeds for the digits; takes seconds instead of minutes.")  # fmt: skip
 @option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("paper-results"),
         show_default=True, heading="Output", help="Write the files into this directory.")  # fmt: skip
-@telling_options()
+@output_options
 def reproduce(name: str, data_dir: Path | None, out: Path, **given: Any) -> None:
     """Run an experiment of the paper and print its tables and findings.
 
@@ -86,7 +86,7 @@ def _finish(session: Session, outcomes: list[Outcome], written: dict[str, Path])
         "experiments": {one.name: record_facts(one.record) for one in outcomes if one.record is not None},
         "failed": {name: str(_with_options(error)) for name, error in failed.items()},
     }
-    session.tell(facts, "", written)
+    session.show(facts, "", written)
     for name, error in failed.items():
         click.echo(f"standout: {name} did not run: {' '.join(str(_with_options(error)).split())}", err=True)
     for error in failed.values():

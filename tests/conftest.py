@@ -244,14 +244,14 @@ def one_file(data, tmp_path):
 def stopped(cli, remedy, tmp_path):
     """Check that a command ends with one line on stderr and exit code 2, and leaves every file unchanged."""
 
-    def check(*arguments, told):
+    def check(*arguments, match):
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         result = cli(*arguments)
         assert result.code == 2, (result.code, result.err)
         assert result.out == ""
         line = result.err.strip()
         assert line.startswith("standout: ") and "\n" not in line, line
-        assert re.search(told, line), line
+        assert re.search(match, line), line
         if "--help'" not in line:
             remedy(line)
         after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

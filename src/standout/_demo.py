@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from standout._blas import Array
 from standout._dpca import DPCA
@@ -18,28 +18,55 @@ from standout.plot._scores import scores as draw_scores
 from standout.plot._style import pyplot
 
 
+class MethodResult(NamedTuple):
+    """The scores of the target by one method, and how well they separate the two digits."""
+
+    name: str
+    model: DPCA
+    scores: Array  # (n_rows, 2)
+    ari: float
+    silhouette: float
+
+
+def run_demo(folder: Path, seed: int = 0) -> tuple[dict[str, Any], str, dict[str, Path]]:
+    """Write data, a figure and a report to a directory; return the result for JSON, as text, and the files."""
+    example = digits_over_tiles(seed=seed)
+    found = views(example)
+    names = ("target.csv", "background.csv", "demo.png", "report.html")
+    target, background, figure, page = (folder / name for name in names)
+    pixels = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+    with writing(target, pixels, ["digit"]) as rows:
+        rows.add(example.target, {"digit": example.digit})
+    with writing(background, pixels, []) as rows:
+        rows.add(example.background, {})
+    picture(found, example, figure)
+    model = found[-1].model
+    title = "Digits on tiles of a photograph"
+    write_report(model, read(target, label="digit"), example.background, path=page, title=title)
+    text = (
+        f"target: {len(example.target)} tiles of a photograph, each with a faint handwritten 6 or 9\n"
+        f"background: {len(example.background)} other tiles of the same photograph\n\n{table(found)}\n\n"
+        "ARI: agreement of two clusters of the scores with the digits (1 is perfect, 0 is chance).\n\n"
+        f"{model.summary()}"
+    )
+    result = {one.name: {"ari": one.ari, "silhouette": one.silhouette} for one in found}
+    files = {"target": target, "background": background, "picture": figure, "report": page}
+    return {"command": "demo", **result}, text, files
+
+
+def views(example: DigitsOverTiles) -> list[MethodResult]:
+    """Fit PCA and dPCA; the digits are used only to evaluate the scores."""
+    found = []
+    for name, background in (("PCA", None), ("dPCA", example.background)):
+        model = DPCA(n_components=2).fit(example.target, background=background)
+        scores = model.transform(example.target)
+        quality = ari(scores, example.digit), silhouette(scores, example.digit)
+        found.append(MethodResult(name, model, scores, *quality))
+    return found
+
+
 def ari(scores: Array, labels: ArrayLike, seed: int = 0) -> float:
-    """Return the adjusted Rand index of k-means clusters of the scores, one cluster per label.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_rows, n_components)
-        Scores. They are not scaled.
-    labels : array-like of shape (n_rows,)
-        Label of each row.
-    seed : int
-        Seed of the k-means initialisations.
-
-    Returns
-    -------
-    float
-        1 is perfect agreement, 0 is chance.
-
-    Examples
-    --------
-    >>> ari(np.array([[0.0], [0.1], [5.0], [5.1]]), [6, 6, 9, 9])
-    1.0
-    """
+    """Return the adjusted Rand index of k-means clusters of the scores, one per label: 1 is perfect, 0 is chance."""
     from sklearn.cluster import KMeans
     from sklearn.metrics import adjusted_rand_score
     from threadpoolctl import threadpool_limits
@@ -53,50 +80,10 @@ def ari(scores: Array, labels: ArrayLike, seed: int = 0) -> float:
 
 
 def silhouette(scores: Array, labels: ArrayLike) -> float:
-    """Return the mean silhouette of the labels in the scores, from -1 to 1.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_rows, n_components)
-        Scores. They are not scaled.
-    labels : array-like of shape (n_rows,)
-        Label of each row.
-
-    Returns
-    -------
-    float
-        0 if there are no components.
-
-    Examples
-    --------
-    >>> round(silhouette(np.array([[0.0], [0.1], [5.0], [5.1]]), [6, 6, 9, 9]), 2)
-    0.98
-    """
+    """Return the mean silhouette of the labels in the scores, from -1 to 1; 0 without components."""
     from sklearn.metrics import silhouette_score
 
     return float(silhouette_score(scores, labels)) if scores.shape[1] else 0.0
-
-
-class MethodResult(NamedTuple):
-    """The scores of the target by one method, and how well they separate the two digits."""
-
-    name: str
-    model: DPCA
-    scores: Array  # (n_rows, 2)
-    ari: float
-    silhouette: float
-
-
-def views(example: DigitsOverTiles) -> list[MethodResult]:
-    """Fit PCA and dPCA; the digits are used only to evaluate the scores."""
-    found = []
-    for name, background in (("PCA", None), ("dPCA", example.background)):
-        model = DPCA(n_components=2).fit(example.target, background=background)
-        scores = model.transform(example.target)
-        found.append(
-            MethodResult(name, model, scores, ari(scores, example.digit), silhouette(scores, example.digit))
-        )  # fmt: skip
-    return found
 
 
 def table(found: list[MethodResult]) -> str:
@@ -124,39 +111,3 @@ def picture(found: list[MethodResult], example: DigitsOverTiles, path: Path) -> 
     with replacing(path) as draft:
         figure.savefig(draft, dpi=110)
     plt.close(figure)
-
-
-class Demo(NamedTuple):
-    """The result of the demo: text, values for JSON, and the files that were written."""
-
-    text: str
-    facts: dict[str, Any]
-    files: dict[str, Path]
-
-
-def run_demo(folder: Path, seed: int = 0) -> Demo:
-    """Run the demo and write the data, a figure and a report to a directory."""
-    example = digits_over_tiles(seed=seed)
-    found = views(example)
-    files = {name: folder / f"{name}.csv" for name in ("target", "background")}
-    _write_table(files["target"], example.target, {"digit": example.digit})
-    _write_table(files["background"], example.background, {})
-    files |= {"picture": folder / "demo.png", "report": folder / "report.html"}
-    picture(found, example, files["picture"])
-    model = found[-1].model
-    target = read(files["target"], label="digit")
-    write_report(model, target, example.background, path=files["report"], title="Digits on tiles of a photograph")
-    text = (
-        f"target: {len(example.target)} tiles of a photograph, each with a faint handwritten 6 or 9\n"
-        f"background: {len(example.background)} other tiles of the same photograph\n\n{table(found)}\n\n"
-        "ARI: agreement of two clusters of the scores with the digits (1 is perfect, 0 is chance).\n\n"
-        f"{model.summary()}"
-    )
-    facts = {result.name: {"ari": result.ari, "silhouette": result.silhouette} for result in found}
-    return Demo(text, {"command": "demo", **facts}, files)
-
-
-def _write_table(path: Path, tiles: Array, labels: dict[str, NDArray[Any]]) -> None:
-    names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
-    with writing(path, names, list(labels)) as rows:
-        rows.add(tiles, labels)

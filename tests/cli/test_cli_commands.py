@@ -170,16 +170,16 @@ def test_rows_without_a_group_are_refused_with_and_without_a_pattern(data, files
     ids[:10] = None
     sides = both(data, files, who=ids)
     for match in ([], ["--groups-match", "^[^_]+"]):
-        stopped("fit", *sides, "--groups", "who", *match, told="10 of 200 rows have no group id")
+        stopped("fit", *sides, "--groups", "who", *match, match="10 of 200 rows have no group id")
 
 
 def test_a_label_in_target_and_background_is_refused(one_file, stopped):
-    stopped("fit", one_file, "--by", "state", "--target", "ill,rest", "-b", "rest", told="'rest' is given twice")
-    stopped("fit", one_file, "--by", "state", "--target", "ill", "-b", "sham,rest", "-b", "rest", told="'rest'")
+    stopped("fit", one_file, "--by", "state", "--target", "ill,rest", "-b", "rest", match="'rest' is given twice")
+    stopped("fit", one_file, "--by", "state", "--target", "ill", "-b", "sham,rest", "-b", "rest", match="'rest'")
 
 
 def test_pca_takes_no_background_by_label_either(one_file, stopped, done):
-    stopped("fit", one_file, "--by", "state", "-b", "rest", "--method", "pca", told="--method pca")
+    stopped("fit", one_file, "--by", "state", "-b", "rest", "--method", "pca", match="--method pca")
     printed = done("fit", one_file, "--by", "state", "--target", "ill", "--method", "pca")
     assert "variance" in printed.out and "noise edge" not in printed.out.split("No background")[0]
     assert "background sd" not in printed.out
@@ -197,7 +197,7 @@ def test_a_column_of_one_dataset_can_be_dropped(data, files, done, stopped):
     sides = ["fit", files / "target.csv", "-b", files / "background.csv"]
     done(*sides, "--drop", "extra", "-o", files / "m.standout")
     same(standout.load(files / "m.standout"), fitted(data))
-    stopped(*sides, "--drop", "extra,extar", told="drop extar.*Did you mean 'extra'")
+    stopped(*sides, "--drop", "extra,extar", match="drop extar.*Did you mean 'extra'")
 
 
 def test_features_left_out_for_missing_values_are_listed(data, files, done):
@@ -344,7 +344,7 @@ def test_the_mice_file_goes_through_all_commands(real_data, done, tmp_path):
     done("fit", mice, *sides, "-o", model, "--scores", scores, "--report", tmp_path / "mice.html")
     table = pd.read_csv(mice, encoding="utf-8-sig")
     proteins = [column for column in table if column.endswith("_N")]
-    parts = [table[table["class"].isin(wanted)][proteins] for wanted in (["t-SC-m", "t-SC-s"], ["c-CS-s", "c-CS-m"])]
+    parts = [table[table["class"].isin(classes)][proteins] for classes in (["t-SC-m", "t-SC-s"], ["c-CS-s", "c-CS-m"])]
     x, y = (part.fillna(part.mean()) for part in parts)
     expected = DPCA().fit(x, background=y)
     same(standout.load(model), expected)

@@ -9,13 +9,13 @@ import pytest
 
 import standout
 from standout._dpca import DPCA
-from standout.cli import options, session
+from standout.cli import options
 from standout.cli.app import app
-from standout.cli.session import in_options
+from standout.cli.options import in_options
 from standout.errors import InputError, spell_arguments
 
 SOURCE = Path(standout.__file__).parent
-ARGUMENTS = re.compile(rf"(?<![\w.])({'|'.join(session._OPTIONS)})=")
+ARGUMENTS = re.compile(rf"(?<![\w.])({'|'.join(options.ARGUMENTS)})=")
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_arguments_in_backticks_become_options(message, shown):
 
 def test_every_argument_has_an_option():
     names = {name for command in app.commands.values() for param in command.params for name in param.opts}
-    assert set(session._OPTIONS.values()) | {"--common"} <= names
-    assert set(options._BELONGS) <= {name.removeprefix("--") for name in names}
+    assert set(options.ARGUMENTS.values()) | {"--common"} <= names
+    assert set(options.PARAMETERS) <= {name.removeprefix("--") for name in names}
 
 
 def test_an_error_names_its_argument():

@@ -29,56 +29,56 @@ from commands import bad_files
 def test_a_bad_target_is_refused_in_one_line(files, stopped, name, printed):
     bad_files(files)
     stopped("fit", files / name, "-b", files / "background.csv", "-o", files / "m.standout",
-            "--scores", files / "s.csv", "--report", files / "r.html", told=printed)  # fmt: skip
+            "--scores", files / "s.csv", "--report", files / "r.html", match=printed)  # fmt: skip
 
 
 def test_a_wrong_column_is_refused_with_the_right_one(files, one_file, stopped):
     sides = ["fit", files / "target.csv", "-b", files / "background.csv"]
-    stopped(*sides, "--label", "kinds", told=r"label column 'kinds'.*Did you mean 'kind'")
-    stopped(*sides, "--groups", "mouse", told=r"groups column 'mouse'")
-    stopped(*sides, "--drop", "K*", told=r"--drop K\*")
-    stopped(*sides, "--features", "f", told=r"'f'")
-    stopped("fit", one_file, "--by", "State", "-b", "sham", told=r"'State'.*Did you mean 'state'")
+    stopped(*sides, "--label", "kinds", match=r"label column 'kinds'.*Did you mean 'kind'")
+    stopped(*sides, "--groups", "mouse", match=r"groups column 'mouse'")
+    stopped(*sides, "--drop", "K*", match=r"--drop K\*")
+    stopped(*sides, "--features", "f", match=r"'f'")
+    stopped("fit", one_file, "--by", "State", "-b", "sham", match=r"'State'.*Did you mean 'state'")
 
 
 def test_a_groups_pattern_without_a_match_is_refused(one_file, stopped):
     sides = ["fit", one_file, "--by", "state", "-b", "sham", "--groups", "state"]
-    stopped(*sides, "--groups-match", "^rest", told=r"--groups-match \^rest does not match the group 'ill'")
+    stopped(*sides, "--groups-match", "^rest", match=r"--groups-match \^rest does not match the group 'ill'")
 
 
 def test_a_label_without_rows_is_refused_with_a_list_of_labels(one_file, stopped):
-    stopped("fit", one_file, "--by", "state", "--target", "il", "-b", "sham", told=r"'il'.*Did you mean 'ill'")
-    stopped("fit", one_file, "--by", "state", "--target", "ill", "-b", "none", told=r"background.*'none'.*'sham'")
+    stopped("fit", one_file, "--by", "state", "--target", "il", "-b", "sham", match=r"'il'.*Did you mean 'ill'")
+    stopped("fit", one_file, "--by", "state", "--target", "ill", "-b", "none", match=r"background.*'none'.*'sham'")
 
 
 def test_invalid_combinations_of_options_are_refused(files, stopped):
     target, background = files / "target.csv", files / "background.csv"
-    stopped("fit", target, told="There is no background")
-    stopped("fit", target, "-b", background, "--target", "x", told="--by")
-    stopped("fit", target, "-b", background, "--method", "cpca", "--axes", "signal", told="--axes.*cpca.*dpca")
-    stopped("fit", target, "-b", background, "--method", "pca", told="--method pca")
-    stopped("fit", target, "-b", background, "-k", "some", told="some")
-    stopped("fit", target, "-b", background, "-k", "99", told="-k 99")
-    stopped("fit", target, "-b", background, "--shrinkage", "7", told="--shrinkage 7")
-    stopped("fit", target, "-b", background, "--mix", "much", told="much")
-    stopped("fit", target, "-b", background, "--memory", "lots", told="--memory lots")
-    stopped("fit", target, "-b", background, "--groups-match", "x", told="--groups COLUMN")
-    stopped("fit", target, "-b", background, "--groups", "id", "--groups-match", "(", told="regular expression")
-    stopped("compare", target, "-b", background, "-k", "auto", told="whole number")
-    stopped("compare", target, told="no background")
-    stopped("fti", told="fti")
-    stopped("fit", target, "-b", background, "--lable", "kind", told="--lable")
+    stopped("fit", target, match="There is no background")
+    stopped("fit", target, "-b", background, "--target", "x", match="--by")
+    stopped("fit", target, "-b", background, "--method", "cpca", "--axes", "signal", match="--axes.*cpca.*dpca")
+    stopped("fit", target, "-b", background, "--method", "pca", match="--method pca")
+    stopped("fit", target, "-b", background, "-k", "some", match="some")
+    stopped("fit", target, "-b", background, "-k", "99", match="-k 99")
+    stopped("fit", target, "-b", background, "--shrinkage", "7", match="--shrinkage 7")
+    stopped("fit", target, "-b", background, "--mix", "much", match="much")
+    stopped("fit", target, "-b", background, "--memory", "lots", match="--memory lots")
+    stopped("fit", target, "-b", background, "--groups-match", "x", match="--groups COLUMN")
+    stopped("fit", target, "-b", background, "--groups", "id", "--groups-match", "(", match="regular expression")
+    stopped("compare", target, "-b", background, "-k", "auto", match="whole number")
+    stopped("compare", target, match="no background")
+    stopped("fti", match="fti")
+    stopped("fit", target, "-b", background, "--lable", "kind", match="--lable")
 
 
 def test_an_output_that_would_overwrite_an_input_is_refused(files, done, stopped):
     target, background = files / "target.csv", files / "background.csv"
-    stopped("fit", target, "-b", background, "-o", target, told="is also an input")
-    stopped("fit", target, "-b", background, "--scores", files / "." / "background.csv", told="is also an input")
+    stopped("fit", target, "-b", background, "-o", target, match="is also an input")
+    stopped("fit", target, "-b", background, "--scores", files / "." / "background.csv", match="is also an input")
     twice = ["-o", files / "x.csv", "--scores", files / "x.csv"]
-    stopped("fit", target, "-b", background, *twice, told="is also --output")
-    stopped("compare", target, "-b", background, "-o", background, told="is also an input")
+    stopped("fit", target, "-b", background, *twice, match="is also --output")
+    stopped("compare", target, "-b", background, "-o", background, match="is also an input")
     done("fit", target, "-b", background, "-o", files / "m.standout")
-    stopped("embed", files / "m.standout", target, "-o", target, told="is also an input")
+    stopped("embed", files / "m.standout", target, "-o", target, match="is also an input")
 
 
 def test_devices_and_pipes_are_not_replaced_and_links_are_followed(files, cli, done):
@@ -114,16 +114,16 @@ def test_without_a_command_the_help_is_shown(cli):
 
 
 def test_messages_name_options_instead_of_arguments(files, stopped):
-    printed = stopped("fit", files / "target.csv", "-b", files / "background.csv", "-k", "99", told="-k 99")
+    printed = stopped("fit", files / "target.csv", "-b", files / "background.csv", "-k", "99", match="-k 99")
     assert "n_components" not in printed
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(files, stopped):
     sides = ["fit", files / "nowhere.csv", "-b", files / "background.csv"]  # never opened
-    stopped(*sides, "-o", files / "no" / "m.standout", told="there is no directory")
-    stopped(*sides, "-o", files, told="is a directory")
-    stopped(*sides, "--scores", files / "scores.xls", told=r"'\.xls'")
-    stopped(*sides, "--report", files / "no" / "r.html", told="there is no directory")
+    stopped(*sides, "-o", files / "no" / "m.standout", match="there is no directory")
+    stopped(*sides, "-o", files, match="is a directory")
+    stopped(*sides, "--scores", files / "scores.xls", match=r"'\.xls'")
+    stopped(*sides, "--report", files / "no" / "r.html", match="there is no directory")
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_read_only_directory_is_refused(files, stopped):
     place = files / "locked"
     place.mkdir()
     place.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    stopped("fit", files / "target.csv", "-b", files / "background.csv", "-o", place / "m.standout", told="permission")
+    stopped("fit", files / "target.csv", "-b", files / "background.csv", "-o", place / "m.standout", match="permission")
 
 
 def test_a_file_that_is_not_a_model_is_refused(files, done, stopped):
@@ -167,15 +167,16 @@ def test_a_file_that_is_not_a_model_is_refused(files, done, stopped):
     for command in (["info"], ["embed"], ["denoise"]):
         rest = [] if command == ["info"] else [files / "target.csv", "-o", files / "s.csv"]
         for name in ("cut", "flipped", "pickled", "nowhere"):
-            stopped(*command, files / f"{name}.standout", *rest, told=name)
-        stopped(*command, files / "target.csv", *rest, told=r"target\.csv")
+            stopped(*command, files / f"{name}.standout", *rest, match=name)
+        stopped(*command, files / "target.csv", *rest, match=r"target\.csv")
 
 
 def test_new_data_without_the_features_is_refused(files, done, stopped):
     done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
     bad_files(files)
-    stopped("embed", files / "m.standout", files / "other.csv", "-o", files / "s.csv", told=r"other\.csv.*'a'")
-    stopped("embed", files / "m.standout", files / "nan.csv", "-o", files / "s.csv", told=r"nan\.csv.*1 NaN.*--missing")
+    output = ["-o", files / "s.csv"]
+    stopped("embed", files / "m.standout", files / "other.csv", *output, match=r"other\.csv.*'a'")
+    stopped("embed", files / "m.standout", files / "nan.csv", *output, match=r"nan\.csv.*1 NaN.*--missing")
 
 
 def test_an_internal_error_is_one_line_and_a_traceback_with_debug(files, cli, monkeypatch):

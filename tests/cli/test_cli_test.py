@@ -59,7 +59,7 @@ def test_pairs_are_swapped_within_subjects(data, files, done, stopped):
     sides = both(data._replace(background=data.background[:200]), files, who=ids)
     printed = done("test", *sides, "--pairs", "who", *LITTLE, "--json").json["permutation_test"]
     assert printed["permuted"] == "pairs" and printed["units"] == [50, 50]
-    stopped("test", *sides, "--pairs", "who", "--groups", "who", told="--pairs and --groups")
+    stopped("test", *sides, "--pairs", "who", "--groups", "who", match="--pairs and --groups")
 
 
 @quiet
@@ -73,4 +73,4 @@ def test_the_report_shows_the_test(files, done):
     ("options", "printed"), [(["-k", "auto"], "Give -k a whole number"), (["--permutations", "-1"], "permutations")]
 )
 def test_invalid_options_are_refused(files, stopped, options, printed):
-    stopped("test", files / "target.csv", "-b", files / "background.csv", *options, told=printed)
+    stopped("test", files / "target.csv", "-b", files / "background.csv", *options, match=printed)

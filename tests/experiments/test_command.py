@@ -70,7 +70,7 @@ def _looks_like_a_page(page, folder):
 
 
 def test_missing_data_gives_an_error_with_the_files_and_the_options(stopped, without_data, tmp_path):
-    line = stopped("digits", "--quick", "-o", tmp_path / "out", told="MNIST was not found")
+    line = stopped("digits", "--quick", "-o", tmp_path / "out", match="MNIST was not found")
     assert "train-images-idx3-ubyte" in line and "--data-dir" in line and "--embedded" in line
 
 
@@ -81,7 +81,7 @@ def test_an_unknown_experiment_is_rejected(cli):
 
 def test_an_output_directory_that_cannot_be_created_is_rejected_before_the_work(stopped, tmp_path):
     (tmp_path / "file").write_text("kept")
-    stopped("digits", "--embedded", "-o", tmp_path / "file" / "out", told="--out")
+    stopped("digits", "--embedded", "-o", tmp_path / "file" / "out", match="--out")
 
 
 def test_all_continues_after_a_failure_and_reports_it_at_the_end(cli, without_data, monkeypatch, tmp_path):
@@ -113,7 +113,7 @@ def test_an_internal_error_in_one_of_all_has_its_own_exit_code(cli, without_data
 def test_an_output_file_that_cannot_be_written_is_rejected_before_the_work(stopped, tmp_path):
     (tmp_path / "out" / "digits.json").mkdir(parents=True)
     began = time.monotonic()
-    stopped("digits", "--embedded", "--quick", "-o", tmp_path / "out", told="digits.json is a directory")
+    stopped("digits", "--embedded", "--quick", "-o", tmp_path / "out", match="digits.json is a directory")
     assert time.monotonic() - began < 5  # the experiment itself takes longer
 
 

@@ -305,9 +305,9 @@ def test_the_command_line_writes_one_checkpoint_for_each_dataset(tmp_path, done,
         "0",
         "--checkpoint",
         kept,
-        told="2-sham.checkpoint belongs to other data.*--checkpoint, or",
+        match="2-sham.checkpoint belongs to other data.*--checkpoint, or",
     )
-    stopped(*command, "--memory", "0", "--checkpoint", tmp_path / "rest.npy", told="--checkpoint.*rest.npy")
+    stopped(*command, "--memory", "0", "--checkpoint", tmp_path / "rest.npy", match="--checkpoint.*rest.npy")
 
 
 KILLER = """

@@ -14,11 +14,11 @@ import standout
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
+from standout._verdict import number
 from standout.errors import MissingExtraError, OverfitWarning, ShrinkageWarning, StructuralWarning
 from standout.plot import _style
 from standout.plot._components import patterns, ratios
 from standout.plot._scores import gallery, scores
-from standout.plot._style import number
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(120, 3))
@@ -308,6 +308,17 @@ def test_rows_that_do_not_fit_the_path_are_refused(data, refused):
     refused(lambda: gallery(found, data.target[:, :3]), "3 features", "computed on 5")
     refused(lambda: gallery("path", data.target), "path", "str")
     refused(lambda: gallery(found, np.where(data.target > 35, np.nan, data.target)), "NaN")
+
+
+def test_classes_differ_in_colour_and_marker_until_both_repeat():
+    assert _style.style(0) == ("#0072B2", "o", "circle") and _style.style(8) == ("#0072B2", "D", "diamond")
+    assert len({_style.style(index) for index in range(_style.DISTINCT)}) == _style.DISTINCT
+    assert _style.grey(1) == ("#5f6368", "D", "diamond")
+
+
+def test_long_names_are_cut_in_the_middle_and_dollar_signs_are_literal():
+    assert _style.shortened("phosphorylated_glycogen_synthase_kinase_3_beta", 21) == "phosphoryl…ase_3_beta"
+    assert _style.plain("$5 to $10") == r"\$5 to \$10" and _style.plain("_x") == " _x"
 
 
 def test_drawing_on_given_axes_changes_no_global_state(fitted):

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from standout import inference
+from standout._verdict import number
 from standout.plot import _style
 from standout.plot._components import null, stability
-from standout.plot._style import number
 
 RNG = np.random.default_rng(0)
 BACKGROUND = RNG.normal(size=(90, 6))

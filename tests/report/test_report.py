@@ -15,8 +15,8 @@ from reports import close, unpacked, written
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
+from standout._verdict import number
 from standout.io.stream import ReadSummary
-from standout.plot._style import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -187,13 +187,6 @@ def test_the_verdict_fits_every_regime(write, data, case):
         assert sentence.format(**values) in page.text
     assert ("noise edge" in json.dumps(page.figures)) == (np.isfinite(model.noise_edge_) and case != "nothing")
     assert "nan" not in re.sub(r"[A-Za-z0-9+/=]{20,}", "", page.scripts[0]).lower()
-
-
-@pytest.mark.parametrize(("value", "text"), [(3e-9, "p < 0.0001"), (0.02, "p = 0.02")])
-def test_p_values_are_formatted_no_smaller_than_they_are_accurate(value, text):
-    from standout._report.text import p_text
-
-    assert p_text(value).replace("\xa0", " ") == text
 
 
 def test_infinite_ratios_are_drawn_at_the_top_and_marked(write, data):

@@ -8,12 +8,14 @@ import re
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
 
 from reports import HOSTILE, hostile, written
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout._report.report import report
+from standout._report import figures
+from standout._report.report import _script_json, report
 from standout.errors import MissingExtraError, OutputError, RowsNeededError
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
@@ -46,6 +48,13 @@ def test_text_is_escaped_for_plotly(write, data):
     labels = {html.unescape(found["label"]) for found in page.scores["sets"]}
     assert set(HOSTILE) <= labels
     assert not set("<>&") & set(page.scripts[0])
+
+
+def test_arrays_labels_and_json_are_encoded_for_the_page():
+    assert figures.packed(np.array([1.0, 2.0])) == {"dtype": "f4", "bdata": "AACAPwAAAEA="}
+    assert figures.packed(np.array([1e-40, 1e-40]))["dtype"] == "f8"
+    assert figures._literal("<b>5 % & $x$</b>") == "&lt;b&gt;5 &#37; &amp; &#36;x&#36;&lt;/b&gt;"
+    assert _script_json({"name": "</script><!--"}) == r'{"name":"\u003c/script\u003e\u003c!--"}'
 
 
 def test_a_file_name_that_is_not_valid_text_does_not_fail_the_report(write, data, fitted):
@@ -113,12 +122,12 @@ def test_a_background_given_as_moments_is_not_drawn_and_the_report_states_it(wri
 
 @pytest.mark.parametrize(("module", "package"), [("plotly.offline", "plotly"), ("jinja2", "jinja2")])
 def test_without_its_packages_the_error_names_the_extra(monkeypatch, tmp_path, data, fitted, refused, module, package):
-    from standout._report import page
+    from standout._report.report import templates
 
-    page.templates.cache_clear()
+    templates.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
-    wanted = tmp_path / "report.html"
+    path = tmp_path / "report.html"
     refused(
-        lambda: report(fitted, data.target, path=wanted), f"need {package}", "standout[report]", kind=MissingExtraError
+        lambda: report(fitted, data.target, path=path), f"need {package}", "standout[report]", kind=MissingExtraError
     )
-    assert not wanted.exists()
+    assert not path.exists()

@@ -16,7 +16,7 @@ import pytest
 from conftest import whole_numbers
 from reports import HOSTILE, close, hostile, written
 from standout._dpca import DPCA
-from standout.plot._style import number
+from standout._verdict import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -9,11 +9,10 @@ import pytest
 from reports import HOSTILE, written
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
-from standout._report.text import verdict
+from standout._verdict import number, verdict
 from standout.inference.assess import Assessment, ReplicateFinding, assess
 from standout.inference.permutation import permutation_test
 from standout.inference.stability import stable_words
-from standout.plot._style import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,21 @@ from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._inputs import FitArguments, Inputs, align, background_name, parse_inputs
 from standout._model import Model
-from standout._report.text import method_name
+from standout._verdict import method_name
 from standout.errors import InputError, RowsNeededError, StandoutWarning, listed
+from standout.inference.assess import Assessment
 from standout.io.source import RowSource, Source
 from standout.io.stream import ReadSummary
-from standout.plot._components import checked_estimator, fitted_model
-from standout.plot._labels import Labels
-
-if TYPE_CHECKING:
-    from standout.inference.assess import Assessment
+from standout.plot._components import fitted_model
+from standout.plot._scores import Labels
 
 # Points on the whole page. A panel with more points than SVG can draw takes three of the sixteen WebGL contexts of a
 # browser, so a page with more panels than that draws few points in each.
 _MAX_POINTS = 100_000
 MAX_SVG_POINTS = 5_000
 _MAX_WEBGL_PANELS = 5
+# Components that can be chosen as axes.
+_MAX_AXES = 10
 # A covariance matrix of more features than this takes gigabytes.
 _MAX_FEATURES = 12_000
 
@@ -45,6 +45,11 @@ class Panel(NamedTuple):
     estimator: BaseContrast
     model: Model
     scores: tuple[Array, ...]  # of each dataset, (n_drawn, n_components)
+
+    @property
+    def n_axes(self) -> int:
+        """Number of components that can be chosen as axes."""
+        return min(self.model.n_components, _MAX_AXES)
 
 
 class DrawnRows(NamedTuple):
@@ -67,7 +72,7 @@ class Contents:
     notes: tuple[str, ...]
     command: str | None
     code: str | None
-    assessment: Assessment | None
+    assessment: Assessment
 
     @property
     def main(self) -> Panel:
@@ -76,19 +81,9 @@ class Contents:
 
 
 def collect_contents(
-    models: Any,
-    target: Any,
-    background: Any,
-    *,
-    labels: Any,
-    background_labels: Any,
-    ids: Any,
-    accounts: Sequence[ReadSummary],
-    notes: Sequence[str],
-    command: str | None,
-    code: str | None,
-    assessment: Assessment | None,
-) -> Contents:
+    models: Any, target: Any, background: Any, *, labels: Any, background_labels: Any, ids: Any,
+    accounts: Sequence[ReadSummary], notes: Sequence[str], **results: Any,
+) -> Contents:  # fmt: skip
     """Compute the scores of all rows and keep those that are drawn."""
     estimators = _estimators(models)
     sources, messages = _sources(parse_inputs(FitArguments(target, background=background)))
@@ -100,10 +95,8 @@ def collect_contents(
         pca, refused = _pca(main, used["target"])
         estimators |= pca
         messages += refused
-    scores = [
-        source.collect_mapped([_transform(estimator) for estimator in estimators.values()], name)
-        for name, source in used.items()
-    ]
+    transforms = [_transform(estimator) for estimator in estimators.values()]
+    scores = [source.collect_mapped(transforms, name) for name, source in used.items()]
     sizes = [len(by_model[0]) for by_model in scores]
     drawn = _sample(sizes, len(estimators))
     panels = [
@@ -116,7 +109,7 @@ def collect_contents(
     ]
     recorded = [getattr(source, "account", None) for source in sources.values()]
     accounts = tuple(accounts) or tuple(account for account in recorded if isinstance(account, ReadSummary))
-    return Contents(tuple(panels), tuple(datasets), accounts, (*notes, *messages), command, code, assessment)
+    return Contents(tuple(panels), tuple(datasets), accounts, (*notes, *messages), **results)
 
 
 def _estimators(models: Any) -> dict[str, BaseContrast]:
@@ -124,7 +117,9 @@ def _estimators(models: Any) -> dict[str, BaseContrast]:
         return {method_name(fitted_model(models, "models")): models}
     if not models:
         raise InputError("models: the dict is empty. Give at least one fitted estimator.")
-    return {str(name): checked_estimator(model, f"models[{name!r}]") for name, model in models.items()}
+    for name, model in models.items():
+        fitted_model(model, f"models[{name!r}]")
+    return {str(name): model for name, model in models.items()}
 
 
 def _sources(inputs: Inputs) -> tuple[dict[str, Source], list[str]]:
@@ -132,15 +127,13 @@ def _sources(inputs: Inputs) -> tuple[dict[str, Source], list[str]]:
     target = inputs.target
     if target is None or target.source is None:
         raise RowsNeededError("target: a report needs rows to draw, and none were given. Give the rows of the target.")
-    sources, messages = {"target": target.source}, []
-    for name, data in inputs.backgrounds.items():
-        if data.source is None:
-            messages.append(f"{name} was given as moments, so it has no rows to draw.")
-        else:
-            sources[name] = data.source
+    backgrounds = {name: data.source for name, data in inputs.backgrounds.items()}
+    sources = {"target": target.source} | {name: source for name, source in backgrounds.items() if source is not None}
     for name, source in sources.items():  # before anything is computed on a cluster
         source.check_order(name)
-    return sources, messages
+    return sources, [
+        f"{name} was given as moments, so it has no rows to draw." for name in backgrounds if name not in sources
+    ]
 
 
 def _background_labels(given: Any, names: list[str]) -> dict[str, Any]:
@@ -153,10 +146,8 @@ def _background_labels(given: Any, names: list[str]) -> dict[str, Any]:
     labels = {background_name(key): values for key, values in items}
     unknown = [name for name in labels if name not in names]
     if unknown:
-        raise InputError(
-            f"background_labels: {listed(unknown)} is not among the backgrounds {listed(names)}. "
-            "Give one entry for each background, under the same name."
-        )
+        found = f"{listed(unknown)} is not among the backgrounds {listed(names)}"
+        raise InputError(f"background_labels: {found}. Give one entry for each background, under its name.")
     return labels
 
 

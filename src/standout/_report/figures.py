@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,26 +13,25 @@ from numpy.typing import NDArray
 from standout._blas import Array
 from standout._model import Model
 from standout._report.contents import MAX_SVG_POINTS, Contents, DrawnRows, Panel
-from standout._report.page import label_text, packed
+from standout._verdict import number
+from standout.inference.permutation import PermutationTest
 from standout.plot import _style
 from standout.plot._components import null_histogram
-from standout.plot._labels import Labels
-from standout.plot._style import number, shortened
-
-if TYPE_CHECKING:
-    from standout.inference.permutation import PermutationTest
+from standout.plot._scores import Labels
+from standout.plot._style import shortened
 
 # Legend entries for the classes of the target; rarer classes share one entry.
 _MAX_CLASSES = 40
 # A background with more classes than this has one legend entry.
 _MAX_BACKGROUND_CLASSES = 6
-# Components that can be chosen as axes.
-MAX_AXES = 10
 _OTHER = "#444444"
+# Magnitudes that float32 represents to seven digits, more than a screen shows.
+_SMALL, _LARGE = 1e-30, 1e30
+# Plotly interprets some HTML tags, LaTeX between dollar signs and variables after a percent sign: escape them all.
+_LITERAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "%": "&#37;", "\n": " ", "\r": " "})
 
 
-@dataclass(frozen=True)
-class PointSet:
+class PointSet(NamedTuple):
     """Rows of one dataset with one style and one legend entry."""
 
     name: str
@@ -49,11 +48,9 @@ def point_sets(contents: Contents) -> list[PointSet]:
     """Return the sets in the order of the legend: the classes of the target, then the backgrounds."""
     target, *backgrounds = contents.datasets
     sets = list(_target_sets(target))
-    n_backgrounds = 0
+    first = len(sets)
     for dataset, drawn in enumerate(backgrounds, start=1):
-        added = _background_sets(drawn, dataset, n_backgrounds)
-        n_backgrounds += len(added)
-        sets += added
+        sets += _background_sets(drawn, dataset, len(sets) - first)
     return sets
 
 
@@ -85,22 +82,21 @@ def _class_sets(labels: Labels) -> Iterator[PointSet]:
         yield PointSet(f"{len(set(texts))} other labels", 0, rest, _OTHER, "circle-open", texts=texts)
 
 
-def _background_sets(drawn: DrawnRows, dataset: int, first: int) -> list[PointSet]:
-    """Return a background as one set, or as one set per class if there are few classes."""
-    labels, rows = drawn.labels, np.arange(len(drawn.positions))
-    style, texts = _style.grey(first), None
+def _background_sets(drawn: DrawnRows, dataset: int, first: int) -> Iterator[PointSet]:
+    """Yield a background as one set, or as one set per class if there are few classes."""
+    labels, rows, texts = drawn.labels, np.arange(len(drawn.positions)), None
     if labels is not None and labels.numbers is not None:
         texts = tuple("missing" if math.isnan(value) else number(value) for value in labels.numbers)
     elif labels is not None and (len(labels.names) > _MAX_BACKGROUND_CLASSES or labels.missing.any()):
         texts = tuple("missing" if code < 0 else labels.names[code] for code in labels.codes)
     if labels is None or texts is not None:
-        return [PointSet(drawn.name, dataset, rows, style.color, style.symbol, True, texts)]
-    sets = []
-    for code, name in enumerate(labels.names):
-        style, chosen = _style.grey(first + code), rows[labels.codes == code]
+        classes = [(drawn.name, rows)]
+    else:
+        classes = [(f"{drawn.name}: {name}", rows[labels.codes == code]) for code, name in enumerate(labels.names)]
+    for index, (name, chosen) in enumerate(classes, start=first):
         if len(chosen):
-            sets.append(PointSet(f"{drawn.name}: {name}", dataset, chosen, style.color, style.symbol, True))
-    return sets
+            style = _style.grey(index)
+            yield PointSet(name, dataset, chosen, style.color, style.symbol, True, texts)
 
 
 def scores_data(contents: Contents) -> dict[str, Any]:
@@ -119,8 +115,8 @@ def _set_data(points: PointSet, drawn: DrawnRows, total: int) -> dict[str, Any]:
     # A large background does not make the points of the target smaller.
     magnitude = math.log10(max(total if points.background else len(drawn.positions), 100))
     data: dict[str, Any] = {
-        "label": label_text(shortened(points.name, 60)),
-        "short": label_text(shortened(points.name, 16)),
+        "label": _literal(points.name),
+        "short": _literal(points.name, 16),
         "color": points.color,
         "symbol": points.symbol,
         "size": round(10.5 - 1.6 * magnitude, 1),
@@ -129,34 +125,45 @@ def _set_data(points: PointSet, drawn: DrawnRows, total: int) -> dict[str, Any]:
     if drawn.ids is None:
         data["rows"] = packed(drawn.positions[points.rows] + 1)
     else:
-        data["ids"] = [label_text(shortened(drawn.ids[row], 60)) for row in points.rows]
+        data["ids"] = [_literal(drawn.ids[row]) for row in points.rows]
     if points.texts is not None:
-        data["texts"] = [label_text(shortened(text, 60)) for text in points.texts]
+        data["texts"] = [_literal(text) for text in points.texts]
     if points.values is not None:
         data["values"] = packed(points.values)
     return data
 
 
 def _panel_data(panel: Panel, sets: list[PointSet], total: int) -> dict[str, Any]:
-    model = panel.model
-    n_axes = min(model.n_components, MAX_AXES)
-    quantity = "ratio" if model.background_counts else "variance"
+    quantity = "ratio" if panel.model.background_counts else "variance"
     rng = np.random.default_rng(0)
     coordinates = []
     for index, points in enumerate(sets):
         scores = panel.scores[points.dataset][points.rows]
-        columns = [packed(scores[:, axis]) for axis in range(n_axes)]
-        if n_axes == 1:  # one strip per set, with vertical jitter
+        columns = [packed(scores[:, axis]) for axis in range(panel.n_axes)]
+        if panel.n_axes == 1:  # one strip per set, with vertical jitter
             columns.append(packed(len(sets) - 1 - index + rng.uniform(-0.3, 0.3, len(scores))))
         coordinates.append(columns)
+    ratios = panel.model.ratios[: panel.n_axes]
     return {
         "webgl": total > MAX_SVG_POINTS,
-        "strips": n_axes == 1,
-        "axes": [
-            label_text(f"component {axis + 1} ({quantity} {number(model.ratios[axis])})") for axis in range(n_axes)
-        ],
+        "strips": panel.n_axes == 1,
+        "axes": [f"component {axis} ({quantity} {number(ratio)})" for axis, ratio in enumerate(ratios, start=1)],
         "coordinates": coordinates,
     }
+
+
+def packed(values: NDArray[Any]) -> dict[str, str]:
+    """Return an array as plotly's typed array, in base64."""
+    dtype = "i4"
+    if values.dtype.kind == "f":
+        largest = float(np.abs(values).max(initial=0.0))
+        dtype = "f4" if largest == 0 or _SMALL < largest < _LARGE else "f8"
+    return {"dtype": dtype, "bdata": b64encode(values.astype(f"<{dtype}").tobytes()).decode("ascii")}
+
+
+def _literal(text: str, most: int = 60) -> str:
+    """Cut long text, and escape it so that plotly renders it literally."""
+    return shortened(text, most).translate(_LITERAL)
 
 
 def ratio_figure(model: Model) -> dict[str, Any]:
@@ -166,7 +173,8 @@ def ratio_figure(model: Model) -> dict[str, Any]:
         trace = {**_points(model.ratios, model.ratios, "variance", "circle"), "mode": "lines+markers"}
         return {"data": [trace], "layout": {"xaxis": xaxis, "yaxis": {"title": {"text": "variance"}}}}
     # The axis includes the noise edge and a ratio of one. Infinite ratios lie at its top, zeros at its bottom.
-    values = np.concatenate([model.ratios, model.unshrunk_ratios, [model.noise_edge, 1.0]])
+    edge = model.noise_edge
+    values = np.concatenate([model.ratios, model.unshrunk_ratios, [edge, 1.0]])
     positive = values[np.isfinite(values) & (values > 0)]
     room = max(positive.max() / positive.min(), 2.0) ** 0.12
     bottom, top = float(positive.min() / room), float(positive.max() * room)
@@ -175,10 +183,11 @@ def ratio_figure(model: Model) -> dict[str, Any]:
         traces.append(_ratio_points(model.unshrunk_ratios, bottom, top, "unshrunk ratio", "diamond-open"))
     yaxis = {"title": {"text": "ratio"}, **_log_axis(bottom, top, 0.05)}
     layout: dict[str, Any] = {"xaxis": xaxis, "yaxis": yaxis, "showlegend": len(traces) > 1}
-    edge = model.noise_edge
     if not math.isnan(edge):
-        line = {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": edge, "y1": edge}
-        layout["shapes"] = [{**line, "line": {"color": _style.MISSING, "dash": "dash", "width": 1.5}}]
+        line = {"color": _style.MISSING, "dash": "dash", "width": 1.5}
+        layout["shapes"] = [
+            {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": edge, "y1": edge, "line": line}
+        ]  # fmt: skip
         layout["annotations"] = [
             {
                 "text": f"noise edge {number(edge)}", "x": 1, "xref": "paper", "xanchor": "right",
@@ -191,9 +200,8 @@ def ratio_figure(model: Model) -> dict[str, Any]:
 def _ratio_points(values: Array, bottom: float, top: float, name: str, symbol: str) -> dict[str, Any]:
     heights = np.where(np.isposinf(values), top, np.maximum(values, bottom))
     text = ["∞" if math.isinf(value) else "0" if value == 0 else "" for value in values]
-    return {
-        **_points(values, heights, name, symbol), "mode": "markers+text", "text": text, "textposition": "middle right",
-    }  # fmt: skip
+    labels = {"mode": "markers+text", "text": text, "textposition": "middle right"}
+    return {**_points(values, heights, name, symbol), **labels}
 
 
 def _points(values: Array, heights: Array, name: str, symbol: str) -> dict[str, Any]:
@@ -225,19 +233,20 @@ def null_figure(test: PermutationTest) -> dict[str, Any]:
     axis = _log_axis(left, right, 0.06) if log else _linear_axis(left, right, 0.06)
     position = math.log10(observed) if log else observed
     at_right = position > sum(axis["range"]) / 2
-    line = {"type": "line", "x0": observed, "x1": observed, "y0": 0, "y1": 1, "yref": "paper"}
-    label = {
-        "text": f"observed {number(float(test.ratios[0]))}", "x": position, "y": 1, "yref": "paper",
-        "xanchor": "right" if at_right else "left", "yanchor": "top", "xshift": -5 if at_right else 5,
-        "showarrow": False, "font": {"color": _style.COLORS[1]},
-    }  # fmt: skip
+    line = {"color": _style.COLORS[1], "width": 2}
     layout = {
         "xaxis": {"title": {"text": "ratio of component 1"}, **axis},
         # Room above the bars for the label of the line.
         "yaxis": {"title": {"text": "permutations"}, "range": [0, 1.2 * float(counts.max())]},
-        "shapes": [{**line, "line": {"color": _style.COLORS[1], "width": 2}}],
-        "annotations": [label],
-    }
+        "shapes": [{"type": "line", "x0": observed, "x1": observed, "y0": 0, "y1": 1, "yref": "paper", "line": line}],
+        "annotations": [
+            {
+                "text": f"observed {number(float(test.ratios[0]))}", "x": position, "y": 1, "yref": "paper",
+                "xanchor": "right" if at_right else "left", "yanchor": "top", "xshift": -5 if at_right else 5,
+                "showarrow": False, "font": {"color": _style.COLORS[1]},
+            }
+        ],
+    }  # fmt: skip
     return {"data": [bars], "layout": layout}
 
 

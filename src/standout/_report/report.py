@@ -1,24 +1,43 @@
-"""``standout.report``: write one HTML page about fitted models."""
+"""``standout.report``: write one HTML page about fitted models, with its style sheet, scripts and data inside."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import platform
+from base64 import b64encode
 from collections.abc import Sequence
+from datetime import datetime
+from functools import cache, partial
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from standout._report.contents import collect_contents
-from standout._report.figures import scores_data
-from standout._report.page import page, plotly_script
-from standout._report.sections import SECTIONS
-from standout._report.text import capitalized, method_name, verdict
-from standout.errors import InputError
+import numpy as np
+
+from standout import _verdict
+from standout._blas import Array
+from standout._cpca import ContrastiveModel
+from standout._kernel_model import KernelModel
+from standout._model import Model
+from standout._report.contents import Contents, Panel, collect_contents
+from standout._report.figures import null_figure, point_sets, ratio_figure, scores_data
+from standout._verdict import capitalized, count, method_name, number, verdict
+from standout._version import __version__
+from standout.errors import InputError, MissingExtraError, listed
+from standout.inference.assess import Assessment
+from standout.inference.held_out import HeldOut
+from standout.inference.stability import stable_words
 from standout.io.output import check_writable, replacing
 from standout.io.stream import ReadSummary
-from standout.plot._style import count
+from standout.plot._components import STABLE_SIGN, has_patterns
+from standout.plot._style import shortened
 
-if TYPE_CHECKING:
-    from standout.inference.assess import Assessment
+_INSTALL = "Install it with: pip install 'standout[report]'"
+# Limits beyond which a table or a row of cards only gives the number of further entries.
+_LIMITS = {"top_features": 10, "max_cards": 8, "max_rows": 30}
 
 
 def report(
@@ -92,27 +111,191 @@ def report(
     """
     output = check_writable(path, "report")
     plotly_script()  # a missing package is reported before the rows are read
-    results = ("test", "held_out", "stability", "replicates")
-    if trust is not None and not all(hasattr(trust, result) for result in results):
-        raise InputError(
-            f"trust: unsupported type {type(trust).__name__}. Give the result of standout.inference.assess."
-        )
+    if trust is not None and not isinstance(trust, Assessment):
+        kind = type(trust).__name__
+        raise InputError(f"trust: unsupported type {kind}. Give the result of standout.inference.assess.")
     contents = collect_contents(
         models, target, background, labels=labels, background_labels=background_labels, ids=ids,
-        accounts=accounts, notes=notes, command=command, code=code, assessment=trust,
+        accounts=accounts, notes=notes, command=command, code=code, assessment=trust or Assessment(),
     )  # fmt: skip
-    model = contents.main.model
-    against = " and ".join(f"{count(counts.rows, 'row')} of {name}" for name, counts in model.background_counts)
-    rows = f"{count(model.target_counts.rows, 'target row')}{' against ' if against else ''}{against}"
-    text = page(
-        title=title or ("Variation specific to the target" if against else "Variation of the target"),
-        subtitle=f"{method_name(model)} of {rows}, {count(contents.main.estimator.n_features_in_, 'feature')}",
-        verdict=verdict(model, trust),
-        sections=[section for make in SECTIONS if (section := make(contents)) is not None],
-        scores=scores_data(contents),
-        warnings=[] if trust is None else [capitalized(finding.text) for finding in trust.replicates],
-    )
+    text = _page(contents, title)
     with replacing(output, "report") as draft:
         # File names may contain bytes that are not valid text; replace them instead of failing.
         draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return output
+
+
+def _page(contents: Contents, title: str | None) -> str:
+    """Return the page; its text, tables and sections are in the templates."""
+    model, estimator, trust = contents.main.model, contents.main.estimator, contents.assessment
+    results = [result for result in (trust.test, trust.held_out, trust.stability) if result is not None]
+    compared = bool(model.background_counts)
+    sections = {"scores": "Scores"}
+    figures = {}
+    if results:
+        sections["inference"] = "Significance and stability"
+    if trust.test is not None:
+        figures["null"] = null_figure(trust.test)
+    if model.n_components:
+        sections["ratios"] = "Ratios of target to background variance" if compared else "Variances of the target"
+        sections["patterns"] = "Patterns: top features of each component"
+        figures["ratios"] = ratio_figure(model)
+    sections |= {"data": "Data and method", "glossary": "Glossary", "reproduce": "Reproduce this analysis"}
+    columns, scores, code = _ratio_columns(model), scores_data(contents), " ".join(repr(estimator).split())
+    script, style = (templates().loader.get_source(templates(), f"report.{kind}")[0] for kind in ("js", "css"))
+    scripts = [plotly_script(), script]
+    values = {
+        "title": title or ("Variation specific to the target" if compared else "Variation of the target"),
+        "verdict": verdict(model, trust),
+        "sections": sections,
+        "contents": contents,
+        "model": model,
+        "trust": trust,
+        "compared": compared,
+        "shrunk": model.regime == "shrunk",
+        "has_edge": not math.isnan(model.noise_edge),
+        "has_patterns": has_patterns(model),
+        "legend": point_sets(contents),
+        "columns": columns,
+        "undefined": any(np.isnan(values[: _LIMITS["max_rows"]]).any() for values in columns.values()),
+        "result_notes": list(dict.fromkeys(text for result in results for text in result.notes)),
+        "notes": [*(note.text for note in model.notes), *contents.notes],
+        "estimator_code": code,
+        "code": contents.code or _code(contents.main, code),
+        "versions": {
+            "standout": __version__,
+            "Python": platform.python_version(),
+            **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
+        },
+        "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        "policy": _policy(scripts, webgl=any(panel["webgl"] for panel in scores["panels"])),
+        "data": _script_json({"figures": figures, "scores": scores}),
+        "scripts": scripts,
+        "style": style,
+    }
+    return str(templates().get_template("report.html.jinja").render(values))
+
+
+@cache
+def templates(package: str = "standout._report", what: str = "reports") -> Any:
+    """Return the jinja2 environment of a package's templates; the error names the extra to install."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtraError(f"{what} need jinja2. {_INSTALL}") from error
+    # Autoescaping keeps text from the data from becoming markup; templates mark none of it as safe.
+    environment = Environment(
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "number": number, "cell": partial(number, trimmed=False), "counted": count, "interval": _verdict.interval_text,
+        "sentence": capitalized, "shortened": shortened, "median": np.median,
+    }  # fmt: skip
+    environment.globals |= {
+        "account_text": account_text, "caption": _caption, "held_out_text": _verdict.held_out_text,
+        "method_name": method_name, "permutation_text": _verdict.permutation_text, "problem": _verdict.problem,
+        "stable_sign": STABLE_SIGN, "stable_words": stable_words, "training_ratios": _training_ratios, **_LIMITS,
+    }  # fmt: skip
+    return environment
+
+
+def _caption(panel: Panel) -> str:
+    """Return what the components of a method are."""
+    model = panel.model
+    largest_variance = "directions of largest target variance, whether or not the background varies there too."
+    if not model.background_counts:
+        return capitalized(largest_variance)
+    if isinstance(model, ContrastiveModel):
+        if model.alpha == 0:
+            return f"alpha = 0: {largest_variance}"
+        search = "" if model.path is None else f"; alpha was chosen from {count(len(model.path.values), 'value')}"
+        return f"Directions of largest target variance minus {number(model.alpha)} times background variance{search}."
+    if isinstance(model, KernelModel):
+        kernel = f"kernel {model.landmarks.kernel.name}; {count(len(model.landmarks.rows), 'landmark')}"
+        return f"Functions of the features with the largest ratios of target to background variance ({kernel})."
+    if getattr(panel.estimator, "axes", "ratio") == "signal":
+        return "Directions of largest variance in the part of the target that is specific to it."
+    return "Directions with the largest ratios of target to background variance."
+
+
+def _ratio_columns(model: Model) -> dict[str, Any]:
+    target = {"target sd": np.sqrt(model.target_variance)}
+    if not model.background_counts:
+        return {"variance": model.ratios, **target}
+    shrunk = model.regime == "shrunk"
+    return {
+        "ratio": model.ratios,
+        **({"unshrunk ratio": model.unshrunk_ratios} if shrunk else {}),
+        "noise edge": np.full(model.n_components, model.noise_edge),
+        "de-biased ratio": model.debiased_ratios,
+        **target,
+        "background sd, shrunk" if shrunk else "background sd": np.sqrt(model.background_variance),
+    }
+
+
+def _training_ratios(held: HeldOut) -> Array:
+    """Return the geometric mean of the training ratios over the folds."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.exp(np.log(held.training_ratios).mean(axis=0)))
+
+
+def account_text(account: ReadSummary) -> str:
+    """Return what reading did to a dataset."""
+    dropped = account.features_left_out
+    sentences = [f"{count(account.rows, 'row')} and {count(account.features, 'feature')} were used."]
+    if account.missing:
+        features = sorted(account.missing, key=lambda name: -account.missing[name])
+        total = _amount(sum(account.missing.values()), "value")
+        sentences.append(f"{total} missing, in {count(len(features), 'feature')}: {listed(features)}.")
+    if account.values_filled:
+        how = "the mean of the feature" if account.filled_by == "means" else "draws from a model of the observed values"
+        sentences.append(f"{_amount(account.values_filled, 'value')} filled in with {how}.")
+    if account.rows_left_out:
+        sentences.append(f"{_amount(account.rows_left_out, 'row')} dropped because of missing values.")
+    if dropped:
+        sentences.append(f"{_amount(len(dropped), 'feature')} dropped because of missing values: {listed(dropped)}.")
+    if account.aside:
+        sentences.append(f"{_amount(len(account.aside), 'column')} not used as features: {listed(account.aside)}.")
+    return " ".join(sentences)
+
+
+def _amount(amount: int, noun: str) -> str:
+    return f"{count(amount, noun)} {'was' if amount == 1 else 'were'}"
+
+
+def _code(panel: Panel, estimator_code: str) -> str:
+    """Return Python code that fits such a model."""
+    arguments = "target, background=background" if panel.model.background_counts else "target"
+    return (
+        f"from standout import {type(panel.estimator).__name__}\n\nmodel = {estimator_code}.fit({arguments})\n"
+        "scores = model.transform(target)\nprint(model.summary())"
+    )
+
+
+def plotly_script() -> str:
+    """Return plotly.js; the error names the extra to install."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise MissingExtraError(f"reports need plotly. {_INSTALL}") from error
+    # Browsers normalise line ends to \n before they compute the hash that the policy allows.
+    return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _policy(scripts: Sequence[str], *, webgl: bool) -> str:
+    """Return a content security policy: load nothing, run these scripts only.
+
+    Plotly's WebGL traces compile functions at run time and need ``unsafe-eval``.
+    """
+    allowed = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
+    allowed += ["'unsafe-eval'"] if webgl else []
+    return (
+        f"default-src 'none'; script-src {' '.join(allowed)}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _script_json(data: Any) -> str:
+    """Serialise data to JSON that is safe inside a script element."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -15,14 +15,13 @@ from click.shell_completion import get_completion_class
 from standout._model import to_dict
 from standout._version import __version__
 from standout.cli.embed import denoise, embed
-from standout.cli.fit import compare, fit, report, text_of
-from standout.cli.options import Page, option, telling_options
-from standout.cli.session import Session, in_options
-from standout.cli.test import test
+from standout.cli.fit import compare, fit, model_text, report, test
+from standout.cli.options import Page, in_options, option, output_options
+from standout.cli.session import Session
 from standout.errors import StandoutError
 from standout.io.output import make_directory
 
-OK, INTERNAL_ERROR, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+_OK, _INTERNAL_ERROR, _BAD_INPUT, _INTERRUPTED, _TERMINATED = 0, 1, 2, 130, 143
 _DEMO_EXAMPLES = """
 standout demo
 standout demo -o /tmp/demo --seed 3
@@ -43,7 +42,7 @@ standout completion fish > ~/.config/fish/completions/standout.fish
         show_default=True, heading="Output", help="Write the files to this directory.")  # fmt: skip
 @option("--seed", type=int, default=0, show_default=True, heading="Output",
         help="Random seed of the split into target and background.")  # fmt: skip
-@telling_options()
+@output_options
 def demo(output: Path, seed: int, **given: Any) -> None:
     """Compare PCA and dPCA on handwritten digits hidden in tiles of a photograph.
 
@@ -54,9 +53,9 @@ def demo(output: Path, seed: int, **given: Any) -> None:
     session = Session(given)
     make_directory(output, "--output")
     with session.working():
-        found = run_demo(output, seed)
+        result = run_demo(output, seed)
     session.notes.clear()
-    session.tell(found.facts, found.text, found.files)
+    session.show(*result)
     if not session.as_json:
         files = f"{output / 'target.csv'} -b {output / 'background.csv'} --label digit"
         click.echo(f"\nTry next:\n  standout fit {files} -o digits.standout\n  standout compare {files}")
@@ -66,7 +65,7 @@ def demo(output: Path, seed: int, **given: Any) -> None:
 @click.argument("model", type=click.Path(path_type=Path))
 @option("--top", type=click.IntRange(min=1), default=10, show_default=True, heading="Output",
         help="Number of features to show for each component.")  # fmt: skip
-@telling_options()
+@output_options
 def info(model: Path, top: int, **given: Any) -> None:
     """Show the origin of MODEL, its ratios with the noise edge, and the features of each component."""
     from standout._model_file import header, load
@@ -78,8 +77,8 @@ def info(model: Path, top: int, **given: Any) -> None:
     command = (head.get("about") or {}).get("command")
     if command:
         lines.append(f"command: {command}")
-    facts = {"command": "info", "file": head, "model": to_dict(estimator, top)}
-    session.tell(facts, "\n".join([*lines, "", text_of(estimator, top)]), {})
+    result = {"command": "info", "file": head, "model": to_dict(estimator, top)}
+    session.show(result, "\n".join([*lines, "", model_text(estimator, top)]), {})
 
 
 @click.command(cls=Page, examples=_COMPLETION_EXAMPLES, short_help="Print a completion script for a shell.")
@@ -128,11 +127,11 @@ def run(arguments: list[str], command: click.Command = app, name: str = "standou
         if sys.stdout is not None:  # None if the parent process closed it
             sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted. Output files are complete or unchanged.", INTERRUPTED)
+        return _fail("interrupted. Output files are complete or unchanged.", _INTERRUPTED)
     except click.exceptions.Exit as error:
         return int(error.exit_code)
     except SystemExit as error:
-        return int(error.code or OK)
+        return int(error.code or _OK)
     except BrokenPipeError:  # the reader of our output is gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
@@ -140,29 +139,29 @@ def run(arguments: list[str], command: click.Command = app, name: str = "standou
             traceback.print_exc()
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
             click.echo(error.format_message(), err=True)
-            return BAD_INPUT
+            return _BAD_INPUT
         return _fail(*_explain(error))
     finally:
         signal.signal(signal.SIGTERM, before)
-    return OK
+    return _OK
 
 
 def _explain(error: Exception) -> tuple[str, int]:
     """Return the message and the exit code of an error."""
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "standout"
-        return f"{error.format_message()} See '{command} --help'.", BAD_INPUT
+        return f"{error.format_message()} See '{command} --help'.", _BAD_INPUT
     if isinstance(error, click.ClickException):
-        return error.format_message(), BAD_INPUT
+        return error.format_message(), _BAD_INPUT
     if isinstance(error, StandoutError):
-        return in_options(str(error)), BAD_INPUT
+        return in_options(str(error)), _BAD_INPUT
     if isinstance(error, MemoryError):
-        return "not enough memory. Use fewer features, or a smaller --memory.", BAD_INPUT
+        return "not enough memory. Use fewer features, or a smaller --memory.", _BAD_INPUT
     if isinstance(error, OSError):
         where = error.filename or "standard output"
-        return f"{where}: {error.strerror or error}. Check the path and the disk.", BAD_INPUT
+        return f"{where}: {error.strerror or error}. Check the path and the disk.", _BAD_INPUT
     found = f"{type(error).__name__}: {error}"
-    return f"internal error in standout ({found}). Run again with --debug and report it.", INTERNAL_ERROR
+    return f"internal error in standout ({found}). Run again with --debug and report it.", _INTERNAL_ERROR
 
 
 def _fail(text: str, code: int) -> int:
@@ -172,4 +171,4 @@ def _fail(text: str, code: int) -> int:
 
 def _terminate(_number: int, _frame: Any) -> NoReturn:
     """Raise an exception at SIGTERM, so that drafts are removed."""
-    raise SystemExit(TERMINATED)
+    raise SystemExit(_TERMINATED)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import click
 import numpy as np
 
 from standout._blas import Array
-from standout.cli.data import InputFile, distinct, new_rows_options, take_reading
-from standout.cli.options import Page, option, telling_options, together
+from standout.cli.data import InputFile, distinct, take_reading
+from standout.cli.options import Page, file_options, option, output_options, together
 from standout.cli.session import Session, check_outputs
 from standout.errors import InputError, NonFiniteError
 from standout.io.output import check_writable, free_name, writing
@@ -30,10 +29,13 @@ standout denoise model.standout patients.csv -o specific.csv
 _ARGUMENTS = together(
     click.argument("model", type=click.Path(path_type=Path)),
     click.argument("data", nargs=-1, required=True),
-    new_rows_options(),
+    option("--missing", type=click.Choice(["auto", "drop_rows", "mean"]), heading="Rows",
+           help="How to handle missing values: fill them with the model's mean of the feature (auto, mean) or leave "
+           "out their rows. Default: an error."),
+    file_options,
     option("-o", "--output", type=click.Path(path_type=Path), required=True, heading="Output",
            help="Write the table here (.csv, .tsv, .parquet, .npy)."),
-    telling_options(),
+    output_options,
 )  # fmt: skip
 
 Transform = Callable[[Source], Array]
@@ -84,8 +86,8 @@ def _apply(model: Path, data: tuple[str, ...], given: dict[str, Any], command: s
     with session.working():
         files = {name: _opened(path, names, arguments) for name, path in zip(distinct(data), data, strict=True)}
         rows = write_rows(output, files, columns, transform, "--output")
-    facts = {"command": command, "model": str(model), "rows": rows, "columns": columns}
-    session.tell(facts, f"{rows} rows × {len(columns)} columns", {"output": output})
+    result = {"command": command, "model": str(model), "rows": rows, "columns": columns}
+    session.show(result, f"{rows} rows × {len(columns)} columns", {"output": output})
 
 
 def _filling(transform: Transform, estimator: Any, model: Path) -> Transform:
@@ -119,27 +121,22 @@ def write_rows(
     dataset, number = (free_name(name, [*columns, *names]) for name in ("dataset", "row"))
     about = [*([dataset] if len(files) > 1 else []), *columns]
     # If rows were left out, row numbers would not be those of the file.
-    if not columns and all(file.has_all_rows for file in files.values()):
+    whole = all("where" not in file.arguments and not file.source.account.rows_left_out for file in files.values())
+    if not columns and whole:
         about.append(number)
     count = 0
     with writing(path, names, about, option_name) as table:
-        for name, file in files.items():
+        for name, source in ((name, file.source) for name, file in files.items()):
             seen = 0
-            for block in file.source.table_blocks(block_rows_of(file.source)):
+            for block in source.table_blocks(block_rows_of(source)):
                 size = len(block.numbers)
                 added = {dataset: np.full(size, name, dtype=object), number: np.arange(seen + 1, seen + size + 1)}
-                with _naming(file.source):
-                    table.add(transform(ArraySource(block.numbers, file.source.names)), {**block.about, **added})
+                try:
+                    table.add(transform(ArraySource(block.numbers, source.names)), {**block.about, **added})
+                except NonFiniteError as error:
+                    found = str(error).removeprefix("X: ").split(". ")[0]
+                    remedy = "Use --missing to fill them or leave their rows out."
+                    raise NonFiniteError(f"{source.path}: {found}. {remedy}") from error
                 seen += size
             count += seen
     return count
-
-
-@contextmanager
-def _naming(source: Any) -> Iterator[None]:
-    """Name the file in an error about its rows."""
-    try:
-        yield
-    except NonFiniteError as error:
-        found = str(error).removeprefix("X: ").split(". ")[0]
-        raise NonFiniteError(f"{source.path}: {found}. Use --missing to fill them or leave their rows out.") from error

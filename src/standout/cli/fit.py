@@ -1,8 +1,9 @@
-"""``standout fit``, ``report`` and ``compare``: fit models to files and write the results."""
+"""``standout fit``, ``report``, ``compare`` and ``test``: fit models to files and write the results."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +11,19 @@ import click
 
 from standout._compare import Comparison
 from standout._compare import compare as compare_methods
+from standout._dpca import DPCA
 from standout._model import to_dict
 from standout._version import __version__
-from standout.cli.data import Data, checkpoint_option, load, reading_options
+from standout.cli import options
+from standout.cli.data import Files, accounts, backgrounds, load
 from standout.cli.embed import write_rows
-from standout.cli.options import (
-    Page,
-    contrast_options,
-    method_options,
-    option,
-    take_estimator,
-    take_parameters,
-    telling_options,
-)
+from standout.cli.options import Page, contrast_options, fit_options, option, output_options, reading_options
 from standout.cli.session import Session, check_outputs, command_line
-from standout.inference.assess import replicates_of
+from standout.inference.assess import Assessment, assess, replicates_of
 from standout.io.output import replacing
 
-_OUTPUT = "Output"
+_OUTPUT, _RESAMPLING = "Output", "Resampling"
+_FILE = click.Path(path_type=Path)
 _FIT_EXAMPLES = """
 standout fit patients.csv -b controls.csv -k 2 -o model.standout --report report.html
 standout fit mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s,c-CS-m --missing auto \\
@@ -44,18 +40,22 @@ _COMPARE_EXAMPLES = """
 standout compare patients.csv -b controls.csv --label subtype
 standout compare mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing auto -o compare.html
 """
+_TEST_EXAMPLES = """
+standout test patients.csv -b controls.csv -k 3
+standout test mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing auto \\
+    --groups MouseID --groups-match '^[^_]+' -o mice.html
+standout test after.csv -b before.csv --pairs subject --permutations 1999 --json
+"""
 
 
 @click.command(cls=Page, examples=_FIT_EXAMPLES, short_help="Fit a model to a target and backgrounds.")
 @click.argument("target")
-@reading_options()
-@checkpoint_option()
-@method_options()
-@option("-o", "--output", type=click.Path(path_type=Path), heading=_OUTPUT, help="Write the model here.")
-@option("--scores", type=click.Path(path_type=Path), heading=_OUTPUT,
+@fit_options
+@option("-o", "--output", type=_FILE, heading=_OUTPUT, help="Write the model here.")
+@option("--scores", type=_FILE, heading=_OUTPUT,
         help="Write the scores of all rows here, with ids and labels (.csv, .tsv, .parquet, .npy).")  # fmt: skip
-@option("--report", "page", type=click.Path(path_type=Path), heading=_OUTPUT, help="Write an HTML report here.")
-@telling_options()
+@option("--report", "page", type=_FILE, heading=_OUTPUT, help="Write an HTML report here.")
+@output_options
 def fit(target: str, output: Path | None, scores: Path | None, page: Path | None, **given: Any) -> None:
     """Find the directions in which TARGET varies and the background does not.
 
@@ -68,13 +68,11 @@ def fit(target: str, output: Path | None, scores: Path | None, page: Path | None
 
 @click.command(cls=Page, examples=_REPORT_EXAMPLES, short_help="Fit a model and write an HTML report.")
 @click.argument("target")
-@reading_options()
-@checkpoint_option()
-@method_options()
-@option("-o", "--output", "page", type=click.Path(path_type=Path), default=Path("report.html"), show_default=True,
-        heading=_OUTPUT, help="Write the report here.")  # fmt: skip
+@fit_options
+@option("-o", "--output", "page", type=_FILE, default=Path("report.html"), show_default=True, heading=_OUTPUT,
+        help="Write the report here.")  # fmt: skip
 @option("--title", heading=_OUTPUT, help="Title of the report.")
-@telling_options()
+@output_options
 def report(target: str, page: Path, title: str | None, **given: Any) -> None:
     """Fit a model to TARGET and the backgrounds, and write a self-contained HTML report.
 
@@ -91,35 +89,32 @@ def _fit(
     """Check all options and outputs, then read, fit and write."""
     session = Session(given)
     check_outputs({"--output": output, "--scores": scores, "the report": page}, [target, *given["background"]])
-    estimator = take_estimator(given)
+    estimator = options.take_estimator(given)
     with session.working():
-        data = load(target, given)
-        estimator.fit(data.target.source, background=data.background)
-        replicates_of(data.target.source, data.background)  # warns
+        files = load(target, given)
+        estimator.fit(files["target"].source, background=backgrounds(files))
+        replicates_of(files["target"].source, backgrounds(files))  # warns
         with ExitStack() as drafts:  # all files are renamed together when all are complete
             if output is not None:
                 from standout._model_file import save
 
-                about = {"command": command_line(), "data": data.accounts(), "standout": __version__}
+                about = {"command": command_line(), "data": accounts(files), "standout": __version__}
                 save(estimator, drafts.enter_context(replacing(output, "--output")), about=about)
             if scores is not None:
                 draft = drafts.enter_context(replacing(scores, "--scores"))
-                files = {"target": data.target, **data.backgrounds}
                 write_rows(draft, files, list(estimator.get_feature_names_out()), estimator.transform, "--scores")
             if page is not None:
-                write_page(estimator, data, drafts.enter_context(replacing(page, "the report")), title)
-    session.summarize(notes_of(estimator))
-    facts = {"command": "fit", "model": to_dict(estimator), "data": data.accounts()}
-    text = "\n".join([text_of(estimator), *text_of_reading(data)])
-    session.tell(facts, text, {"model": output, "scores": scores, "report": page})
+                write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
+    result = {"command": "fit", "model": to_dict(estimator), "data": accounts(files)}
+    text = "\n".join([model_text(estimator), *_reading_text(files)])
+    session.show(result, text, {"model": output, "scores": scores, "report": page}, _notes(estimator))
 
 
-def notes_of(*estimators: Any) -> list[str]:
-    """Return the notes that the summaries of fitted estimators contain."""
+def _notes(*estimators: Any) -> list[str]:
     return [note.text for estimator in estimators for note in estimator._solved().notes]
 
 
-def text_of(estimator: Any, count: int = 5) -> str:
+def model_text(estimator: Any, count: int = 5) -> str:
     """Return the summary of a model with the top features of each component."""
     lines = [str(estimator.summary())]
     if hasattr(estimator, "top_features") and estimator.n_components_:
@@ -130,57 +125,49 @@ def text_of(estimator: Any, count: int = 5) -> str:
     return "\n".join(lines)
 
 
-def text_of_reading(data: Data) -> list[str]:
+def _reading_text(files: Files) -> list[str]:
     """Return lines on the missing values of each dataset that has some."""
-    from standout._report.text import account_sentences
+    from standout._report.report import account_text
 
     lines = []
-    for file in data.files:
+    for file in files.values():
         account = file.account
         if account.missing or account.rows_left_out or account.features_left_out:
-            lines += ["", f"  {file.role}: {' '.join(account_sentences(account))}"]
+            lines += ["", f"  {file.role}: {account_text(account)}"]
     return lines
 
 
-def write_page(models: Any, data: Data, page: Path, title: str | None = None, trust: Any = None) -> None:
+def write_page(models: Any, files: Files, page: Path, title: str | None = None, trust: Any = None) -> None:
     """Write the HTML report of an estimator, or of several by name."""
     from standout._report.report import report as write_report
 
     write_report(
-        models,
-        data.target.source,
-        data.background,
-        path=page,
-        title=title or f"What is specific to {Path(data.target.path).name}",
-        command=command_line(),
-        code=_code(next(iter(models.values())) if isinstance(models, dict) else models, data),
-        accounts=tuple(file.account for file in data.files),
-        trust=trust,
-    )
+        models, files["target"].source, backgrounds(files), path=page, trust=trust, command=command_line(),
+        title=title or f"What is specific to {Path(files['target'].path).name}",
+        code=_code(next(iter(models.values())) if isinstance(models, dict) else models, files),
+        accounts=tuple(file.account for file in files.values()),
+    )  # fmt: skip
 
 
-def _code(estimator: Any, data: Data) -> str:
+def _code(estimator: Any, files: Files) -> str:
     """Return the Python code that fits the model."""
-    lines = ["import standout", "", f"target = {data.target.code()}"]
-    parts = {name: file.code() for name, file in data.backgrounds.items()}
+    target, *parts = (file.code() for file in files.values())
+    lines = ["import standout", "", f"target = {target}"]
     if parts:
-        several = "{" + ", ".join(f"{name!r}: {code}" for name, code in parts.items()) + "}"
-        lines.append(f"background = {several if len(parts) > 1 else next(iter(parts.values()))}")
-    return "\n".join([
-        *lines,
-        f"model = standout.{' '.join(repr(estimator).split())}",
-        f"model.fit(target{', background=background' if parts else ''})",
-        "print(model.summary())",
-    ])  # fmt: skip
+        several = ", ".join(f"{name!r}: {code}" for name, code in zip(list(files)[1:], parts, strict=True))
+        lines.append(f"background = {parts[0] if len(parts) == 1 else f'{{{several}}}'}")
+    lines.append(f"model = standout.{' '.join(repr(estimator).split())}")
+    lines.append(f"model.fit(target{', background=background' if parts else ''})")
+    return "\n".join([*lines, "print(model.summary())"])
 
 
 @click.command(cls=Page, examples=_COMPARE_EXAMPLES, short_help="Compare PCA, cPCA and dPCA on the same data.")
 @click.argument("target")
-@reading_options()
-@contrast_options()
-@option("-o", "--output", "page", type=click.Path(path_type=Path), heading=_OUTPUT,
+@reading_options
+@contrast_options
+@option("-o", "--output", "page", type=_FILE, heading=_OUTPUT,
         help="Write an HTML report with the scores of all methods here.")  # fmt: skip
-@telling_options()
+@output_options
 def compare(target: str, page: Path | None, **given: Any) -> None:
     """Compare PCA, contrastive PCA at several alphas, and dPCA on TARGET.
 
@@ -189,18 +176,17 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
     """
     session = Session(given)
     check_outputs({"--output": page}, [target, *given["background"]])
-    parameters = take_parameters(given)
+    parameters = options.take_parameters(given)
     with session.working():
-        data = load(target, given)
-        found = compare_methods(data.target.source, data.background, **parameters)
+        files = load(target, given)
+        found = compare_methods(files["target"].source, backgrounds(files), **parameters)
         models = {view.name: view.estimator for view in found}
         if page is not None:  # the first model is the subject of the report
-            write_page({"dPCA by ratio": models["dPCA by ratio"], **models}, data, page)
-    session.summarize(notes_of(*models.values()))
+            write_page({"dPCA by ratio": models["dPCA by ratio"], **models}, files, page)
     names = ("name", "ratios", "share", "silhouette")
     views = [{**{n: getattr(view, n) for n in names}, "model": to_dict(view.estimator)} for view in found]
-    facts = {"command": "compare", "views": views, "data": data.accounts()}
-    session.tell(facts, _table(found), {"report": page})
+    result = {"command": "compare", "views": views, "data": accounts(files)}
+    session.show(result, _table(found), {"report": page}, _notes(*models.values()))
 
 
 def _table(found: list[Comparison]) -> str:
@@ -213,3 +199,79 @@ def _table(found: list[Comparison]) -> str:
         lines.append(f"{view.name:<22}{view.share:>16.1%} {quality}   {ratios}")
     missing = "No noise edge: the background has too few independent rows for its dimensions."
     return "\n".join([*lines, "", f"Noise edge {edge:.3g}." if edge == edge else missing])
+
+
+@click.command(cls=Page, examples=_TEST_EXAMPLES, short_help="Test significance, stability and held-out ratio.")
+@click.argument("target")
+@reading_options
+@option("--pairs", metavar="COLUMN", heading="Columns",
+        help="Subject of each row if every subject is in the target and in the background. Labels are swapped within "
+        "subjects.")  # fmt: skip
+@contrast_options
+@option("--permutations", type=click.IntRange(min=0), default=999, show_default=True, heading=_RESAMPLING,
+        help="Number of permutations of the labels target and background. 0 skips the test.")  # fmt: skip
+@option("--folds", type=click.IntRange(min=0), default=5, show_default=True, heading=_RESAMPLING,
+        help="Number of folds of rows (subjects) for the held-out ratio. 0 skips it.")  # fmt: skip
+@option("--bootstrap", type=click.IntRange(min=0), default=200, show_default=True, heading=_RESAMPLING,
+        help="Number of bootstrap samples of rows (subjects) for the stability. 0 skips it.")  # fmt: skip
+@option("--seed", type=int, heading=_RESAMPLING, help="Random seed.")
+@option("--jobs", type=click.IntRange(min=1), heading=_RESAMPLING, help="Number of processes. Default: one per core.")
+@option("-o", "--output", "page", type=_FILE, heading=_OUTPUT, help="Write an HTML report with all results here.")
+@output_options
+def test(
+    target: str, page: Path | None, permutations: int, folds: int, bootstrap: int, seed: int | None, jobs: int | None,
+    pairs: str | None, **given: Any,
+) -> None:  # fmt: skip
+    """Test whether the components of TARGET against the background are real.
+
+    Could these ratios arise if labels were random (permutation test, valid also with few background rows and heavy
+    tails)? Do the ratios hold on held-out rows? Are the components stable under the bootstrap? Give --groups if
+    several rows come from one subject: otherwise replicates look significant.
+    """
+    session = Session(given)
+    check_outputs({"--output": page}, [target, *given["background"]])
+    if folds == 1 or not (permutations or folds or bootstrap):
+        raise click.UsageError("There is nothing to compute. Give --permutations, --bootstrap, or --folds 2 or more.")
+    estimator = DPCA(**options.take_parameters(given))
+    if pairs is not None and given["groups"] is not None:
+        raise click.UsageError("--pairs and --groups cannot be used together. Give one of them.")
+    given["groups"] = given["groups"] if pairs is None else pairs  # the column of pairs is read as groups
+    with session.working():
+        files = load(target, given)
+        estimator.fit(files["target"].source, background=backgrounds(files))
+        sources = [file.source for file in files.values()]
+        paired: dict[str, Any] = {}
+        if pairs is not None:
+            ids = [source.groups for source in sources]
+            paired = {"pairs": ids[0], "background_pairs": backgrounds(files, ids[1:])}
+            sources = [source.without_groups() for source in sources]
+        found = assess(
+            sources[0], backgrounds(files, sources[1:]), estimator=estimator, n_permutations=permutations,
+            n_bootstrap=bootstrap, folds=folds, random_state=seed, n_jobs=jobs, **paired,
+        )  # fmt: skip
+        if page is not None:
+            write_page(estimator, files, page, trust=found)
+    result = {"command": "test", "model": to_dict(estimator), "data": accounts(files), **_results(found)}
+    text = "\n".join([str(found.summary()), *_reading_text(files)])
+    noted = [*_notes(estimator), *(finding.text for finding in found.replicates)]
+    session.show(result, text, {"report": page}, noted)
+
+
+def _results(found: Assessment) -> dict[str, Any]:
+    """Return the results that were computed, for JSON."""
+    results: dict[str, Any] = {}
+    if found.test is not None:
+        values = {name: value for name, value in vars(found.test).items() if name != "null"}
+        results["permutation_test"] = {**values, "edge": found.test.edge(), "smallest_p": found.test.smallest_p}
+    if found.held_out is not None:
+        results["held_out"] = {name: value for name, value in vars(found.held_out).items() if name != "estimators"}
+    if found.stability is not None:
+        results["stability"] = {
+            **{name: getattr(found.stability, name) for name in ("median", "low", "high", "by", "notes")},
+            "top_features": [[asdict(top) for top in tops] for tops in found.stability.top_features(10)],
+        }
+    results["replicates"] = [
+        {"rows": finding.n_rows, "units": finding.n_units, "rule": finding.rule, "text": finding.text}
+        for finding in found.replicates
+    ]
+    return results

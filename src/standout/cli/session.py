@@ -1,4 +1,4 @@
-"""Run a command: progress, notes and output, and arguments of the library shown as options."""
+"""Run a command: progress, notes, output, and the checks before any work."""
 
 from __future__ import annotations
 
@@ -8,86 +8,48 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
 from standout._model import plain
-from standout.errors import OutputError, StandoutWarning, spell_arguments
+from standout.cli.options import in_options
+from standout.errors import OutputError, StandoutWarning
 from standout.io.output import check_table_path, check_writable
 from standout.io.source import Progress, watching
 
 # Seconds before a pass over a file shows a progress bar.
 _DELAY = 1.0
-# Arguments of the library whose option has the same name, and the others.
-_SAME = (
-    "missing", "label", "groups", "ids", "drop", "key", "memory", "checkpoint", "shrinkage", "axes", "mix", "normalize",
-    "centering", "solver", "alpha", "kernel", "gamma",
-)  # fmt: skip
-_OPTIONS = {name: f"--{name}" for name in _SAME} | {
-    "columns": "--features", "n_components": "-k", "n_landmarks": "--landmarks", "groups_match": "--groups-match",
-    "random_state": "--seed", "where": "--by",
-}  # fmt: skip
-
-
-def in_options(message: str) -> str:
-    """Return a message of the library with its arguments shown as options.
-
-    Examples
-    --------
-    >>> in_options("Use `missing='auto'`, `n_components=None` or `features='common'`.")
-    'Use --missing auto, -k all or --common.'
-    """
-    return spell_arguments(message, _option)
-
-
-def _option(name: str, value: object) -> str | None:
-    if (name, value) == ("features", "common"):
-        return "--common"
-    if name not in _OPTIONS or value is ...:
-        return _OPTIONS.get(name)
-    if value is None:
-        value = "all" if name == "n_components" else "none"
-    return f"{_OPTIONS[name]} {value if isinstance(value, str) and ' ' not in value else repr(value)}"
 
 
 class Session:
-    """Runs the work of a command and prints its result.
-
-    Parameters
-    ----------
-    given : dict
-        The options of the command; those of :func:`telling_options` are removed from it.
-    """
+    """Runs the work of a command and prints its result; takes ``output_options`` from the given options."""
 
     def __init__(self, given: dict[str, Any]):
         self.as_json, self.quiet = given.pop("as_json"), given.pop("quiet")
         given.pop("debug")
         self.notes: dict[str, None] = {}  # in the order of their first occurrence
-        self.summarized: list[str] = []
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Show progress, and collect the warnings of the library as notes."""
-        with warnings.catch_warnings(record=True) as caught:
+        """Show progress on a terminal, and collect the warnings of the library as notes."""
+        hidden = self.quiet or self.as_json or sys.stderr is None or not sys.stderr.isatty()
+        with warnings.catch_warnings(record=True) as caught, nullcontext() if hidden else _progress_bar():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", StandoutWarning)
-            with progress(self.quiet or self.as_json):
-                yield
+            yield
         self.notes |= {str(warning.message): None for warning in caught}
 
-    def summarize(self, notes: Iterable[str]) -> None:
-        """Register notes that the printed summary contains, so that they are not repeated after it."""
-        self.summarized += notes
-
-    def tell(self, facts: dict[str, Any], text: str, written: Mapping[str, Path | None]) -> None:
-        """Print the result: ``facts`` as JSON, or ``text``, the files written and the notes."""
+    def show(
+        self, result: dict[str, Any], text: str, written: Mapping[str, Path | None], noted: Collection[str] = ()
+    ) -> None:
+        """Print the result as JSON, or ``text``, the files written and the notes that are not in ``noted``."""
         files = {name: str(path) for name, path in written.items() if path is not None}
         if self.as_json:
-            whole = {**facts, "files": files, "warnings": list(self.notes)}
+            whole = {**result, "files": files, "warnings": list(self.notes)}
             click.echo(json.dumps(plain(whole), indent=2, ensure_ascii=False))
             return
         if text:
@@ -95,60 +57,47 @@ class Session:
         if files:
             width = max(map(len, files))
             click.echo("\n" + "\n".join(f"{name:<{width}}  {path}" for name, path in files.items()))
-        if not self.quiet:
-            for note in self.notes:
-                if note not in self.summarized:
-                    click.echo(f"note: {in_options(note)}", err=True)
+        for note in () if self.quiet else self.notes:
+            if note not in noted:
+                click.echo(f"note: {in_options(note)}", err=True)
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[None]:
-    """Show a progress bar on a terminal while files are read."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
-        yield
-        return
-    bar = _ProgressBar()
-    try:
-        with watching(bar.update):
-            yield
-    finally:
-        bar.live.stop()
+def _progress_bar() -> Iterator[None]:
+    """Show one line with the current pass over a file, once it takes longer than a second."""
+    from rich import progress
+    from rich.console import Console
 
+    columns = (
+        progress.TextColumn("{task.description}", markup=False), progress.BarColumn(),
+        progress.TextColumn("{task.fields[speed]}"), progress.TimeRemainingColumn(),
+    )  # fmt: skip
+    live = progress.Progress(*columns, console=Console(stderr=True), transient=True)
+    last, began, bar = Progress("", 0, None), 0.0, None
 
-class _ProgressBar:
-    """One line with the current pass over a file: rows per second and the time left."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Live
-
-        self.live = Live(
-            TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(), console=Console(stderr=True), transient=True,
-        )  # fmt: skip
-        self.task: Any = None
-        self.last: Progress | None = None
-        self.began = time.monotonic()
-
-    def update(self, now: Progress) -> None:
-        """Show how far the pass is, once it takes longer than a second."""
-        if self.last is None or now.what != self.last.what or now.rows < self.last.rows:  # a new pass
-            self.began = time.monotonic()
-            if self.task is not None:
-                self.live.remove_task(self.task)
-            self.task = None
-        self.last = now
-        seconds = max(time.monotonic() - self.began, 1e-9)
+    def update(now: Progress) -> None:
+        nonlocal last, began, bar
+        if now.what != last.what or now.rows < last.rows:  # a new pass
+            began = time.monotonic()
+            if bar is not None:
+                live.remove_task(bar)
+            bar = None
+        last = now
+        seconds = max(time.monotonic() - began, 1e-9)
         if seconds < _DELAY:
             return
-        if self.task is None:
-            self.live.start()
-            self.task = self.live.add_task(now.what, total=None, speed="")
-        total = 1.0 if now.share is not None else None
+        if bar is None:
+            live.start()
+            bar = live.add_task(now.what, total=None, speed="")
         # A download reports no rows.
         speed = f"{now.rows:,} rows {now.rows / seconds:,.0f} rows/s" if now.rows else ""
-        self.live.update(self.task, completed=now.share or 0.0, total=total, speed=speed)
+        live.update(bar, completed=now.share or 0.0, total=None if now.share is None else 1.0, speed=speed)
+
+    try:
+        with watching(update):
+            yield
+    finally:
+        live.stop()
 
 
 def check_outputs(
@@ -159,10 +108,10 @@ def check_outputs(
     for name, path in outputs.items():
         if path is None:
             continue
-        wanted = str((check_table_path if name in tables else check_writable)(path, name))
-        if wanted in taken:
-            raise OutputError(f"{name}: {path} is also {taken[wanted]} and would be overwritten. Give another name.")
-        taken[wanted] = name
+        resolved = str((check_table_path if name in tables else check_writable)(path, name))
+        if resolved in taken:
+            raise OutputError(f"{name}: {path} is also {taken[resolved]} and would be overwritten. Give another name.")
+        taken[resolved] = name
 
 
 def command_line() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from standout._base import BaseContrast
 from standout._blas import Array
 from standout._inputs import check_count
 from standout._model import Model
+from standout._verdict import number
 from standout.errors import InputError
 from standout.plot import _style
-from standout.plot._style import axes_or_new, label_bars, log_scale, number
+from standout.plot._style import axes_or_new, label_bars, log_scale
 
 if TYPE_CHECKING:
     from standout.inference.permutation import PermutationTest
@@ -146,12 +147,10 @@ def patterns(
     """
     solved = fitted_model(model)
     if solved.n_components == 0:
-        raise InputError("the model has no components, so there is no pattern to draw. Fit it with `n_components=2`.")
+        raise InputError("the model has no components and no pattern to draw. Fit it with `n_components=2`.")
     if not has_patterns(solved):
-        raise InputError(
-            f"{type(model).__name__} has no patterns: its components are nonlinear functions of the features. "
-            "Use standout.plot.scores to draw the scores, or fit a DPCA."
-        )
+        kind = type(model).__name__
+        raise InputError(f"{kind} has no patterns: its components are nonlinear functions. Use standout.plot.scores.")
     index = _component_index(component, solved.n_components, "model")
     axes = axes_or_new(axes, (5, 4.5))
     if shape is None:
@@ -171,10 +170,7 @@ def _draw_image(model: Model, index: int, shape: Any, axes: Any) -> None:
     sides = np.asarray(shape)
     size = model.patterns.shape[1]
     if sides.shape != (2,) or sides.dtype.kind not in "iu" or (sides < 1).any() or sides.prod() != size:
-        raise InputError(
-            f"shape={shape!r} does not match the {size} features of the model. Give the height and width of the "
-            "image, two positive integers with that product."
-        )
+        raise InputError(f"shape={shape!r} is not that of an image of {size} features. Give its height and width.")
     image = (model.patterns[index] * np.sqrt(model.target_variance[index])).reshape(*sides)
     limit = float(np.abs(image).max()) or 1.0
     # A diverging map, safe for colour-blind readers, with white at zero.
@@ -215,12 +211,12 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     """
     _check_result(test, "test", "null", "permutation_test")
     index = _component_index(component, len(test.ratios), "result")
-    histogram = null_histogram(test, index)
+    edges, counts, observed, log = null_histogram(test, index)
     axes = axes_or_new(axes, (5, 3.6))
-    axes.stairs(histogram.counts, histogram.edges, fill=True, color=_style.GREYS[0], label="permuted labels")
+    axes.stairs(counts, edges, fill=True, color=_style.GREYS[0], label="permuted labels")
     label = f"observed {number(test.ratios[index])}"
-    axes.axvline(histogram.observed, color=_style.COLORS[1], linewidth=2, label=label)
-    if histogram.log:
+    axes.axvline(observed, color=_style.COLORS[1], linewidth=2, label=label)
+    if log:
         log_scale(axes.xaxis)
     axes.set(xlabel="ratio of target to background variance", ylabel="permutations")
     axes.set_title(f"component {index + 1}: p = {number(test.p_values[index])}")
@@ -229,17 +225,11 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     return axes
 
 
-class NullHistogram(NamedTuple):
-    """Histogram of the permuted ratios of a component."""
+def null_histogram(test: PermutationTest, component: int) -> tuple[Array, Array, float, bool]:
+    """Return bin edges and counts of the permuted ratios, the observed ratio, and whether the axis is logarithmic.
 
-    edges: Array  # (n_bins + 1,)
-    counts: Array  # (n_bins,)
-    observed: float  # position of the observed ratio; an infinite one lies to the right of all others
-    log: bool  # whether the axis is logarithmic; the bins then have equal widths on it
-
-
-def null_histogram(test: PermutationTest, component: int) -> NullHistogram:
-    """Bin the permuted ratios of a component; infinite ratios are counted in the last bin."""
+    Infinite permuted ratios are counted in the last bin; an infinite observed ratio lies to the right of all others.
+    """
     null, observed = test.null[component], float(test.ratios[component])
     finite = null[np.isfinite(null)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (1.0, 2.0)
@@ -251,7 +241,7 @@ def null_histogram(test: PermutationTest, component: int) -> NullHistogram:
     edges = np.geomspace(low, high, n_bins + 1) if log else np.linspace(low, high, n_bins + 1)
     edges[0], edges[-1] = low, high  # geomspace rounds its ends
     counts = np.histogram(np.clip(null, low, high), edges)[0]
-    return NullHistogram(edges, counts, observed if math.isfinite(observed) else right, log)
+    return edges, counts, observed if math.isfinite(observed) else right, log
 
 
 def stability(found: Stability, component: int = 0, *, count: int = 15, axes: Any = None) -> Any:
@@ -302,18 +292,12 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
     return axes
 
 
-def checked_estimator(model: Any, role: str = "model") -> BaseContrast:
-    """Return an estimator of standout, or raise an error that names what was given."""
-    if not isinstance(model, BaseContrast):
-        raise InputError(
-            f"{role}: {type(model).__name__} is not a standout estimator. Give a fitted DPCA, CPCA or KernelDPCA."
-        )
-    return model
-
-
-def fitted_model(model: Any, role: str = "model") -> Model:
-    """Return the model of a fitted estimator; an estimator that is not fitted raises its own error."""
-    return checked_estimator(model, role)._solved()
+def fitted_model(estimator: Any, role: str = "model") -> Model:
+    """Return the model of a fitted estimator, or raise an error that names what was given."""
+    if not isinstance(estimator, BaseContrast):
+        kind = type(estimator).__name__
+        raise InputError(f"{role}: {kind} is not a standout estimator. Give a fitted DPCA, CPCA or KernelDPCA.")
+    return estimator._solved()
 
 
 def has_patterns(model: Model) -> bool:
@@ -324,14 +308,10 @@ def has_patterns(model: Model) -> bool:
 def _component_index(component: Any, size: int, owner: str) -> int:
     if isinstance(component, Integral) and not isinstance(component, bool) and 0 <= int(component) < size:
         return int(component)
-    raise InputError(
-        f"component={component!r} is out of range: the {owner} has {size} components, counted from 0. Use an integer "
-        f"from 0 to {size - 1}."
-    )
+    raise InputError(f"component={component!r}: the {owner} has {size} components. Use a number from 0 to {size - 1}.")
 
 
 def _check_result(given: Any, role: str, attribute: str, function: str) -> None:
     if not hasattr(given, attribute) or not hasattr(given, "notes"):
-        raise InputError(
-            f"{role}: unsupported type {type(given).__name__}. Give the result of standout.inference.{function}."
-        )
+        kind = type(given).__name__
+        raise InputError(f"{role}: unsupported type {kind}. Give the result of standout.inference.{function}.")

@@ -1,31 +1,100 @@
-"""Scatter plots of scores: one model, or a path of models as small multiples."""
+"""Scatter plots of scores, coloured by label: one model, or a path of models as small multiples."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from standout._blas import Array
 from standout._path import SubspacePath
+from standout._verdict import number
 from standout.errors import InputError, RowsNeededError
-from standout.io.memory import checked_block
+from standout.io.memory import checked_block, is_missing
 from standout.io.read import is_on_cluster, read
 from standout.io.source import block_rows
 from standout.plot import _style
-from standout.plot._labels import MAX_CLASSES, Labels
-from standout.plot._style import axes_or_new, number, plain, pyplot, shortened
+from standout.plot._style import axes_or_new, plain, pyplot, shortened
 
+# Numeric labels with more distinct values than this are continuous; a legend has no more entries than this.
+_MAX_CLASSES = 20
 # Plots with more points than this draw them smaller; with five times as many, they are rasterized and the legend is
 # placed outside, because matplotlib's search for a free corner is slow.
 _MANY_POINTS = 2000
 # Legends with more entries than this are placed outside the axes.
 _SHORT_LEGEND = 8
 _PANELS_PER_ROW = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The label of each row, as the code of a class or as a number."""
+
+    names: tuple[str, ...]  # of the classes, sorted; empty for continuous labels
+    codes: NDArray[np.intp]  # (n_rows,): class of each row, −1 where the label is missing
+    numbers: Array | None = None  # (n_rows,): continuous labels, NaN where missing
+
+    @classmethod
+    def of(cls, values: Any, n_rows: int, role: str = "labels") -> Labels:
+        """Encode the labels of ``n_rows`` rows."""
+        given = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
+        if given.shape != (n_rows,):
+            raise InputError(f"{role}: shape {given.shape} for {n_rows} rows. Give one label for each row.")
+        present = ~_missing(given)
+        numbers = _as_numbers(given[present])
+        codes = np.full(n_rows, -1, dtype=np.intp)
+        if numbers is None:
+            texts = [str(value) or "(empty)" for value in given[present]]
+            names = tuple(sorted(set(texts), key=_natural))
+            code = {name: index for index, name in enumerate(names)}
+            codes[present] = [code[text] for text in texts]
+            return cls(names, codes)
+        distinct, inverse = np.unique(numbers, return_inverse=True)
+        if len(distinct) > _MAX_CLASSES:
+            continuous = np.full(n_rows, np.nan)
+            continuous[present] = np.where(np.isinf(numbers), np.nan, numbers)
+            return cls((), codes, continuous)
+        codes[present] = inverse
+        return cls(tuple(f"{value:.12g}" for value in distinct), codes)
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Mask of the rows without a label."""
+        return self.codes < 0 if self.numbers is None else np.isnan(self.numbers)
+
+    def take(self, index: NDArray[np.intp]) -> Labels:
+        """Return the labels of some rows, with the same classes."""
+        return Labels(self.names, self.codes[index], None if self.numbers is None else self.numbers[index])
+
+
+def _missing(given: NDArray[Any]) -> NDArray[np.bool_]:
+    if given.dtype.kind == "f":
+        return np.asarray(np.isnan(given))
+    if given.dtype.kind in "biuUS":
+        return np.zeros(len(given), dtype=bool)
+    values = (value.item() if isinstance(value, np.generic) else value for value in given.tolist())
+    return np.array([is_missing(value) for value in values], dtype=bool)
+
+
+def _as_numbers(present: NDArray[Any]) -> Array | None:
+    """Return labels as floats if all are numeric; booleans are classes."""
+    numeric = present.dtype.kind in "fiu"
+    if present.dtype.kind == "O" and len(present):
+        numeric = all(isinstance(value, Real) and not isinstance(value, bool | np.bool_) for value in present)
+    return present.astype(np.float64) if numeric else None
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that puts "day 10" after "day 9"."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part) if part.isdecimal() and part.isascii() else -1, part) for part in parts]
 
 
 class _Layer(NamedTuple):
@@ -83,8 +152,7 @@ def scores(
     ['background', 'False', 'True']
     """
     points = _checked_scores(values, "values")
-    target = list(_target_layers(points, labels))
-    layers = [*_background_layers(background, points.shape[1]), *target]
+    layers = [*_background_layers(background, points.shape[1]), *_target_layers(points, labels)]
     axes = axes_or_new(axes, (5, 4.5))
     axes.set(title=title, xlabel=names[0])
     if points.shape[1] == 1:
@@ -113,21 +181,13 @@ def _checked_scores(values: Any, role: str) -> Array:
     if isinstance(values, BaseEstimator):
         raise InputError(f"{role}: {type(values).__name__} is a model, not scores. Give model.transform(rows).")
     if is_on_cluster(values) and not hasattr(type(values), "__array__"):
-        raise RowsNeededError(
-            f"{role}: the scores are a Spark {type(values).__name__}. Bring them into memory first, with "
-            "toPandas().to_numpy()."
-        )
+        raise RowsNeededError(f"{role}: the scores are on Spark. Bring them into memory with toPandas().to_numpy().")
     points = np.asarray(values)
     if points.ndim != 2 or points.dtype.kind not in "fiu":
-        raise InputError(
-            f"{role}: scores must be a numeric 2-D array, but shape {points.shape} and type {points.dtype} were given. "
-            "Give the scores that transform returns."
-        )
+        found = f"shape {points.shape} and type {points.dtype}"
+        raise InputError(f"{role}: expected a numeric 2-D array, got {found}. Give the scores that transform returns.")
     if points.shape[1] == 0:
-        raise InputError(
-            f"{role}: the scores have no columns, because the model has no components. Fit it with `n_components=2`, "
-            "or use standout.plot.ratios(model) to plot its ratios."
-        )
+        raise InputError(f"{role}: no columns, because the model has no components. Fit it with `n_components=2`.")
     return points
 
 
@@ -136,21 +196,15 @@ def _background_layers(background: Any, n_components: int) -> Iterator[_Layer]:
         return
     if isinstance(background, Mapping):
         named = {str(name): values for name, values in background.items()}
-    elif (
-        isinstance(background, list | tuple)
-        and background
-        and (is_on_cluster(background[0]) or np.ndim(background[0]) == 2)
-    ):
-        named = {f"background {index}": values for index, values in enumerate(background)}
     else:
-        named = {"background": background}
+        several = isinstance(background, list | tuple) and len(background) > 0
+        several = several and (is_on_cluster(background[0]) or np.ndim(background[0]) == 2)
+        named = {f"background {i}": one for i, one in enumerate(background)} if several else {"background": background}
     for index, (name, values) in enumerate(named.items()):
         points = _checked_scores(values, name)
         if points.shape[1] < min(n_components, 2):
-            raise InputError(
-                f"{name}: {points.shape[1]} score per row, but the target has {n_components}. "
-                "Give the scores of the same components."
-            )
+            found = f"{points.shape[1]} score per row, but the target has {n_components}"
+            raise InputError(f"{name}: {found}. Give the scores of the same components.")
         style = _style.grey(index)
         yield _Layer(name, points[:, :n_components], {"c": style.color, "marker": style.marker})
 
@@ -180,8 +234,8 @@ def _draw_legend(axes: Any, drawn: list[Any], layers: list[_Layer], *, outside: 
     named = [(artist, layer) for artist, layer in zip(drawn, layers, strict=True) if "cmap" not in layer.style]
     if not named:
         return
-    entries = [(artist, plain(shortened(layer.name))) for artist, layer in named[:MAX_CLASSES]]
-    more = sum(layer.n_labels for _, layer in named[MAX_CLASSES:])
+    entries = [(artist, plain(shortened(layer.name))) for artist, layer in named[:_MAX_CLASSES]]
+    more = sum(layer.n_labels for _, layer in named[_MAX_CLASSES:])
     if more > 0:
         from matplotlib.lines import Line2D
 
@@ -249,10 +303,8 @@ def _path_scores(path: SubspacePath, source: Any) -> list[Array]:
     """Return the centred scores of all rows at each representative, in one pass."""
     filters = path.components[path.representatives]
     if source.n_features != filters.shape[2]:
-        raise InputError(
-            f"data: {source.n_features} features, but the path was computed on {filters.shape[2]}. "
-            "Give rows with the features of the path, in the same order."
-        )
+        found = f"{source.n_features} features, but the path was computed on {filters.shape[2]}"
+        raise InputError(f"data: {found}. Give rows with the features of the path, in the same order.")
     basis = filters.reshape(-1, filters.shape[2]).T
     blocks = source.blocks(block_rows(source.n_features))
     values = np.concatenate([checked_block(block, source.n_features, "data") @ basis for block in blocks])

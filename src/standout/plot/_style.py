@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,70 +29,19 @@ class Style(NamedTuple):
 
 
 def style(index: int) -> Style:
-    """Return the style of a class by its index; when the colours repeat, the markers shift.
-
-    Examples
-    --------
-    >>> style(0), style(8)
-    (Style(color='#0072B2', marker='o', symbol='circle'), Style(color='#0072B2', marker='D', symbol='diamond'))
-    >>> len({style(index) for index in range(DISTINCT)}) == DISTINCT
-    True
-    """
+    """Return the style of a class by its index; when the colours repeat, the markers shift."""
     shape = (index + index // len(COLORS)) % len(MARKERS)
     return Style(COLORS[index % len(COLORS)], MARKERS[shape], SYMBOLS[shape])
 
 
 def grey(index: int) -> Style:
-    """Return the style of a background by its index.
-
-    Examples
-    --------
-    >>> grey(1)
-    Style(color='#5f6368', marker='D', symbol='diamond')
-    """
+    """Return the style of a background by its index."""
     shape = index % len(MARKERS)
     return Style(GREYS[index % len(GREYS)], MARKERS[shape], SYMBOLS[shape])
 
 
-def number(value: float, *, trimmed: bool = True) -> str:
-    """Format a number with at least three digits; ``trimmed=False`` keeps trailing zeros, for tables.
-
-    Examples
-    --------
-    >>> [number(value) for value in (11.249, 0.00012345, 12345.6, 2.0, float("inf"), float("nan"))]
-    ['11.2', '0.000123', '12,346', '2', '∞', '–']
-    >>> number(0.1, trimmed=False), number(111, trimmed=False)
-    ('0.100', '111')
-    """
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if 1000 <= abs(value) < 1e7:
-        return f"{value:,.0f}".replace("-", "−")
-    text = f"{value:.3g}" if trimmed or value == 0 else f"{value:#.3g}".rstrip(".")
-    return text.replace("-", "−")
-
-
-def count(amount: float, noun: str) -> str:
-    """Format a count with its noun.
-
-    Examples
-    --------
-    >>> count(1, "row"), count(12000, "row")
-    ('1 row', '12,000 rows')
-    """
-    return f"{amount:,.0f} {noun}{'' if round(amount) == 1 else 's'}"
-
-
 def shortened(text: str, most: int = 40) -> str:
-    """Cut a long name in the middle, because related names often differ at the end.
-
-    Examples
-    --------
-    >>> shortened("phosphorylated_glycogen_synthase_kinase_3_beta", 21)
-    'phosphoryl…ase_3_beta'
-    """
+    """Cut a long name in the middle, because related names often differ at the end."""
     if len(text) <= most:
         return text
     head = (most - 1) // 2
@@ -101,13 +49,7 @@ def shortened(text: str, most: int = 40) -> str:
 
 
 def plain(text: str) -> str:
-    r"""Escape text so that matplotlib renders it literally, in legends too.
-
-    Examples
-    --------
-    >>> plain("$5 to $10")
-    '\\$5 to \\$10'
-    """
+    """Escape text so that matplotlib renders it literally, in legends too."""
     escaped = text.replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped  # legends omit labels with a leading underscore
 

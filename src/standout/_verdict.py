@@ -1,4 +1,7 @@
-"""All prose of the report: the verdict on significance, descriptions of methods, and what reading did to the data."""
+"""The verdict on significance, and the words and numbers in which results are reported.
+
+All prose on significance is here, so that the page, the command line, JSON and the plots use the same words.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from standout._base import BaseContrast
 from standout._cpca import ContrastiveModel
 from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._shrinkage import estimate_text
-from standout.errors import listed
-from standout.io.stream import ReadSummary
-from standout.plot._style import count, number
 
 if TYPE_CHECKING:
     from standout.inference.assess import Assessment
@@ -42,19 +41,7 @@ class Verdict:
 
 
 def verdict(model: Model, assessment: Assessment | None = None) -> Verdict:
-    """Return the verdict on a model, with the results of resampling where there are any.
-
-    Parameters
-    ----------
-    model : Model
-        The fitted model.
-    assessment : Assessment, optional
-        Result of :func:`standout.inference.assess`. Where no noise edge can be computed, its permutation test decides.
-
-    Returns
-    -------
-    Verdict
-    """
+    """Return the verdict on a model; without a noise edge, the permutation test of the assessment decides."""
     result = _model_verdict(model)
     if assessment is None or not model.background_counts:
         return result
@@ -101,11 +88,10 @@ def _without_edge(model: Model) -> Verdict:
         reason = "The target has fewer than two independent units, so no p-value can be computed"
     else:
         units, freedom = round(model.background_units), round(model.background_units - 1)
-        leave = "leaves" if units == 1 else "leave"
-        degrees = "degree" if freedom == 1 else "degrees"
         reason = (
-            f"{count(units, 'independent background unit')} {leave} {freedom} {degrees} of freedom for "
-            f"{count(model.rank, 'dimension')}, so no noise edge can be computed"
+            f"{count(units, 'independent background unit')} leave{'s' if units == 1 else ''} {freedom} degree"
+            f"{'' if freedom == 1 else 's'} of freedom for {count(model.rank, 'dimension')}, so no noise edge can be "
+            "computed"
         )
     sentence = f"{reason}. {largest}; noise alone may reach this."
     return Verdict("unknown", "Too little data to assess significance", (sentence, advice), _cautions(model)[:1])
@@ -263,13 +249,7 @@ def permutation_text(test: PermutationTest) -> str:
 
 
 def p_text(value: float) -> str:
-    r"""Format a p-value, no smaller than its approximation is accurate.
-
-    Examples
-    --------
-    >>> p_text(3e-12), p_text(0.0321)
-    ('p\xa0<\xa00.0001', 'p\xa0=\xa00.032')
-    """
+    """Format a p-value, no smaller than its approximation is accurate."""
     text = f"p < {_SMALLEST_P:.4f}" if value < _SMALLEST_P else f"p = {value:.2g}"
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
@@ -292,24 +272,6 @@ def method_name(model: Model) -> str:
     if not model.background_counts:
         return f"{kernel}PCA"
     return "cPCA" if isinstance(model, ContrastiveModel) else f"{kernel}dPCA"
-
-
-def caption(estimator: BaseContrast, model: Model) -> str:
-    """Return what the components of a method are."""
-    largest_variance = "directions of largest target variance, whether or not the background varies there too."
-    if not model.background_counts:
-        return capitalized(largest_variance)
-    if isinstance(model, ContrastiveModel):
-        if model.alpha == 0:
-            return f"alpha = 0: {largest_variance}"
-        search = "" if model.path is None else f"; alpha was chosen from {count(len(model.path.values), 'value')}"
-        return f"Directions of largest target variance minus {number(model.alpha)} times background variance{search}."
-    if isinstance(model, KernelModel):
-        kernel = f"kernel {model.landmarks.kernel.name}; {count(len(model.landmarks.rows), 'landmark')}"
-        return f"Functions of the features with the largest ratios of target to background variance ({kernel})."
-    if getattr(estimator, "axes", "ratio") == "signal":
-        return "Directions of largest variance in the part of the target that is specific to it."
-    return "Directions with the largest ratios of target to background variance."
 
 
 def _background_estimate(model: Model) -> str:
@@ -336,35 +298,18 @@ def problem(model: Model) -> str:
     return "exact, without shrinkage"
 
 
-def account_sentences(account: ReadSummary) -> list[str]:
-    """Return what reading did to a dataset."""
-    sentences = [f"{count(account.rows, 'row')} and {count(account.features, 'feature')} were used."]
-    if account.missing:
-        features = sorted(account.missing, key=lambda name: -account.missing[name])
-        total = _amount(sum(account.missing.values()), "value")
-        sentences.append(f"{total} missing, in {count(len(features), 'feature')}: {listed(features)}.")
-    if account.values_filled:
-        how = "the mean of the feature" if account.filled_by == "means" else "draws from a model of the observed values"
-        sentences.append(f"{_amount(account.values_filled, 'value')} filled in with {how}.")
-    if account.rows_left_out:
-        sentences.append(f"{_amount(account.rows_left_out, 'row')} dropped because of missing values.")
-    if account.features_left_out:
-        dropped = account.features_left_out
-        sentences.append(f"{_amount(len(dropped), 'feature')} dropped because of missing values: {listed(dropped)}.")
-    if account.aside:
-        sentences.append(f"{_amount(len(account.aside), 'column')} not used as features: {listed(account.aside)}.")
-    return sentences
+def number(value: float, *, trimmed: bool = True) -> str:
+    """Format a number with at least three digits; ``trimmed=False`` keeps trailing zeros, for tables."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if 1000 <= abs(value) < 1e7:
+        return f"{value:,.0f}".replace("-", "−")
+    text = f"{value:.3g}" if trimmed or value == 0 else f"{value:#.3g}".rstrip(".")
+    return text.replace("-", "−")
 
 
-def _amount(amount: int, noun: str) -> str:
-    return f"{count(amount, noun)} {'was' if amount == 1 else 'were'}"
-
-
-def code_of(estimator: BaseContrast, model: Model) -> str:
-    """Return Python code that fits such a model."""
-    name = type(estimator).__name__
-    arguments = "target, background=background" if model.background_counts else "target"
-    return (
-        f"from standout import {name}\n\nmodel = {' '.join(repr(estimator).split())}.fit({arguments})\n"
-        "scores = model.transform(target)\nprint(model.summary())"
-    )
+def count(amount: float, noun: str) -> str:
+    """Format a count with its noun."""
+    return f"{amount:,.0f} {noun}{'' if round(amount) == 1 else 's'}"
