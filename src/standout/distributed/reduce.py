@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from standout._accumulate import Accumulator, Sums, merge_sums
 from standout._blas import default_budget, physical_memory
 from standout._moments import Moments
-from standout.errors import InputError
+from standout.errors import InputError, listed
 from standout.io.memory import (
     BadValues,
     check_all_used,
@@ -71,8 +71,27 @@ class DistributedSource(Source):
         self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
     ) -> Moments:
         """Return the moments of all rows, computed on the workers."""
-        found = reduce_sums(self, weights, groups, names, role)
-        return Moments.from_sums(found.sums, found.groups, names)
+        _check_width(self.n_features, role)
+        ids = None
+        if _in_memory(weights):
+            weights = check_weights(weights, self.n_rows, role)
+        if _in_memory(groups) and self.n_rows is not None and (weights is None or _in_memory(weights)):
+            ids, groups = distinct_groups(groups, weights, self.n_rows, role), None
+        found = self.reduce(partial(add_up, role=role), merge, weights, groups)
+        if found.seen == 0:
+            checked_table(np.empty((0, self.n_features)), role)
+        if not math.isfinite(found.sums.mean.sum() + np.einsum("ii->", found.sums.scatter)):
+            raise explain_bad(self.reduce(_bad_values, BadValues.__add__), names, role)
+        if self.n_rows is not None and found.seen != self.n_rows:
+            raise InputError(
+                f"{role}: the chunks of the dask array have {found.seen} rows, but the array has {self.n_rows}. Give "
+                "the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
+            )
+        if weights is not None and found.sums.weight == 0:
+            check_weights([0.0], None, role)
+        if len(found.sums.underflown):
+            raise explain_underflow(found.sums.underflown, names, role)
+        return Moments.from_sums(found.sums, found.groups if ids is None else ids, names)
 
     def collect(self, role: str) -> NDArray[Any]:
         """Return all rows as one array, in one pass, if they fit into memory."""
@@ -88,19 +107,46 @@ class DistributedSource(Source):
         return self.compute(tables, role)
 
 
+def _all_rows(source: Source) -> NDArray[Any]:
+    return source.collect("")
+
+
+def _in_memory(values: Any) -> bool:
+    """Return whether row values are given in memory, as opposed to by reference to data on the cluster."""
+    return values is not None and not isinstance(values, str) and not is_on_cluster(values)
+
+
 def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
     """Raise an error if the rows, where their number is known, do not fit into the memory of this process."""
     size, most = 8 * (n_rows or 0) * n_columns, _SHARE * physical_memory()
     if size > most > 0:
         raise InputError(
-            f"{role}: {n_rows:,} rows of {n_columns:,} numbers must be brought from the cluster to this process for "
-            f"this, and take {size / 1e9:,.1f} GB, more than a quarter of the memory here ({most / 1e9:,.1f} GB). "
-            "Choose some of the rows at random first, or fewer features."
+            f"{role}: this needs {n_rows:,} rows of {n_columns:,} numbers in this process, and {size / 1e9:,.1f} GB are "
+            f"more than a quarter of its memory ({most / 1e9:,.1f} GB). Choose some of the rows at random first, or "
+            "fewer features."
         )
 
 
-def _all_rows(source: Source) -> NDArray[Any]:
-    return source.collect("")
+def _check_width(n_features: int, role: str) -> None:
+    """Raise an error if there are too many features for a worker to hold the scatter matrix."""
+    size, budget = 8 * n_features**2, default_budget()
+    if size > budget:
+        raise InputError(
+            f"{role}: the scatter matrix of {n_features:,} features takes {size / 1e9:,.1f} GB on every worker, more "
+            f"than the {budget / 1e9:.1f} GB allowed. Choose fewer features, or bring the rows into memory (compute() "
+            "of dask, toPandas() of Spark), where the matrix-free solver does not need it."
+        )
+
+
+def check_row_column(column: str, columns: Sequence[str], features: Sequence[str], what: str) -> None:
+    """Raise an error if a column of weights or groups does not exist or is a feature; ``what`` is its purpose."""
+    if column not in columns:
+        raise InputError(f"{what}: there is no column {column!r}. Use one of its columns: {listed(columns)}.")
+    if column in features:
+        raise InputError(
+            f"{what}: the column {column!r} is a feature too. Leave it out of the features with "
+            f"`standout.read(frame, drop={column!r})`."
+        )
 
 
 @dataclass(frozen=True)
@@ -110,49 +156,6 @@ class PartialSums:
     sums: Sums
     groups: frozenset[Hashable] | None
     seen: int
-
-
-def reduce_sums(
-    source: DistributedSource, weights: Any, groups: Any, names: Sequence[str] | None, role: str
-) -> PartialSums:
-    """Accumulate a source on the workers that hold its rows."""
-    _check_width(source.n_features, role)
-    ids = None
-    if _at_hand(weights):
-        weights = check_weights(weights, source.n_rows, role)
-    if _at_hand(groups) and source.n_rows is not None and (weights is None or _at_hand(weights)):
-        ids, groups = distinct_groups(groups, weights, source.n_rows, role), None
-    found = source.reduce(partial(add_up, role=role), merge, weights, groups)
-    if found.seen == 0:
-        checked_table(np.empty((0, source.n_features)), role)
-    if not math.isfinite(found.sums.mean.sum() + np.einsum("ii->", found.sums.scatter)):
-        raise explain_bad(source.reduce(_bad_values, BadValues.__add__), names, role)
-    if source.n_rows is not None and found.seen != source.n_rows:
-        raise InputError(
-            f"{role}: the chunks of the dask array have {found.seen} rows, and the array says {source.n_rows}. Give "
-            "the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
-        )
-    if weights is not None and found.sums.weight == 0:
-        check_weights([0.0], None, role)
-    if len(found.sums.underflown):
-        raise explain_underflow(found.sums.underflown, names, role)
-    return found if ids is None else replace(found, groups=ids)
-
-
-def _check_width(n_features: int, role: str) -> None:
-    """Raise an error if there are too many features for a worker to hold the scatter matrix."""
-    size, budget = 8 * n_features**2, default_budget()
-    if size > budget:
-        raise InputError(
-            f"{role}: the products of {n_features:,} features are a table of {size / 1e9:,.1f} GB on every worker, and "
-            f"{budget / 1e9:.1f} GB may be used for it. Choose fewer features, or bring the rows into memory "
-            "(compute() of dask, toPandas() of Spark), where the matrix-free solver needs no such table."
-        )
-
-
-def _at_hand(values: Any) -> bool:
-    """Return whether row values are given in memory, as opposed to by reference to data on the cluster."""
-    return values is not None and not isinstance(values, str) and not is_on_cluster(values)
 
 
 def add_up(part: Part, role: str) -> PartialSums:
