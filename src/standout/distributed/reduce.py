@@ -121,9 +121,9 @@ def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
     size, most = 8 * (n_rows or 0) * n_columns, _SHARE * physical_memory()
     if size > most > 0:
         raise InputError(
-            f"{role}: this needs {n_rows:,} rows of {n_columns:,} numbers in this process, and {size / 1e9:,.1f} GB are "
-            f"more than a quarter of its memory ({most / 1e9:,.1f} GB). Choose some of the rows at random first, or "
-            "fewer features."
+            f"{role}: this needs {n_rows:,} rows of {n_columns:,} numbers in this process, and their "
+            f"{size / 1e9:,.1f} GB are more than a quarter of its memory ({most / 1e9:,.1f} GB). Choose some of the "
+            "rows at random first, or fewer features."
         )
 
 
