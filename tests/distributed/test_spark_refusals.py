@@ -64,7 +64,9 @@ def test_groups_of_a_frame_without_order_cannot_be_collected(described, spark, r
     )
     assert standout.read(made, drop=["g", "w"]).row_values("groups", "target groups") is None
     described = standout.read(made, label="g", ids="w")
-    assert described.described == {"label": "g", "groups": None, "ids": "w"}
+    assert described.row_values("groups", "target groups") is None
+    for option, column in (("label", "'g'"), ("ids", "'w'")):
+        refused(lambda o=option: described.row_values(o, f"target {o}"), option, column, kind=RowsNeededError)
 
 
 def test_features_whose_scatter_an_executor_cannot_hold_are_refused(spark, refused):

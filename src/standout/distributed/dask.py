@@ -7,11 +7,10 @@ the worker that holds them, and columns that describe rows are computed only on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout._blas import threads_for
-from standout.distributed.reduce import DistributedSource, Result, check_row_column
+from standout.distributed.reduce import DistributedSource, Merge, Result, check_row_column, choose_columns
 from standout.errors import FeatureError, GraphWarning, InputError, listed, warn_user
 from standout.io.memory import (
     NUMBERS,
@@ -37,11 +36,10 @@ from standout.io.memory import (
     checked_table,
     may_be_numbers,
 )
-from standout.io.options import Options, choose
+from standout.io.options import Options
 from standout.io.read import is_on_cluster, read
 from standout.io.source import ArraySource, Part, Source, select_columns
-from standout.io.stream import Layout
-from standout.io.tables import Coded, Texts, warn_aside
+from standout.io.tables import Coded, Texts
 
 # Warn if more bytes than this are embedded in a graph, in the first tasks of its layers.
 _MAX_EMBEDDED = 10_000_000
@@ -58,7 +56,7 @@ _UNKNOWN_ROWS = (
 def open_collection(data: Any, role: str) -> DaskSource:
     """Return the source of a dask array or of a data frame all of whose columns are features."""
     if not isinstance(data, da.Array):
-        return _open_frame(data, data, {}, role)
+        return _open_frame(data, data, Options(), role)
     if data.ndim == 2 and math.isnan(data.shape[1]):
         raise InputError(
             f"{role}: the number of columns is unknown. Call compute_chunk_sizes() on the dask array first."
@@ -80,15 +78,11 @@ def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
     empty = nw.from_native(data._meta, eager_only=True)
     label_of = {str(name): name for name in data.columns}
     numeric = {str(name) for name, kind in empty.schema.items() if may_be_numbers(kind, empty, name)}
-    chosen = choose(list(label_of), numeric, options, role)
-    described = {"label": options.label, "groups": options.groups, "ids": options.ids}
-    source = _open_frame(data[[label_of[name] for name in chosen.features]], data, described, role)
-    if options.columns is None:
-        warn_aside(Layout(Path(role), source.names, source.n_features, chosen.aside, chosen.unasked))
-    return source
+    chosen = choose_columns(list(label_of), numeric, options, role)
+    return _open_frame(data[[label_of[name] for name in chosen.features]], data, options, role)
 
 
-def _open_frame(features: Any, frame: Any, described: Mapping[str, str | None], role: str) -> DaskSource:
+def _open_frame(features: Any, frame: Any, options: Options, role: str) -> DaskSource:
     if not _is_partitioned(features):
         raise InputError(
             f"{role}: a {type(features).__name__} of dask has no rows and columns. Make it an array or a data frame "
@@ -100,7 +94,7 @@ def _open_frame(features: Any, frame: Any, described: Mapping[str, str | None], 
     _check_shape((1, empty.n_features), np.dtype(float), role)
     in_order = partial(_in_order, columns=list(features.columns), role=role)
     chunks = _chunks_of(features, np.empty((0, empty.n_features)), in_order)
-    return DaskSource(chunks, role, empty.names, empty.unnamed, frame, described)
+    return DaskSource(chunks, role, empty.names, empty.unnamed, frame, options)
 
 
 def _is_partitioned(data: Any) -> bool:
@@ -227,11 +221,11 @@ class DaskSource(DistributedSource):
         names: tuple[str, ...] | None = None,
         unnamed: tuple[Any, ...] | None = None,
         frame: Any = None,  # with all columns; None for an array
-        described: Mapping[str, str | None] | None = None,  # option of read → column
+        options: Options | None = None,  # that name the columns that describe rows
         index: NDArray[np.intp] | None = None,
     ):
         self._chunks, self._role, self._index = chunks, role, index
-        self._frame, self._described = frame, described or {}
+        self._frame, self._options = frame, options or Options()
         self.n_rows = None if _unknown_rows(chunks) else int(chunks.shape[0])
         self.n_features = int(chunks.shape[1]) if index is None else len(index)
         self.names, self.unnamed = names, unnamed
@@ -241,15 +235,15 @@ class DaskSource(DistributedSource):
         """Return the source with the columns at ``index``, in that order."""
         names = None if self.names is None else tuple(self.names[i] for i in index)
         inner = index if self._index is None else self._index[index]
-        return DaskSource(self._chunks, self._role, names, self.unnamed, self._frame, self._described, inner)
+        return DaskSource(self._chunks, self._role, names, self.unnamed, self._frame, self._options, inner)
 
     # Each is a pass over one column, made on access and not during a fit.
-    labels = cached_property(lambda self: self._fetch("label"))  # type: ignore[assignment]
-    groups = cached_property(lambda self: self._fetch("groups"))  # type: ignore[assignment]
-    row_ids = cached_property(lambda self: self._fetch("ids"))  # type: ignore[assignment]
+    labels = cached_property(lambda self: self._fetch("label"))
+    groups = cached_property(lambda self: self._fetch("groups"))
+    row_ids = cached_property(lambda self: self._fetch("ids"))
 
     def _fetch(self, option: str) -> NDArray[Any] | None:
-        column = self._described.get(option)
+        column = getattr(self._options, option)
         if column is None:
             return None
         return np.asarray(_computed([self._column(column, as_text=True)], self._role)[0], dtype=object)
@@ -266,35 +260,22 @@ class DaskSource(DistributedSource):
 
     def map_rows(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> da.Array:
         """Return ``function`` of the rows as a lazy dask array."""
+        sent_once = dask.delayed(function, pure=False)  # one key, independent of the number of chunks
         return da.blockwise(
-            map_chunk,
-            "ik",
-            self._chunks,
-            "ij",
-            dask.delayed(function, pure=False),  # one key, independent of the number of chunks
-            None,
-            reader=self._reader,
-            new_axes={"k": len(names)},
-            concatenate=False,
-            align_arrays=False,
-            dtype=np.float64,
-            meta=np.empty((0, 0)),
-        )
+            map_chunk, "ik", self._chunks, "ij", sent_once, None, reader=self._reader, new_axes={"k": len(names)},
+            concatenate=False, align_arrays=False, dtype=np.float64, meta=np.empty((0, 0)),
+        )  # fmt: skip
 
     def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:
         """Return lazy tables of this source as arrays, in one pass over its rows."""
         return [np.asarray(array) for array in _computed(tables, role)]
 
     def reduce(
-        self,
-        function: Callable[[Part], Result],
-        merge: Callable[[Result, Result], Result],
-        weights: Any = None,
-        groups: Any = None,
+        self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
     ) -> Result:
         """Return ``function`` of every part, merged on the workers in a fixed order."""
         _warn_of_embedded_data(self._chunks, self._role)
-        groups = self._described.get("groups") if groups is None else groups
+        groups = self._options.groups if groups is None else groups
         values = [self._split(given, what) for given, what in ((weights, "weights"), (groups, "groups"))]
         keys = [None if array is None else array.__dask_keys__() for array in (self._chunks, *values)]
         name = uuid4().hex

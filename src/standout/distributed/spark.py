@@ -8,11 +8,10 @@ must be installed on the executors, or shipped with ``--py-files``.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain, groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,13 +28,19 @@ except ImportError as error:
         f"reading Spark DataFrames needs {error.name}. Install it with: pip install 'standout[spark]'"
     ) from error
 
-from standout.distributed.reduce import DistributedSource, Result, check_fits, check_row_column
+from standout.distributed.reduce import (
+    DistributedSource,
+    Merge,
+    Result,
+    check_fits,
+    check_row_column,
+    choose_columns,
+)
 from standout.io.arrow import coded, numbers_of
 from standout.io.memory import check_names, checked_block, checked_table
-from standout.io.options import Options, choose
+from standout.io.options import Options
 from standout.io.source import ArraySource, Part, Source, block_rows
-from standout.io.stream import Layout
-from standout.io.tables import Texts, warn_aside
+from standout.io.tables import Texts
 
 _NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType", "BooleanType")
 # Number of adjacent results merged by one task. Two rounds merge a thousand partitions.
@@ -51,7 +56,7 @@ def open_collection(data: Any, role: str) -> SparkSource:
     frame = _checked_frame(data, role)
     fields = tuple(frame.schema.fields)
     if len(fields) == 1 and _is_vector(fields[0].dataType):
-        return _source(frame, [0], [], {}, role)
+        return _source(frame, [0], [], Options(), role)
     text = [field for field in fields if type(field.dataType).__name__ not in _NUMBERS]
     if text:
         names = [field.name for field in text]
@@ -63,7 +68,7 @@ def open_collection(data: Any, role: str) -> SparkSource:
             f"(type {text[0].dataType.simpleString()}). Leave them out, for instance with {how}, or name what they are "
             "in `standout.read(X, label=..., groups=..., ids=...)`."
         )
-    return _source(frame, range(len(fields)), [], {}, role)
+    return _source(frame, range(len(fields)), [], Options(), role)
 
 
 def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
@@ -72,15 +77,12 @@ def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     vectors = [name for name, kind in kinds.items() if _is_vector(kind)]
     numbers = {name for name, kind in kinds.items() if type(kind).__name__ in _NUMBERS}
-    chosen = choose(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
+    chosen = choose_columns(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
     if len(chosen.features) > 1 and set(vectors).intersection(chosen.features):
         raise FeatureError(f"{role}: a vector holds all features, and other columns were named too. Name one of both.")
-    if options.columns is None:
-        warn_aside(Layout(Path(role), None, len(chosen.features), chosen.aside, chosen.unasked))
     position = {name: i for i, name in enumerate(kinds)}
     features, aside = ([position[name] for name in names] for names in (chosen.features, chosen.aside))
-    described = {"label": options.label, "groups": options.groups, "ids": options.ids}
-    return _source(frame, features, aside, described, role)
+    return _source(frame, features, aside, options, role)
 
 
 def _checked_frame(data: Any, role: str) -> Any:
@@ -95,9 +97,7 @@ def _checked_frame(data: Any, role: str) -> Any:
     return data
 
 
-def _source(
-    frame: Any, features: Sequence[int], aside: Sequence[int], described: Mapping[str, str | None], role: str
-) -> SparkSource:
+def _source(frame: Any, features: Sequence[int], aside: Sequence[int], options: Options, role: str) -> SparkSource:
     fields = tuple(frame.schema.fields)
     numbered = frame.toDF(*map(str, range(len(fields))))
     names: tuple[str, ...] | None = tuple(fields[i].name for i in features)
@@ -107,7 +107,7 @@ def _source(
     if width == 0 or not features:
         checked_table(np.empty((1, 0)), role)
     reader = BatchReader(role, names, len(features), width)
-    return SparkSource(numbered, fields, tuple(features), tuple(aside), described, reader)
+    return SparkSource(numbered, fields, features, aside, options, reader)
 
 
 def _is_vector(kind: Any) -> bool:
@@ -131,7 +131,6 @@ def _width(frame: Any, field: Any, column: str, role: str) -> tuple[int, tuple[s
     return len(row[0]), None
 
 
-@dataclass(frozen=True, eq=False)
 class SparkSource(DistributedSource):
     """The rows of a Spark DataFrame, which stay on the cluster.
 
@@ -139,75 +138,70 @@ class SparkSource(DistributedSource):
     which an array could be matched.
     """
 
-    frame: Any  # with numbered columns, since names may contain dots or differ only in case
-    fields: tuple[Any, ...]  # the columns as they were given
-    features: tuple[int, ...]  # indices of the features
-    aside: tuple[int, ...]  # indices of columns that describe rows, which transform keeps
-    described: Mapping[str, str | None]  # option of read → column
-    reader: BatchReader
-
     ordered = False
 
-    @property
-    def n_features(self) -> int:  # type: ignore[override]
-        """Number of features."""
-        return self.reader.n_features
-
-    @property
-    def names(self) -> tuple[str, ...] | None:  # type: ignore[override]
-        """Feature names."""
-        return self.reader.names
+    def __init__(
+        self,
+        frame: Any,  # with numbered columns, since names may contain dots or differ only in case
+        fields: Sequence[Any],  # the columns as they were given
+        features: Sequence[int],  # indices of the features
+        aside: Sequence[int],  # indices of columns that describe rows, which transform keeps
+        options: Options,  # that name the columns that describe rows
+        reader: BatchReader,
+    ):
+        self._frame, self._fields, self._features, self._aside = frame, fields, features, aside
+        self._options, self._reader = options, reader
+        self.names, self.n_features = reader.names, reader.n_features
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Collect the rows on the driver, one partition at a time."""
-        step = partial(_block_bytes, reader=self.reader, rows=rows)
-        for row in self._columns(self.features).mapInArrow(step, "bytes binary").toLocalIterator():
+        step = partial(_block_bytes, reader=self._reader, rows=rows)
+        for row in self._columns(self._features).mapInArrow(step, "bytes binary").toLocalIterator():
             yield np.frombuffer(row["bytes"]).reshape(-1, self.n_features)
 
     def select(self, index: NDArray[np.intp]) -> SparkSource:
         """Return the source with the features at ``index``, in that order."""
         names = None if self.names is None else tuple(self.names[i] for i in index)
-        if self.reader.width is None:
-            reader = replace(self.reader, n_columns=len(index), names=names)
-            return replace(self, features=tuple(self.features[i] for i in index), reader=reader)
-        chosen = index if self.reader.index is None else self.reader.index[index]
-        return replace(self, reader=replace(self.reader, index=chosen, names=names))
+        features = self._features
+        if self._reader.width is None:
+            features = [features[i] for i in index]
+            reader = replace(self._reader, n_columns=len(index), names=names)
+        else:
+            chosen = index if self._reader.index is None else self._reader.index[index]
+            reader = replace(self._reader, index=chosen, names=names)
+        return SparkSource(self._frame, self._fields, features, self._aside, self._options, reader)
 
     def map_rows(self, function: Callable[[Any], NDArray[Any]], names: Sequence[str]) -> Any:
         """Return a lazy DataFrame of the non-feature columns and the columns computed by ``function``."""
         from pyspark.sql.types import DoubleType, StructField, StructType
 
-        kept = [self.fields[i] for i in self.aside]
+        kept = [self._fields[i] for i in self._aside]
         duplicates = [field.name for field in kept if field.name in set(names)]
         if duplicates:
             raise InputError(
-                f"{self.reader.role}: duplicate columns in the result: {listed(duplicates)}. Rename these columns "
+                f"{self._reader.role}: duplicate columns in the result: {listed(duplicates)}. Rename these columns "
                 "first."
             )
         schema = StructType([*kept, *(StructField(name, DoubleType()) for name in names)])
-        step = partial(_mapped_batches, function=function, reader=self.reader, columns=schema.names)
-        return self._columns((*self.features, *self.aside)).mapInArrow(step, schema)
+        step = partial(_mapped_batches, function=function, reader=self._reader, columns=schema.names)
+        return self._columns((*self._features, *self._aside)).mapInArrow(step, schema)
 
     def reduce(
-        self,
-        function: Callable[[Part], Result],
-        merge: Callable[[Result, Result], Result],
-        weights: Any = None,
-        groups: Any = None,
+        self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
     ) -> Result:
         """Return ``function`` of every partition that has rows, merged on the executors in their order."""
         from pyspark.sql.functions import expr
 
-        given = {"weights": weights, "groups": self.described.get("groups") if groups is None else groups}
+        given = {"weights": weights, "groups": self._options.groups if groups is None else groups}
         columns = {what: self._row_column(what, name) for what, name in given.items() if name is not None}
         if len(set(columns.values())) < len(columns):
             raise InputError(
-                f"{self.reader.role}: the column {weights!r} is named for weights and for groups. Name two columns."
+                f"{self._reader.role}: the column {weights!r} is named for weights and for groups. Name two columns."
             )
         first = partial(
-            _partition_pieces, function=function, merge=merge, reader=self.reader, row_values=tuple(columns)
+            _partition_pieces, function=function, merge=merge, reader=self._reader, row_values=tuple(columns)
         )
-        pieces = self._columns((*self.features, *columns.values())).mapInArrow(first, _PIECES)
+        pieces = self._columns((*self._features, *columns.values())).mapInArrow(first, _PIECES)
         # The number of partitions is unknown in advance: merge adjacent ones first, then the remaining results.
         for by, fan in ((expr(f"part div {_FAN}"), _FAN), (1, None)):
             step = partial(_merged_pieces, merge=merge, fan=fan)
@@ -237,7 +231,7 @@ class SparkSource(DistributedSource):
 
     def check_row_values(self, option: str, what: str) -> None:
         """Raise an error for columns that describe rows, because collecting rows loses their order."""
-        column = self.described.get(option)
+        column = getattr(self._options, option)
         if column is not None:
             raise RowsNeededError(
                 f"{what}: the rows of a Spark DataFrame have no order, so the column {column!r} cannot be matched to "
@@ -246,18 +240,18 @@ class SparkSource(DistributedSource):
             )
 
     def _columns(self, places: Sequence[int]) -> Any:
-        return self.frame.select(*(str(place) for place in places))
+        return self._frame.select(*(str(place) for place in places))
 
     def _row_column(self, what: str, column: Any) -> int:
         """Return the index of the column of weights or groups."""
-        role = f"{self.reader.role} {what}"
+        role = f"{self._reader.role} {what}"
         if not isinstance(column, str):
             raise InputError(
                 f"{role}: the rows of a Spark DataFrame have no order, so a {type(column).__name__} cannot be matched "
                 f"to them. Name a column: `standout.read(frame, drop='w')` and {what}='w'."
             )
-        names = [field.name for field in self.fields]
-        check_row_column(column, names, [names[i] for i in self.features], role)
+        names = [field.name for field in self._fields]
+        check_row_column(column, names, [names[i] for i in self._features], role)
         return names.index(column)
 
 
