@@ -10,23 +10,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
 from typing import Any, cast
 from uuid import uuid4
 
 import dask
 import dask.array as da
 import numpy as np
-from dask import compute, local, threaded
+from dask import compute
 from dask.base import get_scheduler
 from dask.highlevelgraph import HighLevelGraph
-from dask.sizeof import sizeof
 from numpy.typing import NDArray
 from scipy import sparse
 
 from standout._blas import threads_for
 from standout.distributed.reduce import DistributedSource, Merge, Result, check_row_column, choose_columns
-from standout.errors import FeatureError, GraphWarning, InputError, listed, warn_user
+from standout.errors import FeatureError, InputError, listed
 from standout.io.memory import (
     NUMBERS,
     FrameSource,
@@ -41,9 +39,6 @@ from standout.io.read import is_on_cluster, read
 from standout.io.source import ArraySource, Part, Source, select_columns
 from standout.io.tables import Coded, Texts
 
-# Warn if more bytes than this are embedded in a graph, in the first tasks of its layers.
-_MAX_EMBEDDED = 10_000_000
-_TASKS_INSPECTED = 10_000
 # Accumulating this many rows takes several times as long as merging two results; smaller chunks share a task.
 _ROWS_PER_TASK = 1024
 _UNKNOWN_ROWS = (
@@ -274,7 +269,6 @@ class DaskSource(DistributedSource):
         self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
     ) -> Result:
         """Return ``function`` of every part, merged on the workers in a fixed order."""
-        _warn_of_embedded_data(self._chunks, self._role)
         groups = self._options.groups if groups is None else groups
         values = [self._split(given, what) for given, what in ((weights, "weights"), (groups, "groups"))]
         keys = [None if array is None else array.__dask_keys__() for array in (self._chunks, *values)]
@@ -358,63 +352,16 @@ def _shared_tasks(chunks: Sequence[float], n_features: int) -> Iterator[slice]:
 
 def _computed(arrays: Sequence[da.Array], role: str) -> tuple[Any, ...]:
     """Compute arrays with the scheduler or cluster of the user, with shared tasks run once."""
-    _scheduler(arrays[0], role)
+    reachable = False
     try:
+        get_scheduler(collections=arrays)  # raises RuntimeError for an asynchronous client, or none
+        reachable = True
         found: tuple[Any, ...] = compute(*arrays, traverse=False)
         return found
     except Exception as error:
-        if type(error).__name__ != "ClosedClientError":  # from distributed, which may not be installed
+        if reachable and type(error).__name__ != "ClosedClientError":  # of distributed, which may not be installed
             raise
-        raise _no_cluster(error, role) from error
-
-
-def _scheduler(collection: Any, role: str) -> Any:
-    try:
-        return get_scheduler(collections=[collection])
-    except RuntimeError as error:  # an asynchronous client, or none
-        raise _no_cluster(error, role) from error
-
-
-def _no_cluster(error: Exception, role: str) -> InputError:
-    return InputError(
-        f"{role}: dask cannot compute here ({str(error).rstrip('.')}). Start a distributed.Client that is open and not "
-        "asynchronous, or use dask.config.set(scheduler='threads')."
-    )
-
-
-def _warn_of_embedded_data(collection: Any, role: str) -> None:
-    """Warn if data are embedded in the graph of a collection and would be sent to other processes."""
-    if _scheduler(collection, role) in (threaded.get, local.get_sync):
-        return
-    size = 0
-    for value in _embedded(collection.__dask_graph__()):
-        if hasattr(value, "shape"):
-            size += sizeof(value.data if sparse.issparse(value) else value)
-        if size > _MAX_EMBEDDED:
-            warn_user(
-                f"{role}: more than {_MAX_EMBEDDED // 10**6} MB of data are embedded in the graph and sent through the "
-                "scheduler, which is many times slower than workers that read them. Make the collection of what "
-                "workers can open (dask.array.from_zarr or from_delayed, dask.dataframe.read_parquet), or give the "
-                "array, memory map or frame itself to fit.",
-                GraphWarning,
-            )
-            return
-
-
-def _embedded(graph: Any) -> Iterator[Any]:
-    """Yield the values in the tasks of a graph, without materialising its layers."""
-    for layer in getattr(graph, "layers", {"": graph}).values():
-        if getattr(layer, "is_materialized", lambda: True)():
-            for task in islice(layer.values(), _TASKS_INSPECTED):
-                yield from _arguments(task, 3)
-        else:
-            yield from (value for value, index in getattr(layer, "indices", ()) if index is None)
-
-
-def _arguments(task: Any, depth: int) -> Iterator[Any]:
-    """Yield a task's data and arguments, and those of the tasks fused into it."""
-    yield getattr(task, "value", task)
-    if depth:
-        inner = task if isinstance(task, list | tuple) else getattr(task, "args", ())
-        for argument in inner.values() if isinstance(inner, dict) else inner:
-            yield from _arguments(argument, depth - 1)
+        raise InputError(
+            f"{role}: dask cannot compute here ({str(error).rstrip('.')}). Start a distributed.Client that is open and "
+            "not asynchronous, or use dask.config.set(scheduler='threads')."
+        ) from error
