@@ -46,17 +46,9 @@ FORMAT = 2
 _SAME = "feature_names_in"
 _OUTPUTS = (None, "default", "pandas", "polars")
 _HEADER: dict[str, Any] = {
-    "standout": str,
-    "estimator": str,
-    "created": str,
-    "about": dict | None,
-    "parameters": dict,
-    "output": str | None,
-    "n_features_in": int,
-    "feature_names_in": list | None,
-    "model_names": list | str | None,
-    "model": dict,
-}
+    "standout": str, "estimator": str, "created": str, "about": dict | None, "parameters": dict, "output": str | None,
+    "n_features_in": int, "feature_names_in": list | None, "model_names": list | str | None, "model": dict,
+}  # fmt: skip
 _WHAT = "model file"
 _TINY = float(np.nextafter(0, 1))
 
@@ -309,8 +301,8 @@ def _decoded_estimator(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) 
 def _names(given: Any, n_features: int) -> tuple[str, ...] | None:
     if given is None:
         return None
-    valid = isinstance(given, list) and len(given) == n_features and all(isinstance(name, str) for name in given)
-    _need(valid, "its list of feature names")
+    _need(isinstance(given, list) and len(given) == n_features, "its list of feature names")
+    _need(all(isinstance(name, str) for name in given), "a feature name")
     return tuple(given)
 
 
@@ -332,10 +324,9 @@ def _check_model(model: Any, kind: type[Model], n_features: int) -> None:
     _need(all(isinstance(value, float) for value in numbers) and _is_count(model.rank), "a number of its model")
     _need(model.regime in ("exact", "structural", "shrunk") and isinstance(model.solver, str), "its solver")
     _check_counts(model)
-    _need(isinstance(model.notes, tuple), "its notes")
+    _need(isinstance(model.notes, tuple) and all(isinstance(note, Note) for note in model.notes), "a note")
     for note in model.notes:
-        valid = isinstance(note, Note) and isinstance(note.text, str) and isinstance(note.category, type)
-        _need(valid, "a note")
+        _need(isinstance(note.text, str) and isinstance(note.category, type), "a note")
     if model.used is not None:
         _check_indices(model.used, n_features)
         _need(bool((np.diff(model.used) > 0).all()), "the order of its features")

@@ -53,8 +53,10 @@ _BAD_ZIP = (BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError,
 # First bytes of other files, for error messages.
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"ccopy_reg\n")
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78": "zlib", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
-_DATA = {_START: "a zip archive that is not a model", b"\x93NUMPY": "an array in numpy's format", b"\x89HDF": "an HDF5 file",
-         b"PAR1": "a parquet file"}  # fmt: skip
+_DATA = {
+    _START: "a zip archive that is not a model", b"\x93NUMPY": "an array in numpy's format",
+    b"\x89HDF": "an HDF5 file", b"PAR1": "a parquet file",
+}  # fmt: skip
 _TEXT = frozenset({9, 10, 13, *range(32, 127), *range(128, 256)})
 
 RECORDS: dict[str, Any] = {
@@ -67,12 +69,8 @@ _WARNINGS = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, StandoutWarning)
 }
 # The arrays of each sparse format; formats not listed are stored as CSR.
-_SPARSE = {
-    "csr": ("data", "indices", "indptr"),
-    "csc": ("data", "indices", "indptr"),
-    "coo": ("data", "row", "col"),
-    "dia": ("data", "offsets"),
-}
+_SPARSE = {"csr": ("data", "indices", "indptr"), "coo": ("data", "row", "col"), "dia": ("data", "offsets")}
+_SPARSE["csc"] = _SPARSE["csr"]
 _AS_CSR = ("bsr", "dok", "lil")
 # A string array pads every entry to the longest, so a short file could request a lot of memory.
 _MAX_TEXT = 2**22
