@@ -1,5 +1,8 @@
 """Spark: inconsistent input is an error with a remedy, and subjects are the same ones wherever their rows are."""
 
+import pickle
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -96,9 +99,11 @@ def test_weights_that_are_text_are_refused(described, spark, refused):
     refused(lambda: Moments.of(source, weights="w"), "weights", "not numbers", "Give one number for each row")
 
 
-def test_a_partition_with_weights_and_groups_is_not_held_in_memory(described):
+def test_a_partition_with_weights_and_groups_is_not_held_in_memory(described, monkeypatch):
     """As Spark's worker does it, without Spark: batches come one by one, and are gone when the next one comes."""
-    from standout.distributed.spark import BatchReader, partition_result
+    from pyspark import TaskContext
+
+    from standout.distributed.spark import BatchReader, _partition_pieces
 
     batch = pa.RecordBatch.from_pandas(described[[*NAMES, "w", "g"]], preserve_index=False)
     held = []
@@ -106,7 +111,7 @@ def test_a_partition_with_weights_and_groups_is_not_held_in_memory(described):
     def batches():
         for _ in range(50):
             held.append(pa.total_allocated_bytes())
-            yield pa.ipc.open_stream(sent).read_next_batch()  # a copy of its own
+            yield pa.ipc.open_stream(sent).read_next_batch()  # a separate copy
             held.append(pa.total_allocated_bytes())
 
     sink = pa.BufferOutputStream()
@@ -114,7 +119,10 @@ def test_a_partition_with_weights_and_groups_is_not_held_in_memory(described):
         stream.write_batch(batch)
     sent = sink.getvalue()
     reader = BatchReader("target", NAMES, 5)
-    found = partition_result(batches(), lambda part: add_up(part, "target"), merge, reader, ("weights", "groups"))
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 0))
+    columns = ("weights", "groups")
+    (piece,) = _partition_pieces(batches(), lambda part: add_up(part, "target"), merge, reader, columns)
+    found = pickle.loads(piece.column("bytes")[0].as_py())
     assert len(held) == 100 and max(held) - held[0] < 4 * batch.nbytes
     whole = np.tile(described[list(NAMES)].to_numpy(), (50, 1))
     plain = Moments.of(whole, weights=np.tile(described["w"], 50))

@@ -330,54 +330,36 @@ def _mapped_batches(
 
 
 def _partition_pieces(
-    batches: Iterator[Any], function: Callable[[Part], Any], merge: Callable[[Any, Any], Any], reader: BatchReader,
+    batches: Iterable[Any], function: Callable[[Part], Any], merge: Merge[Any], reader: BatchReader,
     row_values: Sequence[str],
 ) -> Iterator[Any]:  # fmt: skip
-    """Yield the pieces of a function of a partition, or none for a partition without rows."""
+    """Yield the pieces of a function of a partition or of its error, and none for a partition without rows.
+
+    ``row_values`` are the columns after the features: weights, groups.
+    """
     from pyspark import TaskContext
 
-    first = next((batch for batch in batches if batch.num_rows), None)
-    if first is not None:
-        context = TaskContext.get()
-        assert context is not None
-        yield from _pieces(
-            context.partitionId(), partition_result(chain([first], batches), function, merge, reader, row_values)
-        )
-
-
-def partition_result(
-    batches: Iterable[Any], function: Callable[[Part], Any], merge: Callable[[Any, Any], Any], reader: BatchReader,
-    row_values: Sequence[str],
-) -> Any:  # fmt: skip
-    """Return a function of a partition, or its error; ``row_values`` names the columns after the features."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
     try:
-        if not row_values:
-            return function(Part(Partition(batches, reader)))
-        # A few batches at a time: reading all weights before the rows would require the whole partition in memory.
-        runs = _runs(batches, reader.n_features)
-        return reduce(merge, (function(_part(run, reader, row_values)) for run in runs))
+        if row_values:
+            # One batch at a time: reading all weights before the rows would require the whole partition in memory.
+            result = reduce(merge, (function(_part(batch, reader, row_values)) for batch in chain([first], filled)))
+        else:
+            result = function(Part(Partition(chain([first], filled), reader)))
     except StandoutError as error:
-        return error
+        result = error
+    context = TaskContext.get()
+    assert context is not None
+    yield from _pieces(context.partitionId(), result)
 
 
-def _runs(batches: Iterable[Any], least: int) -> Iterator[list[Any]]:
-    """Yield lists of batches with at least as many rows as features, so that merging is cheap in comparison."""
-    run: list[Any] = []
-    for batch in batches:
-        run.append(batch)
-        if sum(one.num_rows for one in run) >= least:
-            yield run
-            run = []
-    if run:
-        yield run
-
-
-def _part(batches: Sequence[Any], reader: BatchReader, row_values: Sequence[str]) -> Part:
-    values = {
-        what: np.concatenate([_row_values(what, batch.column(place), reader.role) for batch in batches])
-        for place, what in enumerate(row_values, reader.n_columns)
-    }
-    return Part(Partition(batches, reader), **values)
+def _part(batch: Any, reader: BatchReader, row_values: Sequence[str]) -> Part:
+    columns = enumerate(row_values, reader.n_columns)
+    values = {what: _row_values(what, batch.column(place), reader.role) for place, what in columns}
+    return Part(Partition([batch], reader), **values)
 
 
 def _row_values(what: str, column: Any, role: str) -> NDArray[Any]:
@@ -398,7 +380,7 @@ def _pieces(part: int, result: Any) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=["part", "place", "bytes"])
 
 
-def _merged_pieces(batches: Iterable[Any], merge: Callable[[Any, Any], Any], fan: int | None) -> Iterator[Any]:
+def _merged_pieces(batches: Iterable[Any], merge: Merge[Any], fan: int | None) -> Iterator[Any]:
     """Merge each ``fan`` adjacent results (None: all), whose pieces are sorted, and yield the pieces of the merged."""
     pieces = (pair for batch in batches for pair in zip(*map(batch.column, ("part", "bytes")), strict=True))
     by_part = groupby(pieces, key=lambda pair: pair[0].as_py())
@@ -407,7 +389,7 @@ def _merged_pieces(batches: Iterable[Any], merge: Callable[[Any, Any], Any], fan
         yield from _pieces(node, reduce(partial(_merged, merge=merge), (result for _, result in some)))
 
 
-def _merged(one: Any, other: Any, merge: Callable[[Any, Any], Any]) -> Any:
+def _merged(one: Any, other: Any, merge: Merge[Any]) -> Any:
     """Merge two results; an error takes precedence, the first of two."""
     if isinstance(one, StandoutError):
         return one
