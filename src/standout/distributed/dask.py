@@ -25,15 +25,7 @@ from scipy import sparse
 from standout._blas import threads_for
 from standout.distributed.reduce import DistributedSource, Merge, Result, check_row_column, choose_columns
 from standout.errors import FeatureError, InputError, listed
-from standout.io.memory import (
-    NUMBERS,
-    FrameSource,
-    as_ids,
-    as_weights,
-    check_names,
-    checked_table,
-    may_be_numbers,
-)
+from standout.io.memory import NUMBERS, FrameSource, as_ids, as_weights, check_names, checked_table, may_be_numbers
 from standout.io.options import Options
 from standout.io.read import is_on_cluster, read
 from standout.io.source import ArraySource, Part, Source, select_columns

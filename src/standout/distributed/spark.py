@@ -28,14 +28,7 @@ except ImportError as error:
         f"reading Spark DataFrames needs {error.name}. Install it with: pip install 'standout[spark]'"
     ) from error
 
-from standout.distributed.reduce import (
-    DistributedSource,
-    Merge,
-    Result,
-    check_fits,
-    check_row_column,
-    choose_columns,
-)
+from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column, choose_columns
 from standout.io.arrow import coded, numbers_of
 from standout.io.memory import check_names, checked_block, checked_table
 from standout.io.options import Options
