@@ -23,9 +23,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout._blas import threads_for
-from standout.distributed.reduce import DistributedSource, Merge, Result, check_row_column, choose_columns
+from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column, choose_columns
 from standout.errors import FeatureError, InputError, listed
-from standout.io.memory import NUMBERS, FrameSource, as_ids, as_weights, check_names, checked_table, may_be_numbers
+from standout.io.memory import (
+    NUMBERS,
+    FrameSource,
+    as_ids,
+    as_weights,
+    check_names,
+    checked_block,
+    checked_table,
+    may_be_numbers,
+)
 from standout.io.options import Options
 from standout.io.read import is_on_cluster, read
 from standout.io.source import ArraySource, Part, Source, select_columns
@@ -253,8 +262,16 @@ class DaskSource(DistributedSource):
             concatenate=False, align_arrays=False, dtype=np.float64, meta=np.empty((0, 0)),
         )  # fmt: skip
 
-    def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:
-        """Return lazy tables of this source as arrays, in one pass over its rows."""
+    def collect(self, role: str) -> NDArray[Any]:
+        """Return all rows as one array, in one pass, if they fit into memory."""
+        names = [str(i) for i in range(self.n_features)]
+        (rows,) = self.collect_mapped([lambda source: source.map_rows(_all_rows, names)], role)
+        return checked_block(rows, self.n_features, role)
+
+    def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
+        """Return several functions of the rows as arrays in memory, in one pass."""
+        tables = [function(self) for function in functions]
+        check_fits(self.n_rows, sum(table.shape[1] for table in tables), role)
         return [np.asarray(array) for array in _computed(tables, role)]
 
     def reduce(
@@ -325,6 +342,10 @@ class DaskSource(DistributedSource):
         if self.n_rows is None:
             raise InputError(f"{name}: {_UNKNOWN_ROWS}")
         return da.from_array(as_ids(values) if what == "groups" else as_weights(values, self._role), chunks=-1)
+
+
+def _all_rows(source: Source) -> NDArray[Any]:
+    return source.collect("")
 
 
 def _unknown_rows(array: da.Array) -> bool:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from standout._accumulate import Accumulator, Sums, merge_sums
 from standout._blas import default_budget, physical_memory
@@ -26,7 +25,6 @@ from standout.io.memory import (
     check_all_used,
     check_each_weight,
     check_weights,
-    checked_block,
     checked_table,
     count_bad,
     distinct_groups,
@@ -52,10 +50,6 @@ class DistributedSource(Source):
     is_local = False
 
     @abstractmethod
-    def map_rows(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> Any:
-        """Return ``function`` of the rows, one column for each name, as a lazy table of the engine."""
-
-    @abstractmethod
     def reduce(
         self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
     ) -> Result:
@@ -63,10 +57,6 @@ class DistributedSource(Source):
 
         ``weights`` and ``groups`` (one value for each row) are split into the same partitions.
         """
-
-    @abstractmethod
-    def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:
-        """Return lazy tables of this source as arrays, in one pass over its rows."""
 
     def moments(
         self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
@@ -93,23 +83,6 @@ class DistributedSource(Source):
         if len(found.sums.underflown):
             raise explain_underflow(found.sums.underflown, names, role)
         return Moments.from_sums(found.sums, found.groups if ids is None else ids, names)
-
-    def collect(self, role: str) -> NDArray[Any]:
-        """Return all rows as one array, in one pass, if they fit into memory."""
-        check_fits(self.n_rows, self.n_features, role)
-        (rows,) = self.compute([self.map_rows(_all_rows, [str(i) for i in range(self.n_features)])], role)
-        return checked_block(rows, self.n_features, role)
-
-    def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
-        """Return several functions of the rows as arrays in memory, in one pass."""
-        self.check_order(role)
-        tables = [function(self) for function in functions]
-        check_fits(self.n_rows, sum(table.shape[1] for table in tables), role)
-        return self.compute(tables, role)
-
-
-def _all_rows(source: Source) -> NDArray[Any]:
-    return source.collect("")
 
 
 def _in_memory(values: Any) -> bool:

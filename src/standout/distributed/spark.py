@@ -207,11 +207,10 @@ class SparkSource(DistributedSource):
             raise result
         return result
 
-    def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:  # noqa: ARG002
+    def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
         """Raise an error, because the rows of a lazy table have no defined order."""
-        raise RowsNeededError(
-            f"{role}: the rows of a Spark DataFrame have no order. Bring them into memory first, with toPandas()."
-        )
+        self.check_order(role)
+        return super().collect_mapped(functions, role)
 
     def collect(self, role: str) -> NDArray[Any]:
         """Return all rows as one array, partition by partition, if they fit into memory."""
