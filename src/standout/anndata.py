@@ -118,12 +118,10 @@ def dpca(
         _check_choice("subjects", subjects, adata.obs.columns, "a column of adata.obs")
     key = None if layer is None else f"layers/{layer}"
     source = read(adata, role="adata", key=key, groups=subjects)
-    cells: Source = source
-    backgrounds: dict[Any, Source] = {}
     if groupby is not None:
         cells, backgrounds = _split_by_label(source, adata, groupby, target, background)
-    elif background is not None:
-        backgrounds = _read_backgrounds(background, key, subjects)
+    else:
+        cells, backgrounds = source, _read_backgrounds(background, key, subjects)
     used = _gene_mask(adata, mask_var)
     if min_cells is not None:
         used &= ~_rare_genes(backgrounds, adata.var_names, check_count("min_cells", min_cells))
@@ -171,7 +169,7 @@ def _check_arguments(
         raise InputError(f"target={target!r} is a label, but there is no groupby. Give groupby=, the column of labels.")
     if groupby is not None and background is None:
         raise InputError(f"groupby={groupby!r} needs a background label. Give background=.")
-    if groupby is not None and any(map(_is_anndata, [background, *_several(background).values()])):
+    if groupby is not None and any(map(_is_anndata, _by_name(background).values())):
         raise InputError("background: an AnnData was given together with groupby. Give a label, or drop groupby.")
 
 
@@ -223,19 +221,20 @@ def _split_by_label(
     return RowView(source, np.flatnonzero(in_target)), backgrounds
 
 
-def _several(background: Any) -> dict[Any, Any]:
-    """Return the items of a dict or list of backgrounds by name; empty for a single background."""
+def _by_name(background: Any) -> dict[Any, Any]:
+    """Return one or several backgrounds by name."""
     if isinstance(background, Mapping):
         return dict(background)
-    return dict(enumerate(background)) if isinstance(background, list | tuple) else {}
+    return dict(enumerate(background)) if isinstance(background, list | tuple) else {_SINGLE: background}
 
 
 def _read_backgrounds(background: Any, key: str | None, subjects: str | None) -> dict[Any, Source]:
-    """Read one or several other AnnData, in memory or in files."""
-    single = not isinstance(background, Mapping | list | tuple)
-    sources = {}
-    for name, data in ({_SINGLE: background} if single else _several(background)).items():
-        role = "background" if single else background_name(name)
+    """Read one or several other AnnData, in memory or in files; none if there is no background."""
+    sources: dict[Any, Source] = {}
+    if background is None:
+        return sources
+    for name, data in _by_name(background).items():
+        role = "background" if name is _SINGLE else background_name(name)
         if not (_is_anndata(data) or (isinstance(data, str | PathLike) and Path(data).exists())):
             shown = repr(data) if isinstance(data, str | int) else type(data).__name__
             raise InputError(
