@@ -98,7 +98,7 @@ def fitted(case):
 
 
 def same(one, other):
-    """Tell whether two values are the same in type and to the last bit."""
+    """Return whether two values are the same in type and to the last bit."""
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):

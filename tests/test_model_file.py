@@ -1,4 +1,4 @@
-"""Saved models: what is loaded is what was saved, and a bad file is told plainly and does no harm."""
+"""Saved models: a loaded model is bitwise equal to the saved one, and files of earlier versions load."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Model files: what is no model, what cannot be kept, and places where nothing can be written."""
+"""Model files: files that are not models, models that cannot be saved, and paths that cannot be written."""
 
 import os
 import pickle
@@ -50,10 +50,12 @@ def test_an_error_says_what_a_file_is_when_it_is_not_a_model(tmp_path, refused):
     refused(lambda: load(tmp_path / "joblib"), "is a joblib file", "never loaded", kind=ModelFileError)
     for method in ("zlib", "gzip", "bz2", "xz"):
         joblib.dump(model, tmp_path / "packed", compress=(method, 3))
-        refused(lambda: load(tmp_path / "packed"), "packed", "never loaded", kind=ModelFileError)
+        refused(lambda: load(tmp_path / "packed"), "compressed with", "never loaded", kind=ModelFileError)
     np.savez(tmp_path / "other.npz", components=model.components_)
     np.save(tmp_path / "other.npy", model.components_)
-    refused(lambda: load(tmp_path / "other.npz"), "zip archive", "none that standout", kind=ModelFileError)
+    refused(
+        lambda: load(tmp_path / "other.npz"), "zip archive that is not a model", "standout.save", kind=ModelFileError
+    )
     refused(lambda: header(tmp_path / "other.npz"), "zip archive", kind=ModelFileError)
     refused(lambda: load(tmp_path / "other.npy"), "an array", kind=ModelFileError)
 

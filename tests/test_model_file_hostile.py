@@ -1,4 +1,4 @@
-"""Model files that nobody wrote with save, damaged or made to do harm: they are refused, or they are models."""
+"""Damaged and hostile model files: they are refused, or load as valid models."""
 
 import json
 import random
@@ -36,14 +36,14 @@ def test_errors_about_a_newer_format_or_unknown_estimator_say_what_to_install(mo
 
 
 def test_every_changed_byte_and_every_truncation_is_detected(model_file, remedy):
-    blob, told = model_file.read_bytes(), header(model_file)
+    blob, known = model_file.read_bytes(), header(model_file)
     ends = {*range(120), *range(len(blob) - 300, len(blob))}
     for place in sorted({*ends, *range(0, len(blob), 11)}):
         model_file.write_bytes(blob[:place] + bytes([blob[place] ^ (1 << place % 8)]) + blob[place + 1 :])
         with pytest.raises(ModelFileError, match="damaged") as error:
             load(model_file)
         with suppress(ModelFileError):
-            assert header(model_file) == told
+            assert header(model_file) == known
     remedy(error)
     for length in range(0, len(blob), 23):
         for part in (blob[:length], blob[-length:] if length else b"", blob + blob[:length] if length else b""):

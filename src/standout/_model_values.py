@@ -8,8 +8,6 @@ Parameters and models are encoded as JSON with a closed set of kinds, so that a 
 values are encoded as themselves. Everything else is an object with one key, its kind: ``{"tuple": [...]}``,
 ``{"array": name}`` for numeric arrays, which are stored separately from the header, and so on. Records are the
 dataclasses of a model; they are not allowed in parameters.
-
-Files that are not models are identified by their first bytes, for error messages.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from hashlib import sha256
 from io import BytesIO
@@ -35,7 +33,7 @@ from standout._kernel_model import KERNELS, Kernel, KernelModel, Landmarks
 from standout._model import Model
 from standout._moments import Counts
 from standout._path import SubspacePath
-from standout.errors import InputError, StandoutWarning, listed
+from standout.errors import InputError, ModelFileError, StandoutWarning, listed
 from standout.solvers.solution import Note, Signal
 
 HEADER = "header.json"
@@ -50,121 +48,94 @@ _SEAL_SIZE = len(_COMMENT) - 2 + 2 * _DIGEST
 _NUMBERS = re.compile(r"\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]")
 # Exceptions that zipfile may raise for malformed bytes.
 _BAD_ZIP = (BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, KeyError, OSError, struct.error)
-_FIT = "Fit the model and save it with standout.save."
-_DATA = "Use standout.read for data, and give load a file that standout.save wrote."
-_PICKLE = (
-    "and pickles are never loaded, since loading one can run any code. Fit the model and save it with standout.save."
-)
-_STARTS = (
-    (b"PK\x03\x04", f"a zip archive (an npz or the like), but none that standout.save wrote. {_DATA}"),
-    (b"\x93NUMPY", f"an array in numpy's format. {_DATA}"),
-    (b"\x89HDF", f"an HDF5 file. {_DATA}"),
-    (b"PAR1", f"a parquet file. {_DATA}"),
-    (b"\x1f\x8b", f"packed with gzip; if joblib packed it, it is a pickle, {_PICKLE}"),
-    (b"\x78", f"packed with zlib; if joblib packed it, it is a pickle, {_PICKLE}"),
-    (b"BZh", f"packed with bzip2; if joblib packed it, it is a pickle, {_PICKLE}"),
-    (b"\xfd7zXZ", f"packed with xz; if joblib packed it, it is a pickle, {_PICKLE}"),
-)
+
+# First bytes of other files, for error messages.
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"ccopy_reg\n")
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x78": "zlib", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+_DATA = {
+    _START: "a zip archive that is not a model", b"\x93NUMPY": "an array in numpy's format",
+    b"\x89HDF": "an HDF5 file", b"PAR1": "a parquet file",
+}  # fmt: skip
 _TEXT = frozenset({9, 10, 13, *range(32, 127), *range(128, 256)})
+
 RECORDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (Model, ContrastiveModel, KernelModel, Signal, SubspacePath, Landmarks, Kernel, Counts, Note)
 }
 # Former names of records and their fields, in files of earlier versions.
 _FORMER_NAMES = {"Path": "SubspacePath", "plain_ratios": "unshrunk_ratios"}
-
 _WARNINGS = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, StandoutWarning)
 }
-_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 # The arrays of each sparse format; formats not listed are stored as CSR.
-_SPARSE = {
-    "csr": ("data", "indices", "indptr"),
-    "csc": ("data", "indices", "indptr"),
-    "coo": ("data", "row", "col"),
-    "dia": ("data", "offsets"),
-}
+_SPARSE = {"csr": ("data", "indices", "indptr"), "coo": ("data", "row", "col"), "dia": ("data", "offsets")}
+_SPARSE["csc"] = _SPARSE["csr"]
 _AS_CSR = ("bsr", "dok", "lil")
-_CLASSES = {f"{form}_{kind}" for form in (*_SPARSE, *_AS_CSR) for kind in ("array", "matrix")}
 # A string array pads every entry to the longest, so a short file could request a lot of memory.
-_MOST_TEXT = 2**22
+_MAX_TEXT = 2**22
 
 
 class MalformedError(ValueError):
     """Raised for invalid file content; reported to the user as a ModelFileError with the file name."""
 
 
-@dataclass(frozen=True)
-class Content:
-    """Content of a file: the header, and arrays by the names used in the header."""
-
-    header: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
-
-
-def can_hold(code: Any) -> bool:
-    """Return whether a dtype, given by its code in an npy file, is supported."""
-    return isinstance(code, str) and _NUMBERS.fullmatch(code) is not None
-
-
-def is_shape(value: Any) -> bool:
-    """Return whether a JSON value is a valid array shape."""
-    return isinstance(value, list) and len(value) <= 8 and all(type(n) is int and 0 <= n < 2**40 for n in value)
-
-
-def seems_ours(file: BinaryIO) -> bool:
-    """Return whether a file, judged by its start and end, was written by pack, even if damaged since."""
-    start = file.read(_HEADER_START)
-    file.seek(max(0, file.seek(0, 2) - _SEAL_SIZE))
-    return (start.startswith(_START) and start.endswith(HEADER.encode())) or _SEAL.fullmatch(file.read()) is not None
-
-
-def pack(content: Content) -> bytes:
+def pack(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the bytes of a file; they are deterministic for the same content."""
-    table = {name: _described(array) for name, array in content.arrays.items()}
-    text = json.dumps({**content.header, "arrays": table}, allow_nan=False, separators=(",", ":")).encode("ascii")
+    # Memory order affects the last bit, because products may be summed in memory order.
+    table = {
+        name: {
+            "dtype": array.dtype.str,
+            "shape": list(array.shape),
+            "fortran_order": bool(array.flags.f_contiguous and not array.flags.c_contiguous),
+        }
+        for name, array in arrays.items()
+    }
+    text = json.dumps({**header, "arrays": table}, allow_nan=False, separators=(",", ":")).encode("ascii")
     buffer = BytesIO()
     with ZipFile(buffer, "w", ZIP_STORED) as archive:
         archive.writestr(_member(HEADER), text)
-        for name, array in content.arrays.items():
+        for name, array in arrays.items():
             archive.writestr(_member(f"{name}.npy"), _npy_start(table[name]) + array.tobytes("A"))
         archive.comment = _COMMENT.format(_hex(text)).encode() + b"0" * _DIGEST
     body = buffer.getvalue()[:-_DIGEST]
     return body + _hex(body).encode()
 
 
-def unpack(blob: bytes) -> Content:
-    """Return the content of a file, or raise MalformedError."""
+def unpack(file: BinaryIO) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return header and arrays of a file, or raise MalformedError."""
+    header = peek(file)
+    table = header.pop("arrays")
+    file.seek(0)
+    blob = file.read()
     if blob[-_DIGEST:] != _hex(memoryview(blob)[:-_DIGEST]).encode():
         raise MalformedError("its checksum does not match its content")
-    header = peek(BytesIO(blob))
-    table = header.pop("arrays")
     try:
         with ZipFile(BytesIO(blob)) as archive:
             _check_members(archive, table, len(blob))
-            arrays = {name: _array(archive.read(f"{name}.npy"), entry) for name, entry in table.items()}
+            return header, {name: _array(archive.read(f"{name}.npy"), entry) for name, entry in table.items()}
     except MalformedError:
         raise
     except _BAD_ZIP as error:
         raise MalformedError("its archive cannot be read") from error
-    return Content(header, arrays)
 
 
 def peek(file: BinaryIO) -> dict[str, Any]:
-    """Return the header of a file, reading only its start and end, or raise MalformedError."""
+    """Return the header of a file, reading only its start and end; raise an error if it is damaged or not a model."""
     size = file.seek(0, 2)
     file.seek(max(0, size - _SEAL_SIZE))
     seal = _SEAL.fullmatch(file.read())
     file.seek(0)
     start = file.read(_HEADER_START)
-    if seal is None or not start.startswith(_START) or not start.endswith(HEADER.encode()):
-        raise MalformedError("its first or last bytes are not those of a whole model")
+    starts = start.startswith(_START) and start.endswith(HEADER.encode())
+    if seal is None and not starts:
+        raise ModelFileError(describe_other_file(start + file.read(4096)))
+    if seal is None or not starts:
+        raise MalformedError("its first or last bytes are missing")
     text = file.read(min(int.from_bytes(start[_SIZE], "little"), size))
     if _hex(text).encode() != seal[1]:
         raise MalformedError("the checksum of its header does not match")
     try:
-        header = json.loads(text.decode("ascii"), parse_constant=_refuse)
+        header = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise MalformedError("its header is not JSON") from error
     if not isinstance(header, dict) or not isinstance(header.get("arrays"), dict):
@@ -176,7 +147,7 @@ def _hex(data: bytes | memoryview) -> str:
     return sha256(data).hexdigest()
 
 
-def _refuse(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -186,12 +157,6 @@ def _member(name: str) -> ZipInfo:
     member.create_system = 3
     member.external_attr = 0o644 << 16
     return member
-
-
-def _described(array: NDArray[Any]) -> dict[str, Any]:
-    # Memory order affects the last bit, because products may be summed in memory order.
-    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-    return {"dtype": array.dtype.str, "shape": list(array.shape), "fortran_order": bool(fortran)}
 
 
 def _npy_start(entry: Mapping[str, Any]) -> bytes:
@@ -207,46 +172,58 @@ def _check_members(archive: ZipFile, table: dict[str, Any], size: int) -> None:
     if [member.filename for member in members] != [HEADER, *(f"{name}.npy" for name in table)]:
         raise MalformedError("its members are not those its header lists")
     if any(member.compress_type != ZIP_STORED or member.compress_size != member.file_size for member in members):
-        raise MalformedError("its members are packed")
+        raise MalformedError("its members are compressed")
     if sum(member.file_size for member in members) > size:
         raise MalformedError("its members are larger than the file")
 
 
 def _array(data: bytes, entry: Any) -> NDArray[Any]:
     """Return the array of a member, whose npy header must match the JSON header and whose length must be right."""
-    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "fortran_order"}:
-        raise MalformedError("an array is not described")
-    code, shape, fortran = entry["dtype"], entry["shape"], entry["fortran_order"]
-    if not (can_hold(code) and is_shape(shape) and isinstance(fortran, bool)):
-        raise MalformedError("an array is not one of numbers")
+    match entry:
+        case {"dtype": code, "shape": shape, "fortran_order": bool(fortran), **rest} if not rest:
+            if not (_is_numeric(code) and _is_shape(shape)):
+                raise MalformedError("an array is not numeric")
+        case _:
+            raise MalformedError("the description of an array is not valid")
     start, dtype = _npy_start(entry), np.dtype(code)
     if not data.startswith(start) or len(data) != len(start) + math.prod(shape) * dtype.itemsize:
-        raise MalformedError("an array is not of the size its header has")
+        raise MalformedError("the size of an array differs from its header")
     flat = np.frombuffer(data, dtype, offset=len(start))
     return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
 
 
-def what_it_is(head: bytes) -> str:
+def _is_numeric(code: Any) -> bool:
+    """Return whether a dtype, given by its code in an npy file, is supported."""
+    return isinstance(code, str) and _NUMBERS.fullmatch(code) is not None
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 8 and all(type(n) is int and 0 <= n < 2**40 for n in value)
+
+
+def describe_other_file(head: bytes) -> str:
     r"""Return, from its first bytes, what a file that is not a model is, and what to do.
 
     Examples
     --------
-    >>> what_it_is(b"")
+    >>> describe_other_file(b"")
     'it is empty. Fit the model and save it with standout.save.'
-    >>> what_it_is(b"name,weight\r\n")
+    >>> describe_other_file(b"name,weight\r\n")
     'it is a text file. Use standout.read for data, and give load a file that standout.save wrote.'
     """
+    fit = "Fit the model and save it with standout.save."
+    pickles = f"and pickles are never loaded, since loading one can run any code. {fit}"
     if not head:
-        return f"it is empty. {_FIT}"
+        return f"it is empty. {fit}"
     if head.startswith(_PICKLES):
-        return f"it is a {'joblib' if b'joblib' in head else 'pickle'} file, {_PICKLE}"
-    text = set(head) <= _TEXT  # "x,y" also starts with the zlib byte
-    for start, what in _STARTS:
-        if head.startswith(start) and not text:
-            return f"it is {what}"
-    if text:
-        return f"it is a text file. {_DATA}"
-    return f"it is not a model. {_DATA}"
+        return f"it is a {'joblib' if b'joblib' in head else 'pickle'} file, {pickles}"
+    found = "a text file" if set(head) <= _TEXT else "not a model"
+    if found == "not a model":  # "x,y" also starts with the zlib byte
+        for start, method in _COMPRESSED.items():
+            if head.startswith(start):
+                return f"it is compressed with {method}; if joblib wrote it, it is a pickle, {pickles}"
+        found = next((what for start, what in _DATA.items() if head.startswith(start)), found)
+    return f"it is {found}. Use standout.read for data, and give load a file that standout.save wrote."
 
 
 @dataclass
@@ -273,46 +250,44 @@ class Encoder:
             return self._array(value, name)
         if kind is np.str_:
             return {"scalar": ["U", str(value)]}
-        if isinstance(value, np.generic) and can_hold(value.dtype.str):
+        if isinstance(value, np.generic) and _is_numeric(value.dtype.str):
             return {"scalar": [value.dtype.str, self.encode(value.item(), name)]}
-        if sparse.issparse(value) and value.ndim == 2 and can_hold(value.dtype.str):
+        if sparse.issparse(value) and value.ndim == 2 and _is_numeric(value.dtype.str):
             return {"sparse": self._sparse(value, name)}
         if self.records.get(kind.__name__) is kind:
             own = {item.name: self.encode(getattr(value, item.name), f"{name}.{item.name}") for item in fields(value)}
             return {"record": [kind.__name__, own]}
         if self.records and isinstance(value, type) and value in _WARNINGS.values():
             return {"warning": value.__name__}
-        raise _refused(value, name)
+        raise _unsupported(value, name)
 
     def _items(self, values: Any, name: str) -> list[Any]:
         return [self.encode(value, f"{name}.{i}") for i, value in enumerate(values)]
 
     def _array(self, value: NDArray[Any], name: str) -> Any:
         if value.dtype.kind in "OU":
-            items = self._items(value.ravel().tolist(), name)
-            return {"labels": [value.dtype.kind, list(value.shape), items]}
-        if not can_hold(value.dtype.str):
-            raise _refused(value, name)
+            return {"labels": [value.dtype.kind, list(value.shape), self._items(value.ravel().tolist(), name)]}
+        if not _is_numeric(value.dtype.str):
+            raise _unsupported(value, name)
         self.arrays[name] = value
         return {"array": name}
 
     def _sparse(self, value: Any, name: str) -> list[Any]:
         kind = f"{value.format}_{'array' if isinstance(value, sparse.sparray) else 'matrix'}"
-        kept = value.tocsr() if value.format in _AS_CSR else value
-        parts = {part: self._array(getattr(kept, part), f"{name}.{part}") for part in _SPARSE[kept.format]}
+        stored = value.tocsr() if value.format in _AS_CSR else value
+        parts = {part: self._array(getattr(stored, part), f"{name}.{part}") for part in _SPARSE[stored.format]}
         return [kind, [int(n) for n in value.shape], parts]
 
 
-def _refused(value: Any, name: str) -> InputError:
-    where = name.split(".")[1]
+def _unsupported(value: Any, name: str) -> InputError:
+    parameter = name.split(".")[1]
     what = f"an array of type {value.dtype}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
-    if where == "kernel":
-        what, remedy = "a function", f"Use one of the kernels {listed(KERNELS)} for a model that is to be kept."
+    remedy = f"Call set_params({parameter}=...) with numbers, text, lists, dicts or numpy arrays of the same meaning."
+    if parameter == "kernel":
+        what, remedy = "a function", f"Use one of the kernels {listed(KERNELS)} for a model that is to be saved."
     elif isinstance(value, np.random.Generator | np.random.RandomState):
-        remedy = f"Call set_params({where}=0), or another whole number: the fit stays as it is."
-    else:
-        remedy = f"Call set_params({where}=...) with numbers, text, lists, dicts or numpy arrays of the same meaning."
-    return InputError(f"{where}: a model file cannot hold {what}. {remedy}")
+        remedy = f"Call set_params({parameter}=0), or another integer: the fit does not change."
+    return InputError(f"{parameter}: a model file cannot hold {what}. {remedy}")
 
 
 @dataclass
@@ -324,114 +299,76 @@ class Decoder:
 
     def decode(self, code: Any) -> Any:
         """Return the decoded value, or raise MalformedError."""
-        if code is None or isinstance(code, bool | int | float | str):
-            return code
-        if isinstance(code, list):
-            return [self.decode(item) for item in code]
-        if not isinstance(code, dict) or len(code) != 1:
-            raise MalformedError("a value is of no known kind")
-        ((kind, content),) = code.items()
-        known: dict[str, Callable[[Any], Any]] = {
-            "float": _float, "tuple": self._tuple, "dict": self._dict, "array": self._array, "labels": self._labels,
-            "scalar": self._scalar, "sparse": self._sparse,
-        }  # fmt: skip
-        if self.records:
-            known |= {"record": self._record, "warning": _warning}
-        if kind not in known:
-            raise MalformedError("a value is of no known kind")
-        return known[kind](content)
+        if isinstance(code, dict) and len(code) != 1:  # patterns of mappings ignore other keys
+            raise MalformedError("a value is not supported")
+        match code:
+            case None | bool() | int() | float() | str():
+                return code
+            case list():
+                return [self.decode(item) for item in code]
+            case {"float": "nan" | "inf" | "-inf" as number}:
+                return float(number)
+            case {"tuple": list(items)}:
+                return tuple(self.decode(items))
+            case {"dict": list(pairs)} if all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+                return dict(self.decode(pairs))
+            case {"array": str(name)} if name in self.arrays:
+                return self.arrays.pop(name)
+            case {"labels": ["O" | "U" as kind, shape, list(items)]} if _is_shape(shape):
+                return _labels(kind, shape, self.decode(items))
+            case {"scalar": ["U", str(text)]}:
+                return np.str_(text)
+            case {"scalar": [dtype, number]} if _is_numeric(dtype):
+                value = self.decode(number)
+                if isinstance(value, bool | int | float):
+                    return np.dtype(dtype).type(value)
+            case {"sparse": [str(kind), [_, _] as shape, dict(parts)]} if _is_shape(shape):
+                return _sparse(kind, tuple(shape), {name: self.decode(part) for name, part in parts.items()})
+            case {"record": [str(name), dict(codes)]}:
+                return self._record(_FORMER_NAMES.get(name, name), codes)
+            case {"warning": str(name)} if self.records and name in _WARNINGS:
+                return _WARNINGS[name]
+        raise MalformedError("a value is not supported")
 
-    def _tuple(self, content: Any) -> tuple[Any, ...]:
-        return tuple(self.decode(_list(content)))
-
-    def _dict(self, content: Any) -> dict[Any, Any]:
-        return dict(self.decode([_list(pair, 2) for pair in _list(content)]))
-
-    def _array(self, content: Any) -> NDArray[Any]:
-        if not isinstance(content, str) or content not in self.arrays:
-            raise MalformedError("an array is missing")
-        return self.arrays.pop(content)
-
-    def _labels(self, content: Any) -> NDArray[Any]:
-        kind, shape, items = _list(content, 3)
-        values = self.decode(_list(items))
-        if kind not in ("O", "U") or not is_shape(shape) or math.prod(shape) != len(values):
-            raise MalformedError("labels do not fit their shape")
-        if kind == "U":
-            if not all(isinstance(value, str) and len(value) * len(values) <= _MOST_TEXT for value in values):
-                raise MalformedError("labels are not text, or too long")
-            return np.array(values, dtype=str).reshape(shape)
-        array = np.empty(len(values), dtype=object)
-        for i, value in enumerate(values):
-            array[i] = value
-        return array.reshape(shape)
-
-    def _scalar(self, content: Any) -> Any:
-        code, value = _list(content, 2)
-        value = self.decode(value)
-        if code == "U" and isinstance(value, str):
-            return np.str_(value)
-        if not can_hold(code) or not isinstance(value, bool | int | float):
-            raise MalformedError("a number is of no known type")
-        return np.dtype(code).type(value)
-
-    def _sparse(self, content: Any) -> Any:
-        name, shape, parts = _list(content, 3)
-        form = str(name).partition("_")[0]
-        kept = "csr" if form in _AS_CSR else form
-        if name not in _CLASSES or not is_shape(shape) or len(shape) != 2 or not isinstance(parts, dict):
-            raise MalformedError("a sparse matrix is of no known kind")
-        if set(parts) != set(_SPARSE[kept]):
-            raise MalformedError("a sparse matrix lacks a part")
-        data, *index = (self.decode(parts[part]) for part in _SPARSE[kept])
-        if not isinstance(data, np.ndarray) or not all(isinstance(part, np.ndarray) for part in index):
-            raise MalformedError("a sparse matrix is not made of arrays")
-        if any(part.dtype.kind != "i" or part.ndim != 1 for part in index):
-            raise MalformedError("a sparse matrix has places that are no whole numbers")
-        matrix = _made(kept, name.endswith("array"), data, index, tuple(shape))
-        return matrix.asformat(form)
-
-    def _record(self, content: Any) -> Any:
-        name, codes = _list(content, 2)
-        name = _FORMER_NAMES.get(name, name) if isinstance(name, str) else name
-        if not isinstance(name, str) or name not in self.records or not isinstance(codes, dict):
-            raise MalformedError("a record is of no known kind")
+    def _record(self, name: str, codes: dict[str, Any]) -> Any:
+        if name not in self.records:
+            raise MalformedError("a record is not supported")
         codes = {_FORMER_NAMES.get(field, field): code for field, code in codes.items()}
-        kind = self.records[name]
-        own = {item.name: item for item in fields(kind)}
-        needed = {name for name, item in own.items() if item.default is MISSING}
-        if not needed <= set(codes) <= set(own):
-            raise MalformedError(f"a {name} has other fields than are known")
-        return kind(**{name: self.decode(code) for name, code in codes.items()})
+        own = fields(self.records[name])
+        required = {item.name for item in own if item.default is MISSING}
+        if not required <= set(codes) <= {item.name for item in own}:
+            raise MalformedError(f"a {name} has missing or unknown fields")
+        return self.records[name](**{name: self.decode(code) for name, code in codes.items()})
 
 
-def _made(form: str, is_array: bool, data: NDArray[Any], index: list[NDArray[Any]], shape: tuple[int, ...]) -> Any:
+def _labels(kind: str, shape: list[int], values: list[Any]) -> NDArray[Any]:
+    if math.prod(shape) != len(values):
+        raise MalformedError("labels do not fit their shape")
+    if kind == "U":
+        if not all(isinstance(value, str) and len(value) * len(values) <= _MAX_TEXT for value in values):
+            raise MalformedError("labels are not text, or too long")
+        return np.array(values, dtype=str).reshape(shape)
+    array = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        array[i] = value
+    return array.reshape(shape)
+
+
+def _sparse(kind: str, shape: tuple[int, ...], parts: dict[str, Any]) -> Any:
     """Return a sparse matrix from its parts, after checking that all indices are in range."""
-    make = getattr(sparse, f"{form}_{'array' if is_array else 'matrix'}")
-    if form == "coo":
-        return make((data, (index[0], index[1])), shape=shape)
-    if form == "dia":
-        if data.ndim != 2 or ((index[0] <= -max(shape)) | (index[0] >= max(shape))).any():
-            raise MalformedError("a sparse matrix has diagonals outside itself")
-        return make((data, index[0]), shape=shape)
-    matrix = make((data, index[0], index[1]), shape=shape)
-    matrix.check_format(full_check=True)
-    return matrix
-
-
-def _list(content: Any, length: int | None = None) -> list[Any]:
-    if not isinstance(content, list) or (length is not None and len(content) != length):
-        raise MalformedError("a list is missing or of another length")
-    return content
-
-
-def _float(content: Any) -> float:
-    if not isinstance(content, str) or content not in _NOT_FINITE:
-        raise MalformedError("a number is not one")
-    return _NOT_FINITE[content]
-
-
-def _warning(content: Any) -> type[StandoutWarning]:
-    if not isinstance(content, str) or content not in _WARNINGS:
-        raise MalformedError("a warning is of no known kind")
-    return _WARNINGS[content]
+    form, _, container = kind.partition("_")
+    stored = "csr" if form in _AS_CSR else form
+    if stored not in _SPARSE or container not in ("array", "matrix") or set(parts) != set(_SPARSE[stored]):
+        raise MalformedError("a sparse matrix is not supported, or incomplete")
+    data, *index = (parts[part] for part in _SPARSE[stored])
+    if not all(isinstance(part, np.ndarray) for part in (data, *index)):
+        raise MalformedError("a sparse matrix is not made of arrays")
+    if any(part.dtype.kind != "i" or part.ndim != 1 for part in index):
+        raise MalformedError("a sparse matrix has indices that are not integers")
+    if form == "dia" and (data.ndim != 2 or (np.abs(index[0].astype(float)) >= max(shape)).any()):
+        raise MalformedError("a sparse matrix has diagonals outside itself")
+    make = getattr(sparse, f"{stored}_{container}")
+    matrix = make((data, tuple(index)) if stored == "coo" else (data, *index), shape=shape)
+    if stored in ("csr", "csc"):
+        matrix.check_format(full_check=True)
+    return matrix.asformat(form)

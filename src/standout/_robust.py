@@ -86,23 +86,21 @@ def robust_moments(
     if isinstance(rows, Moments):
         raise RowsNeededError(f"{role}: robust moments need rows, but moments were given. Give the rows.")
     source = read(rows, role=role)
-    weights, groups = (
-        collect_values(weights, source, f"{role} weights"),
-        collect_values(groups, source, f"{role} groups"),
-    )
+    weights = collect_values(weights, source, f"{role} weights")
+    groups = collect_values(groups, source, f"{role} groups")
     if groups is None:
         source.check_row_values("groups", f"{role} groups")
     table = source.collect(role).astype(np.float64)
-    named = source.names if names is None else names
-    groups = groups if groups is not None else source.row_values("groups", f"{role} groups")
+    if groups is None:
+        groups = source.row_values("groups", f"{role} groups")
     # The classical moments check values, weights, groups and names, and provide the counts.
-    classical = Moments.of(table, weights=weights, groups=groups, names=named, role=role)
+    names = source.names if names is None else names
+    classical = Moments.of(table, weights=weights, groups=groups, names=names, role=role)
     required = 2 * classical.n_features + 2  # with fewer the fixed point may not exist, or not be equivariant
     if classical.rows < required:
         raise NotEnoughRowsError(
-            f"{role}: {classical.rows} rows for {classical.n_features} features, but a robust scatter needs at least "
-            f"{required}, more than twice as many rows as features. Give more rows or fewer features, or use "
-            "Moments.of."
+            f"{role}: {classical.rows} rows for {classical.n_features} features, but a robust scatter needs more than "
+            f"twice as many, at least {required}. Give more rows or fewer features, or use Moments.of."
         )
     share = np.ones(len(table)) if weights is None else np.asarray(weights, dtype=np.float64)
     table, share = table[share > 0], share[share > 0] / classical.weight

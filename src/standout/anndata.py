@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ __all__ = ["dpca"]
 
 # Warn if, of the top _TOP genes of a component, at least _RARE are expressed in fewer than _FEW_CELLS background cells.
 _TOP, _RARE, _FEW_CELLS = 10, 3, 3
-# Name of a background that is the only one.
+# Name of a single background.
 _SINGLE = None
 # Fitted attributes that are written to uns.
 _ARRAYS = ("ratios", "target_variance", "background_variance", "debiased_ratios", "mix")
@@ -112,13 +112,16 @@ def dpca(
     True
     """
     _check_arguments(adata, background, groupby, target, copy, params)
-    source = read(adata, role="adata", key=_layer_key(adata, layer), groups=_obs_column("subjects", subjects, adata))
-    cells: Source = source
-    backgrounds: dict[Any, Source] = {}
+    if layer is not None:
+        _check_choice("layer", layer, adata.layers, "a layer of adata", "leave layer= out")
+    if subjects is not None:
+        _check_choice("subjects", subjects, adata.obs.columns, "a column of adata.obs")
+    key = None if layer is None else f"layers/{layer}"
+    source = read(adata, role="adata", key=key, groups=subjects)
     if groupby is not None:
         cells, backgrounds = _split_by_label(source, adata, groupby, target, background)
-    elif background is not None:
-        backgrounds = _read_backgrounds(background, layer, subjects)
+    else:
+        cells, backgrounds = source, _read_backgrounds(background, key, subjects)
     used = _gene_mask(adata, mask_var)
     if min_cells is not None:
         used &= ~_rare_genes(backgrounds, adata.var_names, check_count("min_cells", min_cells))
@@ -137,16 +140,18 @@ def dpca(
     }  # fmt: skip
     scores = model.transform(_without(source, dropped))
     out = adata.copy() if copy else adata
-    _write(out, model, scores, used, notes, arguments, key_added)
+    obsm, varm, uns = ("X_dpca", "dPCs", "dpca") if key_added is None else (key_added,) * 3
+    out.obsm[obsm] = scores
+    out.varm[varm] = _for_all_genes(model.components_.T, used)
+    out.varm[f"{varm}_patterns"] = _for_all_genes(model.patterns_.T, used)
+    out.uns[uns] = {
+        "params": {name: _storable(value) for name, value in arguments.items() if value is not None},
+        **{name: np.asarray(getattr(model, f"{name}_")) for name in _ARRAYS},
+        **{name: getattr(model, f"{name}_") for name in _SCALARS},
+        "mean": _for_all_genes(model.mean_, used),
+        "notes": "\n".join(notes),
+    }
     return out if copy else None
-
-
-def _without(source: Source, genes: frozenset[str]) -> Source:
-    """Return a source without these genes. Genes that only some datasets have are left to the estimator to report."""
-    if not genes:
-        return source
-    kept = [index for index, name in enumerate(source.names or ()) if name not in genes]
-    return select_columns(source, np.array(kept, dtype=np.intp))
 
 
 def _check_arguments(
@@ -157,17 +162,14 @@ def _check_arguments(
         raise InputError(f"adata: {type(adata).__name__} is not an AnnData. Use standout.DPCA for other data.")
     if copy and adata.isbacked:
         raise InputError("copy=True: a backed AnnData cannot be copied in memory. Use copy=False, or load it first.")
-    known = [name for name in inspect.signature(DPCA).parameters if name not in ("n_components", "background_label")]
-    unknown = [name for name in params if name not in known]
-    if unknown:
-        raise InputError(
-            f"unknown parameter {unknown[0]!r}.{did_you_mean(unknown[0], known)} Use one of {listed(known, 20)}."
-        )
+    names = [name for name in inspect.signature(DPCA).parameters if name not in ("n_components", "background_label")]
+    for name in params:
+        _check_choice("parameter", name, names, "a parameter of DPCA")
     if groupby is None and target is not None:
         raise InputError(f"target={target!r} is a label, but there is no groupby. Give groupby=, the column of labels.")
     if groupby is not None and background is None:
         raise InputError(f"groupby={groupby!r} needs a background label. Give background=.")
-    if groupby is not None and any(map(_is_anndata, [background, *_several(background).values()])):
+    if groupby is not None and any(map(_is_anndata, _by_name(background).values())):
         raise InputError("background: an AnnData was given together with groupby. Give a label, or drop groupby.")
 
 
@@ -175,53 +177,38 @@ def _is_anndata(data: Any) -> bool:
     return type(data).__name__ == "AnnData" and hasattr(data, "obs") and hasattr(data, "var")
 
 
-def _obs_column(argument: str, column: str | None, adata: Any) -> str | None:
-    """Return a column of obs that exists, or None."""
-    if column is not None and column not in adata.obs.columns:
-        columns = [str(name) for name in adata.obs.columns]
-        raise InputError(
-            f"{argument}={column!r} is not a column of adata.obs.{did_you_mean(str(column), columns)} Use one of "
-            f"{listed(columns, 10)}."
-        )
-    return column
-
-
-def _layer_key(adata: Any, layer: str | None) -> str | None:
-    """Return the key of a layer that exists, or None."""
-    if layer is None:
-        return None
-    if layer not in adata.layers:
-        layers = list(adata.layers)
-        remedy = f"Use one of {listed(layers, 10)}, or leave layer= out." if layers else "Leave layer= out."
-        raise InputError(f"layer={layer!r} does not exist.{did_you_mean(str(layer), layers)} {remedy}")
-    return f"layers/{layer}"
+def _check_choice(argument: str, given: Any, choices: Collection[Any], what: str, otherwise: str = "") -> None:
+    """Raise an error if a name is not one of the choices."""
+    if given not in choices:
+        names = [str(choice) for choice in choices]
+        remedy = f"Use one of {listed(names, 20) or 'those that exist'}{otherwise and f', or {otherwise}'}."
+        raise InputError(f"{argument}={given!r} is not {what}.{did_you_mean(given, names)} {remedy}")
 
 
 def _split_by_label(
     source: Any, adata: Any, groupby: str, target: Any, background: Any
 ) -> tuple[Source, dict[Any, Source]]:
     """Return views of the target cells and of the cells of each background label."""
-    values = np.asarray(adata.obs[_obs_column("groupby", groupby, adata)], dtype=object)
+    _check_choice("groupby", groupby, adata.obs.columns, "a column of adata.obs")
+    values = np.asarray(adata.obs[groupby], dtype=object)
     text = np.array([None if is_missing(value) else str(value) for value in values], dtype=object)
+    labels = list(dict.fromkeys(value for value in text if value is not None))
 
-    def cells_of(label: Any, argument: str) -> NDArray[np.bool_]:
-        cells = np.asarray(text == str(label), dtype=bool)
-        if not cells.any():
-            labels = list(dict.fromkeys(value for value in text if value is not None))
-            raise InputError(
-                f"{argument}={label!r} does not occur in adata.obs[{groupby!r}].{did_you_mean(str(label), labels)} Use "
-                f"one of {listed(labels, 10)}."
-            )
-        return cells
+    def cells_of(argument: str, given: Any) -> dict[Any, NDArray[np.bool_]]:
+        masks = {}
+        for label in label_list(given):
+            _check_choice(argument, str(label), labels, f"a label in adata.obs[{groupby!r}]")
+            masks[label] = np.asarray(text == str(label), dtype=bool)
+        if not masks:
+            raise InputError(f"{argument}: the list is empty. Give at least one label.")
+        return masks
 
-    masks = {label: cells_of(label, "background") for label in label_list(background)}
-    if not masks:
-        raise InputError("background: the list is empty. Give at least one label.")
+    masks = cells_of("background", background)
     in_background = np.any(list(masks.values()), axis=0)
     if target is None:
         in_target = ~in_background & (text != None)  # noqa: E711 - elementwise
     else:
-        in_target = np.any([cells_of(label, "target") for label in label_list(target)], axis=0)
+        in_target = np.any(list(cells_of("target", target).values()), axis=0)
     both = in_target & in_background
     if both.any() or not in_target.any():
         raise InputError(
@@ -234,26 +221,27 @@ def _split_by_label(
     return RowView(source, np.flatnonzero(in_target)), backgrounds
 
 
-def _several(background: Any) -> dict[Any, Any]:
-    """Return the items of a dict or list of backgrounds by name; empty for a single background."""
+def _by_name(background: Any) -> dict[Any, Any]:
+    """Return one or several backgrounds by name."""
     if isinstance(background, Mapping):
         return dict(background)
-    return dict(enumerate(background)) if isinstance(background, list | tuple) else {}
+    return dict(enumerate(background)) if isinstance(background, list | tuple) else {_SINGLE: background}
 
 
-def _read_backgrounds(background: Any, layer: str | None, subjects: str | None) -> dict[Any, Source]:
-    """Read one or several other AnnData, in memory or in files."""
-    single = not isinstance(background, Mapping | list | tuple)
-    sources = {}
-    for name, data in ({_SINGLE: background} if single else _several(background)).items():
-        role = "background" if single else background_name(name)
+def _read_backgrounds(background: Any, key: str | None, subjects: str | None) -> dict[Any, Source]:
+    """Read one or several other AnnData, in memory or in files; none if there is no background."""
+    sources: dict[Any, Source] = {}
+    if background is None:
+        return sources
+    for name, data in _by_name(background).items():
+        role = "background" if name is _SINGLE else background_name(name)
         if not (_is_anndata(data) or (isinstance(data, str | PathLike) and Path(data).exists())):
             shown = repr(data) if isinstance(data, str | int) else type(data).__name__
             raise InputError(
                 f"{role}: {shown} is neither an AnnData nor a file. Give one of these, or a label together with "
                 "groupby=."
             )
-        sources[name] = read(data, role=role, key=None if layer is None else f"layers/{layer}", groups=subjects)
+        sources[name] = read(data, role=role, key=key, groups=subjects)
     return sources
 
 
@@ -261,18 +249,23 @@ def _gene_mask(adata: Any, mask: Any) -> NDArray[np.bool_]:
     if mask is None:
         return np.ones(adata.n_vars, dtype=bool)
     if isinstance(mask, str):
-        if mask not in adata.var.columns:
-            columns = [str(name) for name in adata.var.columns]
-            remedy = f"Use one of {listed(columns, 10)}." if columns else "Give a boolean array, one value per gene."
-            raise InputError(f"mask_var={mask!r} is not a column of adata.var.{did_you_mean(mask, columns)} {remedy}")
+        _check_choice("mask_var", mask, adata.var.columns, "a column of adata.var", "give a boolean array")
         mask = adata.var[mask]
-    values = np.asarray(mask)
+    values = np.array(mask)
     if values.dtype != bool or values.shape != (adata.n_vars,):
         raise InputError(
             f"mask_var: type {values.dtype} and shape {values.shape} for {adata.n_vars} genes. Give a boolean array, "
             "one value per gene."
         )
-    return values.copy()
+    return values
+
+
+def _without(source: Source, genes: frozenset[str]) -> Source:
+    """Return a source without these genes. Genes that only some datasets have are left to the estimator to report."""
+    if not genes:
+        return source
+    kept = [index for index, name in enumerate(source.names or ()) if name not in genes]
+    return select_columns(source, np.array(kept, dtype=np.intp))
 
 
 def _rare_genes(backgrounds: Mapping[Any, Source], genes: Any, few: int) -> NDArray[np.bool_]:
@@ -305,28 +298,10 @@ def _warn_of_rare_genes(model: DPCA, backgrounds: Mapping[Any, Source], genes: A
     return [text]
 
 
-def _write(
-    adata: Any, model: DPCA, scores: Array, used: NDArray[np.bool_], notes: list[str], arguments: dict[str, Any],
-    key: str | None,
-) -> None:  # fmt: skip
-    """Write the results under scanpy's conventions, in types that an h5ad file can store."""
-    obsm, varm, uns = ("X_dpca", "dPCs", "dpca") if key is None else (key, key, key)
-
-    def all_genes(values: Array) -> Array:
-        full = np.zeros((len(used), *values.shape[1:]))
-        full[used] = values
-        return full
-
-    adata.obsm[obsm] = scores
-    adata.varm[varm] = all_genes(model.components_.T)
-    adata.varm[f"{varm}_patterns"] = all_genes(model.patterns_.T)
-    adata.uns[uns] = {
-        "params": {name: _storable(value) for name, value in arguments.items() if value is not None},
-        **{name: np.asarray(getattr(model, f"{name}_")) for name in _ARRAYS},
-        **{name: getattr(model, f"{name}_") for name in _SCALARS},
-        "mean": all_genes(model.mean_),
-        "notes": "\n".join(notes),
-    }
+def _for_all_genes(values: Array, used: NDArray[np.bool_]) -> Array:
+    full = np.zeros((len(used), *values.shape[1:]))
+    full[used] = values
+    return full
 
 
 def _storable(value: Any) -> Any:

@@ -112,7 +112,7 @@ def test_a_cache_that_is_a_file_is_named(home, refused, load):
 )
 def test_a_malformed_response_of_openml_is_refused(home, monkeypatch, refused, load, answer):
     monkeypatch.setattr(fetch, "_fetch", lambda _: Bunch(**answer))
-    message = (NAMES[load].replace(",", " of OpenML,"), "not understood", "Give a directory")
+    message = (f"OpenML ({NAMES[load]})", "malformed", "Give a directory")
     refused(load, *message, kind=DataMissingError)
     assert not list((home / "standout").iterdir())
 

@@ -1,4 +1,4 @@
-"""Dask: what does not fit together is told, and subjects are the same ones wherever their rows lie."""
+"""Dask: inconsistent input is an error with a remedy, and subjects are the same ones wherever their rows are."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.xdist_group("dask")
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
-UNLIKE_IDS = {
+IDS = {
     "whole numbers": np.arange(200) // 20,
     "floats": np.arange(200) // 20 / 4,
     "text": np.array([f"mouse {i // 20}" for i in range(200)], dtype=object),
@@ -52,17 +52,23 @@ def described(data):
     )
 
 
-def test_chunks_of_columns_with_unlike_rows_are_refused(rows, refused):
+def test_chunks_of_columns_with_different_rows_are_refused(rows, refused):
     few, every = rows[rows[:, 0] > 30][:, :3], rows[rows[:, 0] > -99][:, 3:]
     mixed = da.concatenate([few, every], axis=1, allow_unknown_chunksizes=True)
-    refused(lambda: Moments.of(mixed, role="target"), "target", "side by side", "and 50 rows", "Choose the same rows")
+    refused(
+        lambda: Moments.of(mixed, role="target"),
+        "target",
+        "adjacent chunks of columns",
+        "and 50 rows",
+        "Choose the same rows",
+    )
     none = rows[rows[:, 0] > 99][:, :3]
     for pieces in ([none, every], [every, none]):
         mixed = da.concatenate(pieces, axis=1, allow_unknown_chunksizes=True)
         refused(lambda mixed=mixed: Moments.of(mixed), "0 and 50 rows")
 
 
-def test_a_chunk_of_no_columns_is_no_column(data, rows):
+def test_a_chunk_without_columns_is_ignored(data, rows):
     model = DPCA(2).fit(rows.rechunk(((200,), (2, 0, 3))), background=data.background)
     plain = DPCA(2).fit(data.target, background=data.background)
     np.testing.assert_allclose(model.components_, plain.components_, **TIGHT)
@@ -70,22 +76,28 @@ def test_a_chunk_of_no_columns_is_no_column(data, rows):
     np.testing.assert_allclose(scores.compute(), plain.transform(data.target), **TIGHT)
 
 
+@pytest.mark.parametrize("chunks", [(50, -1), (50, 2), (2, -1)], ids=["rows", "rows and columns", "shared tasks"])
+def test_masked_values_are_refused_whatever_the_chunks(data, refused, chunks):
+    masked = da.from_array(np.ma.array(data.target, mask=np.arange(1000).reshape(200, 5) == 7), chunks=chunks)
+    refused(lambda: Moments.of(masked, role="target"), "target: 1 values are masked", "Drop those rows")
+
+
 def test_masked_weights_are_missing_wherever_they_are(data, rows, refused):
     weights = np.ma.array(np.ones(200), mask=np.arange(200) < 7)
-    told = ("are masked, that is, missing", "Give every row a weight")
-    refused(lambda: Moments.of(data.target, weights=weights, role="target"), "target weights: 7 of 200", *told)
-    refused(lambda: DPCA().fit(data.target, background=data.background, sample_weight=weights), *told)
-    refused(lambda: Moments.of(rows, weights=weights, role="target"), "target weights: 7 of 200", *told)
+    message = ("are masked, that is, missing", "Give every row a weight")
+    refused(lambda: Moments.of(data.target, weights=weights, role="target"), "target weights: 7 of 200", *message)
+    refused(lambda: DPCA().fit(data.target, background=data.background, sample_weight=weights), *message)
+    refused(lambda: Moments.of(rows, weights=weights, role="target"), "target weights: 7 of 200", *message)
     there = da.from_array(weights, chunks=50)
-    refused(lambda: Moments.of(rows, weights=there, role="target"), "target weights: 7 of 50", *told)
+    refused(lambda: Moments.of(rows, weights=there, role="target"), "target weights: 7 of 50", *message)
     unmasked = np.ma.array(np.arange(200) % 3.0, mask=False)
     for given in (unmasked, da.from_array(unmasked, chunks=50)):
         assert Moments.of(rows, weights=given).weight == unmasked.sum()
 
 
-@pytest.mark.parametrize("kind", UNLIKE_IDS)
-def test_a_subject_with_rows_here_and_on_a_cluster_counts_once(described, kind):
-    frame = described.assign(g=UNLIKE_IDS[kind])
+@pytest.mark.parametrize("kind", IDS)
+def test_a_subject_with_rows_in_memory_and_on_a_cluster_counts_once(described, kind):
+    frame = described.assign(g=IDS[kind])
     here = Moments.of(read(frame[:110], groups="g", drop=["w", "kind"]))
     there = read(dd.from_pandas(frame[110:], npartitions=3), groups="g", drop=["w", "kind"])
     whole = here + Moments.of(there)
@@ -101,7 +113,7 @@ def test_missing_ids_of_a_column_are_refused(described, refused, kind):
     refused(lambda: Moments.of(source, role="target"), "target groups", "1 of 67 rows have no group id", "Give every")
 
 
-def test_what_a_column_says_of_rows_is_fetched_when_it_is_asked_for(described, data):
+def test_columns_that_describe_rows_are_fetched_on_access(described, data):
     frame = dd.from_pandas(described, npartitions=3)
     source = read(frame, label="kind", ids="w", groups="g")
     plain = read(described, label="kind", ids="w", groups="g")
@@ -121,15 +133,15 @@ def test_what_a_column_says_of_rows_is_fetched_when_it_is_asked_for(described, d
     assert read(data.target).row_values("groups", "target groups") is None
 
 
-def test_rows_that_an_array_says_it_has_are_counted(data, refused):
+def test_chunks_with_fewer_rows_than_the_array_are_an_error(data, refused):
     few = da.from_delayed(dask.delayed(data.target[:50]), (200, 5), float)
     for groups in (None, np.arange(200)):
-        refused(lambda groups=groups: Moments.of(few, groups=groups), "have 50 rows", "says 200", "Give the shape")
+        refused(lambda groups=groups: Moments.of(few, groups=groups), "have 50 rows", "array has 200", "Give the shape")
     with pytest.raises(InputError):
         Moments.of(few, weights=np.ones(200))
 
 
-def test_weights_of_zero_are_counted_too(rows, refused):
+def test_weights_of_zero_are_counted(rows, refused):
     short = da.concatenate([da.zeros(40, chunks=40), da.ones(150, chunks=50)])
     short = short[short >= 0]  # now dask does not know how many there are
     refused(lambda: Moments.of(rows, weights=short), "weights", "(40,) for 50 rows", "Give one weight")
@@ -137,7 +149,7 @@ def test_weights_of_zero_are_counted_too(rows, refused):
     refused(lambda: Moments.of(unknown, weights=short), "weights", "40", "50 rows", "Give one weight")
 
 
-def test_more_features_than_a_worker_should_hold_the_products_of_are_refused(data, refused, monkeypatch):
+def test_features_whose_scatter_a_worker_cannot_hold_are_refused(data, refused, monkeypatch):
     made = da.from_delayed(dask.delayed(sparse.csr_array)((10, 60_000)), (10, 60_000), float)
     refused(lambda: Moments.of(made, role="target"), "target", "60,000 features", "28.8 GB", "Choose fewer features")
     monkeypatch.setattr(_blas, "_LEAST", 8 * 5**2 - 1)
@@ -147,7 +159,7 @@ def test_more_features_than_a_worker_should_hold_the_products_of_are_refused(dat
     assert Moments.of(rows[:, :4]).n_features == 4
 
 
-def test_text_names_a_column_of_a_frame_and_nothing_in_an_array(described, rows, refused):
+def test_a_string_names_a_column_of_a_frame_and_is_an_error_for_an_array(described, rows, refused):
     frame = dd.from_pandas(described, npartitions=3)
     source, plain = read(frame, drop=["w", "g", "kind"]), described[list(NAMES)]
     found = Moments.of(source, weights="w", groups="g")
@@ -160,24 +172,26 @@ def test_text_names_a_column_of_a_frame_and_nothing_in_an_array(described, rows,
         refused(lambda w=what: Moments.of(source, **{w: "a"}), what, "'a' is a feature too", "drop='a'")
 
 
-def test_what_is_not_one_value_for_each_row_is_refused(described, rows, refused):
+def test_values_that_are_not_one_for_each_row_are_refused(described, rows, refused):
     frame = dd.from_pandas(described, npartitions=3)
     bag = bags.from_sequence(range(200))
     for given in (dask.delayed(np.ones)(200), bag, frame[["w"]], frame["w"].sum()):
         for data in (rows, frame[list(NAMES)]):
             for what in ("weights", "groups"):
-                told = (what, "not one value for each row", "Give a dask array")
-                refused(lambda d=data, w=what, g=given: Moments.of(d, **{w: g}), *told)
+                message = (what, "not one value for each row", "Give a dask array")
+                refused(lambda d=data, w=what, g=given: Moments.of(d, **{w: g}), *message)
 
 
-def test_an_unknown_number_of_columns_is_told(rows, refused):
-    told = ("target: the number of columns is not known", "Call compute_chunk_sizes()")
-    refused(lambda: Moments.of(rows[:, rows[0] > -99], role="target"), *told)
+def test_an_unknown_number_of_columns_is_an_error(rows, refused):
+    message = ("target: the number of columns is unknown", "Call compute_chunk_sizes()")
+    refused(lambda: Moments.of(rows[:, rows[0] > -99], role="target"), *message)
     assert Moments.of(rows[:, rows[0] > -99].compute_chunk_sizes()).n_features == 5
 
 
-@pytest.mark.parametrize("chunk", [[[1.0, 2.0], [2.0, 1.0]], None, np.float64(3)], ids=["list", "None", "number"])
-def test_a_chunk_that_is_no_array_is_refused(chunk, refused):
+@pytest.mark.parametrize(
+    "chunk", [[[1.0, 2.0], [2.0, 1.0]], None, np.float64(3), np.ones(2)], ids=["list", "None", "number", "1-D"]
+)
+def test_a_chunk_that_is_not_an_array_is_refused(chunk, refused):
     made = da.from_delayed(dask.delayed(lambda: chunk)(), (2, 2), float)
     refused(lambda: Moments.of(made, role="target"), "target: a chunk", type(chunk).__name__, "Make every chunk")
 
@@ -192,7 +206,7 @@ def test_ids_that_cannot_be_compared_are_refused_everywhere(data, rows, refused)
     assert Moments.of(data.target, groups=pairs).units == Moments.of(rows, groups=pairs).units == 10
 
 
-def test_a_client_that_cannot_compute_is_told(rows, refused):
+def test_a_client_that_cannot_compute_is_an_error(rows, refused):
     async def ask():
         async with distributed.Client(asynchronous=True, processes=False, dashboard_address=":0", n_workers=1):
             with dask.config.set(scheduler=None):

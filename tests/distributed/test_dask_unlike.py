@@ -1,4 +1,4 @@
-"""Dask collections that are not what they say, or of which more is asked than a cluster gives."""
+"""Dask collections that contradict their metadata, and operations that a cluster does not support."""
 
 import numpy as np
 import pandas as pd
@@ -43,7 +43,7 @@ def files(data, tmp_path):
     return make
 
 
-def test_partitions_that_order_their_columns_otherwise_are_matched_by_name(data, files):
+def test_partitions_with_columns_in_another_order_are_matched_by_name(data, files):
     frame = files(["e", "d", "c", "b", "a"])
     whole = pd.DataFrame(data.target, columns=NAMES)
     inside = DPCA(2).fit(whole, background=pd.DataFrame(data.background, columns=NAMES))
@@ -56,21 +56,27 @@ def test_partitions_that_order_their_columns_otherwise_are_matched_by_name(data,
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
-    [(["a", "b", "c", "d", "x"], "without 'e' and with 'x'"), (NAMES[:4], "without 'e'"), ((*NAMES, "x"), "with 'x'")],
+    ("columns", "differing"),
+    [(["a", "b", "c", "d", "x"], "columns 'e', 'x'"), (NAMES[:4], "columns 'e'"), ((*NAMES, "x"), "columns 'x'")],
 )
-def test_partitions_of_other_columns_are_refused_by_name(columns, told, model, files, refused):
+def test_partitions_of_other_columns_are_refused_by_name(columns, differing, model, files, refused):
     frame = files(list(columns))
-    refused(lambda: Moments.of(frame, role="target"), "target", "unlike columns", told, kind=FeatureError)
-    refused(lambda: model.transform(frame).compute(), told, kind=FeatureError)
+    refused(
+        lambda: Moments.of(frame, role="target"),
+        "target: only some partitions",
+        differing,
+        "Give all",
+        kind=FeatureError,
+    )
+    refused(lambda: model.transform(frame).compute(), differing, kind=FeatureError)
 
 
 @pytest.mark.parametrize("width", [4, 6])
-def test_an_array_that_lies_about_its_width_is_refused(width, model, data, refused):
+def test_chunks_of_another_width_than_the_array_are_refused(width, model, data, refused):
     narrow = da.from_delayed(dask.delayed(data.target[:, : width - 1]), (200, width), float)
-    refused(lambda: Moments.of(narrow, role="target"), "target", f"has {width - 1} columns", f"says {width}")
+    refused(lambda: Moments.of(narrow, role="target"), "target", f"has {width - 1} columns", f"array has {width}")
     lying = da.from_delayed(dask.delayed(data.target[:, :3]), (200, 5), float)
-    refused(lambda: model.transform(lying).compute(), "has 3 columns", "says 5", "Give the shape")
+    refused(lambda: model.transform(lying).compute(), "has 3 columns", "array has 5", "Give the shape")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +96,7 @@ def test_missing_group_ids_on_the_cluster_are_refused_too(data, refused):
     refused(lambda: Moments.of(rows, groups=masked), "groups", "1 of 61 rows have no group id")
 
 
-def test_weights_of_a_frame_of_unknown_rows_say_how_to_count_them(data, refused):
+def test_the_error_for_weights_of_a_frame_of_unknown_rows_has_a_remedy(data, refused):
     frame = dd.from_pandas(pd.DataFrame(data.target, columns=NAMES), npartitions=3)
     how = "to_dask_array(lengths=True)"
     refused(lambda: Moments.of(frame, weights=np.ones(200)), "weights", how, "series of the same data frame")
@@ -100,7 +106,7 @@ def test_weights_of_a_frame_of_unknown_rows_say_how_to_count_them(data, refused)
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
-def test_scores_are_not_brought_into_a_data_frame_behind_ones_back(container, model, data, refused):
+def test_scores_on_a_cluster_are_not_converted_to_a_data_frame(container, model, data, refused):
     rows = da.from_array(data.target, chunks=(61, 3))
     expected = model.transform(data.target)
     with sklearn.config_context(transform_output=container):
@@ -125,7 +131,7 @@ def test_scores_in_a_dask_data_frame_become_rows_lazily(model, data, refused):
     refused(lambda: model.inverse_transform(dask.delayed(scores)), "on a cluster is not supported", "Give a dask array")
 
 
-def test_a_kernel_says_that_it_needs_the_rows_here(data, refused):
+def test_a_kernel_needs_the_rows_in_memory(data, refused):
     rows = da.from_array(data.target, chunks=(61, 3))
     kernel = KernelDPCA(1, n_landmarks=20, random_state=0)
     refused(lambda: kernel.fit(rows, background=data.background), "target", "compute()", kind=RowsNeededError)

@@ -69,7 +69,7 @@ def test_groups_of_a_dask_frame_are_held_out_as_in_memory(pairs):
     np.testing.assert_allclose(found.fold_ratios, plain.fold_ratios, rtol=1e-12)
 
 
-def test_groups_of_a_dask_frame_are_drawn_anew_as_in_memory(pairs):
+def test_groups_of_a_dask_frame_are_resampled_as_in_memory(pairs):
     plain, found = (standout.stability(*sides, n_bootstrap=20, n_components=1, random_state=0) for sides in pairs)
     assert found.by == "groups"
     np.testing.assert_allclose(found.correlations, plain.correlations, rtol=1e-10)
@@ -81,7 +81,7 @@ def test_groups_of_a_dask_frame_are_the_units_of_robust_moments(pairs):
     np.testing.assert_array_equal(found.scatter, plain.scatter)
 
 
-def test_all_questions_of_trust_have_the_answers_of_the_rows_in_memory(pairs):
+def test_an_assessment_is_that_of_the_rows_in_memory(pairs):
     asked = {"n_permutations": 49, "n_bootstrap": 10, "n_components": 1, "random_state": 0}
     plain, found = (standout.assess(*sides, **asked) for sides in pairs)
     assert np.array_equal(found.test.p_values, plain.test.p_values) and found.test.units == (10, 15)
@@ -94,8 +94,8 @@ def test_replicates_among_the_rows_of_a_dask_frame_are_found_as_in_memory():
     plain, found = map(standout.find_replicates, frames)
     assert found.n_units == 10 and found.text == plain.text
     with pytest.warns(standout.errors.ReplicateWarning):
-        told = standout.assess(frames[1], BACKGROUND[["a", "b", "c"]], n_permutations=0, n_bootstrap=0, n_components=1)
-    assert [one.text for one in told.replicates] == [plain.text]
+        found = standout.assess(frames[1], BACKGROUND[["a", "b", "c"]], n_permutations=0, n_bootstrap=0, n_components=1)
+    assert [one.text for one in found.replicates] == [plain.text]
 
 
 def test_groups_and_pairs_that_lie_on_dask_themselves_are_used():
@@ -269,7 +269,7 @@ HUGE = da.zeros((4 * 10**9, 500), chunks=(10**6, 500))
 
 @every_question
 def test_rows_that_do_not_fit_this_machine_are_not_fetched(ask, refused):
-    refused(lambda: ask(HUGE, np.ones((5, 500))), "16,000.0 GB", "a quarter of the memory")
+    refused(lambda: ask(HUGE, np.ones((5, 500))), "16,000.0 GB", "a quarter of its memory")
 
 
 def test_rows_come_in_their_own_type_and_order_whatever_the_chunks():
@@ -297,7 +297,7 @@ def frame(spark, rows):
 
 
 @pytest.fixture(scope="module")
-def told(spark, rows):
+def described_frame(spark, rows):
     """The target with a label, a group and an id for each row."""
     columns = dict(zip(NAMES, rows.target.T, strict=True))
     columns |= {"kind": ["x", "y"] * 100, "subject": np.arange(200) // 10, "name": [f"{i}" for i in range(200)]}
@@ -314,13 +314,13 @@ def test_rows_without_groups_are_tested_as_in_memory(rows, frame):
 
 @every_question
 @on_spark
-def test_groups_are_refused_where_rows_are_resampled(rows, told, ask, refused):
-    grouped = standout.read(told, columns=list(NAMES), groups="subject")
+def test_groups_are_refused_where_rows_are_resampled(rows, described_frame, ask, refused):
+    grouped = standout.read(described_frame, columns=list(NAMES), groups="subject")
     refused(lambda: ask(grouped, rows.background), "subject", "toPandas()", kind=RowsNeededError)
 
 
 @on_spark
-def test_arrays_beside_the_rows_are_refused(rows, frame, refused):
+def test_arrays_in_addition_to_the_rows_are_refused(rows, frame, refused):
     ids = np.arange(200) // 10
     for given in ({"groups": ids}, {"groups": "subject"}, {"pairs": ids, "background_pairs": ids}):
         refused(
@@ -340,15 +340,15 @@ def test_arrays_beside_the_rows_are_refused(rows, frame, refused):
 
 
 @on_spark
-def test_labels_and_ids_are_refused_where_each_row_is_judged_by_them(rows, frame, told, refused):
+def test_labels_and_ids_are_refused_where_each_row_is_judged_by_them(rows, frame, described_frame, refused):
     labels = ["x", "y"] * 100
     refused(
         lambda: standout.compare(frame, rows.background, labels=labels),
         "labels", "no order", "toPandas()", kind=RowsNeededError,
     )  # fmt: skip
-    labelled = standout.read(told, columns=list(NAMES), label="kind")
+    labelled = standout.read(described_frame, columns=list(NAMES), label="kind")
     refused(lambda: standout.compare(labelled, rows.background), "'kind'", "toPandas()", kind=RowsNeededError)
-    named = standout.read(told, columns=list(NAMES), ids="name")
+    named = standout.read(described_frame, columns=list(NAMES), ids="name")
     refused(lambda: standout.find_replicates(named), "'name'", "toPandas()", kind=RowsNeededError)
 
 

@@ -68,7 +68,7 @@ def test_any_number_of_partitions_gives_the_model_of_the_rows_in_memory(rows, fr
 
 @pytest.fixture
 def collected(spark, monkeypatch):
-    """Keep what the driver gets."""
+    """Record the results that the driver receives."""
     kind, got = type(spark.range(1)), []
     collect = kind.collect
 
@@ -174,13 +174,13 @@ def test_weights_and_groups_are_columns_given_by_name(rows, frame, refused):
 
 
 @pytest.mark.parametrize("kind", ["int", "double"])
-def test_missing_weights_are_told(rows, frame, refused, kind):
+def test_missing_weights_are_an_error(rows, frame, refused, kind):
     made = frame(rows.target).selectExpr("*", f"cast(if(a > 30, null, 1) as {kind}) as w")
     source = standout.read(made, drop="w", role="target")
     refused(lambda: Moments.of(source, weights="w"), "target weights", "none (null)", "0 to leave it out")
 
 
-def test_what_needs_rows_in_memory_says_how_to_bring_them(rows, frame, refused):
+def test_an_operation_that_needs_rows_in_memory_is_an_error_with_a_remedy(rows, frame, refused):
     model = DPCA(2).fit(rows.target, background=rows.background)
     made = frame(rows.target)
     refused(lambda: model.inverse_transform(model.transform(made)), "DataFrame on a cluster", "toPandas")
@@ -200,8 +200,8 @@ def test_methods_are_compared_on_a_frame_as_on_its_rows(rows, frame, refused):
     assert [view.name for view in found] == [view.name for view in plain]
     np.testing.assert_allclose([view.share for view in found], [view.share for view in plain], rtol=1e-9)
     labels = ["x", "y"] * 100
-    told = ("labels", "no order", "toPandas()")
-    refused(lambda: standout.compare(made, rows.background, labels=labels), *told, kind=RowsNeededError)
+    message = ("labels", "no order", "toPandas()")
+    refused(lambda: standout.compare(made, rows.background, labels=labels), *message, kind=RowsNeededError)
 
 
 def spoiled(rows, places, value):
@@ -212,7 +212,7 @@ def spoiled(rows, places, value):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e200, None], ids=str)
-def test_values_that_are_not_finite_are_told_as_in_memory(rows, spark, frame, value):
+def test_values_that_are_not_finite_are_refused_as_in_memory(rows, spark, frame, value):
     bad = spoiled(rows.target, [(3, 1), (150, 1), (199, 4)], np.nan if value is None else value)
     with pytest.raises(InputError) as plain:
         DPCA().fit(pd.DataFrame(bad, columns=NAMES), background=rows.background)
@@ -224,13 +224,13 @@ def test_values_that_are_not_finite_are_told_as_in_memory(rows, spark, frame, va
     assert str(error.value) == str(plain.value)
 
 
-def test_missing_vectors_are_told(spark):
+def test_missing_vectors_are_an_error(spark):
     made = spark.createDataFrame([([1.0, 2.0],), (None,), ([None, 3.0],)], "v array<double>")
     with pytest.raises(NonFiniteError, match=r"3 NaN and 0 inf values in 2 of 2 features: 0 \(2\), 1 \(1\)"):
         Moments.of(made)
 
 
-def test_squares_that_underflow_and_frames_without_rows_are_told_as_in_memory(rows, frame):
+def test_squares_that_underflow_and_frames_without_rows_are_refused_as_in_memory(rows, frame):
     for bad in (rows.target * [1, 1, 1e-200, 1, 1], rows.target[:0], rows.target[:1]):
         with pytest.raises(InputError) as plain:
             DPCA().fit(pd.DataFrame(bad, columns=NAMES), background=rows.background)
@@ -240,7 +240,7 @@ def test_squares_that_underflow_and_frames_without_rows_are_told_as_in_memory(ro
     assert isinstance(plain.value, NotEnoughRowsError)
 
 
-def test_other_features_are_told_as_in_memory(rows, frame):
+def test_other_features_are_refused_as_in_memory(rows, frame):
     target = pd.DataFrame(rows.target, columns=NAMES)
     for names in (("a", "b", "c", "d", "x"), NAMES[:4]):
         background = rows.background[:, : len(names)]
@@ -254,7 +254,7 @@ def test_other_features_are_told_as_in_memory(rows, frame):
         model.transform(frame(rows.target[:, :4], names=NAMES[:4]))
 
 
-def test_what_is_no_table_of_numbers_is_refused(rows, spark, frame, refused):
+def test_a_frame_that_is_not_a_table_of_numbers_is_refused(rows, spark, frame, refused):
     made = frame(rows.target)
     text = made.selectExpr("*", "'x' as kind", "date'2020-01-01' as day")
     refused(
@@ -262,7 +262,7 @@ def test_what_is_no_table_of_numbers_is_refused(rows, spark, frame, refused):
     )
     refused(lambda: standout.read(made.toDF("a", "b", "b", "d", "e")), "more than once: 'b'")
     refused(lambda: standout.read(made.select()), "0 feature(s)")
-    refused(lambda: standout.read(made.rdd, role="target"), "target: a RDD of Spark", "Give a DataFrame")
+    refused(lambda: standout.read(made.rdd, role="target"), "target: unsupported Spark object: RDD", "Give a DataFrame")
     refused(lambda: standout.read(spark.readStream.format("rate").load()), "a stream never ends", "Give")
     refused(lambda: standout.read(made, where={"a": 3}), "`where`", "on a cluster")
     both = made.selectExpr("a", "array(b, c) as v")
@@ -273,7 +273,7 @@ def test_what_is_no_table_of_numbers_is_refused(rows, spark, frame, refused):
     refused(lambda: standout.read(ragged.where("size(v) > 5")), "it holds no rows", "Give a table")
 
 
-def test_transform_runs_nothing_before_it_is_asked_and_keeps_the_order_and_the_other_columns(rows, spark, frame):
+def test_transform_is_lazy_and_keeps_the_order_and_the_other_columns(rows, spark, frame):
     model = DPCA().fit(rows.target, background=rows.background)
     numbered = frame(np.column_stack([np.arange(200), rows.target]), 3, ("row", *NAMES))
     made = numbered.selectExpr("*", "concat('r', int(row)) as name")
@@ -301,10 +301,12 @@ def test_transform_matches_columns_by_name_and_denoise_gives_the_features(rows, 
 def test_a_kept_column_with_the_name_of_a_score_is_refused(rows, frame, refused):
     model = DPCA().fit(rows.target, background=rows.background)
     clash = frame(np.column_stack([rows.target, rows.target[:, 0]]), names=(*NAMES, "dpca0"))
-    refused(lambda: model.transform(standout.read(clash, ids="dpca0")), "'dpca0' would stand twice", "Rename")
+    refused(
+        lambda: model.transform(standout.read(clash, ids="dpca0")), "duplicate columns in the result: 'dpca0'", "Rename"
+    )
 
 
-def test_rows_that_must_be_seen_come_to_the_driver_in_order(rows, frame):
+def test_blocks_come_to_the_driver_in_order(rows, frame):
     source = standout.read(frame(rows.target, 3))
     assert source.n_rows is None
     blocks = list(source.blocks(40))
@@ -337,7 +339,7 @@ def test_a_result_of_several_pieces_arrives_whole_and_once(frame, collected):
     assert sum(len(row["bytes"]) for row in collected[0]) < 1.01 * 8 * 1100**2
 
 
-def test_what_is_not_installed_is_told(rows, spark, frame, monkeypatch, refused):
+def test_a_missing_package_is_an_error_with_a_remedy(rows, spark, frame, monkeypatch, refused):
     from standout.distributed.spark import _collected
 
     def alone(_batches):
@@ -350,9 +352,7 @@ def test_what_is_not_installed_is_told(rows, spark, frame, monkeypatch, refused)
         kind=MissingExtraError,
     )
     made = frame(rows.target)
-    for name in [name for name in sys.modules if name.startswith("standout.distributed.spark_partitions")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(sys.modules["standout.io.read"], "spark_parts", raising=False)
+    monkeypatch.delitem(sys.modules, "standout.distributed.spark")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=re.escape("pip install 'standout[spark]'")):
         standout.read(made)

@@ -54,13 +54,13 @@ def obtain(
     """
     searched = []
     for folder in _folders(data_dir):
-        found = read(folder)
-        if found is not None:
+        if (found := read(folder)) is not None:
             return found
-        searched.append(folder)
+        searched.append(str(folder))
+    cache = _cache(make=True)  # before the download, which is useless without it
     with watching(progress) if progress is not None else nullcontext():
-        cached = _download(public, searched)
-    found = read(cached)
+        _download(public, cache, searched)
+    found = read(cache)
     assert found is not None, "a cached download must be readable"
     return found
 
@@ -93,27 +93,36 @@ def _cache(make: bool = False) -> Path:
     return folder
 
 
-def _download(public: Public, searched: list[Path]) -> Path:
-    """Download the dataset from OpenML and return the directory of the cache that it was written to."""
-    folder = _cache(make=True)  # before the download, which is useless without it
+def _download(public: Public, cache: Path, searched: list[str]) -> None:
+    """Download the dataset from OpenML to the cache, and report progress."""
+    dataset = f"{public.openml}, version {public.version}"
+    done: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(_fetch(public))
+        except BaseException as error:
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()  # a daemon does not block Ctrl-C
+    report(f"{public.openml} from OpenML", 0)
+    while not wait([done], timeout=_INTERVAL).done:
+        report(f"{public.openml} from OpenML", 0)
     try:
-        bunch = _with_progress(lambda: _fetch(public), f"{public.openml} from OpenML")
+        bunch = done.result()
     except Exception as error:  # networks and parsers fail in many ways, with the same remedy
-        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise DataMissingError(
-            f"{public.title} was not found in {', '.join(map(str, searched))}, and could not be downloaded from "
-            f"OpenML ({public.openml}, version {public.version}): {why}. {public.remedy}"
+            f"{public.title} was not found in {', '.join(searched)}, and could not be downloaded from OpenML "
+            f"({dataset}): {reason}. {public.remedy}"
         ) from error
     try:
-        public.keep(bunch, folder)
+        public.keep(bunch, cache)
     except StandoutError:
         raise
     except Exception as error:  # malformed data can fail anywhere
-        raise DataMissingError(
-            f"{public.openml} of OpenML, version {public.version}: the response was not understood "
-            f"({type(error).__name__}: {error}). {public.remedy}"
-        ) from error
-    return folder
+        reason = f"{type(error).__name__}: {error}"
+        raise DataMissingError(f"OpenML ({dataset}): the response is malformed ({reason}). {public.remedy}") from error
 
 
 def _fetch(public: Public) -> Any:
@@ -135,23 +144,6 @@ def _fetch(public: Public) -> Any:
             )
     finally:
         socket.setdefaulttimeout(before)
-
-
-def _with_progress(work: Callable[[], T], what: str) -> T:
-    """Run work of unknown length in a thread, and report progress while it runs."""
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            done.set_exception(error)
-
-    report(what, 0)
-    Thread(target=run, daemon=True).start()  # a daemon does not block Ctrl-C
-    while not wait([done], timeout=_INTERVAL).done:
-        report(what, 0)
-    return done.result()
 
 
 def first_file(folder: Path, names: Iterable[str]) -> Path | None:

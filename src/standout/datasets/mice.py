@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,14 @@ class Mice:
 
     proteins: Array  # (n, 77), NaN for missing values
     names: tuple[str, ...]  # of the proteins
-    mouse: NDArray[np.str_]  # (n,)
     label: NDArray[np.str_]  # (n,): class, such as t-SC-m
-    row_ids: NDArray[np.str_]  # (n,): mouse and replicate
+    row_ids: NDArray[np.str_]  # (n,): mouse and replicate, such as 309_1
     source: str = ""  # file name and checksum
+
+    @cached_property
+    def mouse(self) -> NDArray[np.str_]:
+        """The mouse of each row."""
+        return np.array([name.rpartition("_")[0] for name in self.row_ids], dtype=np.str_)
 
     def rows(self, *labels: str) -> Mice:
         """Return the rows with these labels, in their order."""
@@ -54,9 +59,7 @@ class Mice:
 
     def where(self, chosen: NDArray[np.bool_]) -> Mice:
         """Return the rows where the mask ``chosen`` of shape (n,) is true."""
-        return Mice(
-            self.proteins[chosen], self.names, self.mouse[chosen], self.label[chosen], self.row_ids[chosen], self.source
-        )
+        return Mice(self.proteins[chosen], self.names, self.label[chosen], self.row_ids[chosen], self.source)
 
 
 def load_mice(
@@ -72,8 +75,7 @@ def load_mice(
     data_dir : path, optional
         Directory with ``Data_Cortex_Nuclear.csv`` of the UCI repository.
     progress : callable, optional
-        Callback during a download; by default the one set by
-        :func:`~standout.io.source.watching`.
+        Callback during a download; by default the one set by :func:`~standout.io.source.watching`.
 
     Returns
     -------
@@ -96,11 +98,10 @@ def _read(folder: Path) -> Mice | None:
         return None
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            table = list(csv.reader(file))
-        found = _from_table(table, identified([path]))
+            found = _from_table(list(csv.reader(file)), identified([path]))
     except (ValueError, IndexError, csv.Error) as error:
         raise InputError(f"{path}: not the table of the UCI repository ({error}). {_MICE.remedy}") from error
-    _checked(found, str(path))
+    _check(found, str(path))
     if path.name == _FILE and digest(path) != _SHA256:
         warn_user(
             f"{path}: not the published file (sha256 {digest(path)[:12]}, not {_SHA256[:12]}), so values may differ "
@@ -125,16 +126,11 @@ def _from_table(table: list[list[str]], source: str) -> Mice:
     columns = [header.index(name) for name in names]
     proteins = np.array([[float(row[i]) if row[i] else np.nan for i in columns] for row in rows])
     ids, labels = ([row[header.index(name)] for row in rows] for name in ("MouseID", "class"))
-    return _mice(proteins.reshape(len(rows), len(names)), names, ids, labels, source)
+    return Mice(proteins.reshape(len(rows), len(names)), names, np.array(labels, str), np.array(ids, str), source)
 
 
-def _mice(proteins: Array, names: tuple[str, ...], ids: list[str], labels: list[str], source: str = "") -> Mice:
-    mouse = np.array([name.rpartition("_")[0] for name in ids], dtype=np.str_)
-    return Mice(proteins, names, mouse, np.array(labels, dtype=np.str_), np.array(ids, dtype=np.str_), source)
-
-
-def _checked(found: Mice, what: str) -> Mice:
-    """Return the mice if all known properties of the published data hold."""
+def _check(found: Mice, what: str) -> None:
+    """Raise an error if a known property of the published data does not hold."""
     # ARC_N and pS6_N are identical in the published file.
     first, second = (found.proteins[:, [name == twin for name in found.names]] for twin in ("ARC_N", "pS6_N"))
     mice_and_classes = set(zip(found.mouse.tolist(), found.label.tolist(), strict=True))
@@ -152,7 +148,6 @@ def _checked(found: Mice, what: str) -> Mice:
     wrong = [f"{name}: {seen}, not {known}" for name, (seen, known) in properties.items() if seen != known]
     if wrong:
         raise InputError(f"{what}: not the published mice ({'; '.join(wrong)}). {_MICE.remedy}")
-    return found
 
 
 def _repeated(names: list[str]) -> list[str]:
@@ -161,12 +156,12 @@ def _repeated(names: list[str]) -> list[str]:
 
 
 def _cache(bunch: Any, folder: Path) -> None:
-    ids, labels = np.asarray(bunch.target).astype(str).T.tolist()
-    names = tuple(bunch.feature_names)
-    found = _checked(_mice(np.asarray(bunch.data, dtype=np.float64), names, ids, labels), "miceprotein of OpenML")
+    ids, labels = np.asarray(bunch.target).astype(str).T
+    found = Mice(np.asarray(bunch.data, dtype=np.float64), tuple(bunch.feature_names), labels, ids)
+    _check(found, "miceprotein of OpenML")
     with replacing(folder / _CACHED, "cache") as draft, draft.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file)
-        out.writerow(["MouseID", *names, "class"])
+        out.writerow(["MouseID", *found.names, "class"])
         for name, row, label in zip(ids, found.proteins.tolist(), labels, strict=True):
             out.writerow([name, *("" if np.isnan(value) else repr(value) for value in row), label])
 

@@ -45,19 +45,14 @@ def digits_over_tiles(weight: float = 0.25, n_background: int = 3000, seed: int 
     >>> example.target.shape, example.background.shape
     ((361, 64), (3000, 64))
     """
-    images, digit = _sixes_and_nines()
-    tiles = _tiles()
-    order = np.random.default_rng(seed).permutation(len(tiles))
-    target, background = order[: len(images)], order[len(images) : len(images) + n_background]
-    return DigitsOverTiles(tiles[target] + weight * images, tiles[background], digit)
-
-
-def _sixes_and_nines() -> tuple[Array, NDArray[np.int64]]:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     chosen = np.isin(digits.target, (6, 9))
-    return digits.data[chosen] / 16.0, digits.target[chosen]
+    images, tiles = digits.data[chosen] / 16.0, _tiles()
+    order = np.random.default_rng(seed).permutation(len(tiles))
+    target, background = order[: len(images)], order[len(images) : len(images) + n_background]
+    return DigitsOverTiles(tiles[target] + weight * images, tiles[background], digits.target[chosen])
 
 
 def _tiles() -> Array:

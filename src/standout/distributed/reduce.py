@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from standout._accumulate import Accumulator, Sums, merge_sums
 from standout._blas import default_budget, physical_memory
 from standout._moments import Moments
-from standout.errors import InputError
+from standout.errors import InputError, listed
 from standout.io.memory import (
     BadValues,
     check_all_used,
     check_each_weight,
     check_weights,
-    checked_block,
     checked_table,
     count_bad,
     distinct_groups,
@@ -33,12 +32,16 @@ from standout.io.memory import (
     explain_underflow,
     weighted_blocks,
 )
+from standout.io.options import Chosen, Options, choose
 from standout.io.read import is_on_cluster
 from standout.io.source import Part, Source, block_rows
+from standout.io.stream import Layout
+from standout.io.tables import warn_aside
 
 # The fraction of the memory that collected rows may take.
 _SHARE = 0.25
 Result = TypeVar("Result")
+Merge = Callable[[Result, Result], Result]
 
 
 class DistributedSource(Source):
@@ -47,45 +50,44 @@ class DistributedSource(Source):
     is_local = False
 
     @abstractmethod
-    def map_rows(self, function: Callable[[Source], NDArray[Any]], names: Sequence[str]) -> Any:
-        """Return ``function`` of the rows, one column for each name, as a lazy table of the engine."""
-
-    @abstractmethod
     def reduce(
-        self,
-        function: Callable[[Part], Result],
-        merge: Callable[[Result, Result], Result],
-        weights: Any = None,
-        groups: Any = None,
+        self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
     ) -> Result:
         """Return ``function`` of every partition, merged on the workers in a fixed order, adjacent partitions first.
 
         ``weights`` and ``groups`` (one value for each row) are split into the same partitions.
         """
 
-    @abstractmethod
-    def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:
-        """Return lazy tables of this source as arrays, in one pass over its rows."""
-
     def moments(
         self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
     ) -> Moments:
         """Return the moments of all rows, computed on the workers."""
-        found = reduce_sums(self, weights, groups, names, role)
-        return Moments.from_sums(found.sums, found.groups, names)
+        _check_width(self.n_features, role)
+        ids = None
+        if _in_memory(weights):
+            weights = check_weights(weights, self.n_rows, role)
+        if _in_memory(groups) and self.n_rows is not None and (weights is None or _in_memory(weights)):
+            ids, groups = distinct_groups(groups, weights, self.n_rows, role), None
+        found = self.reduce(partial(add_up, role=role), merge, weights, groups)
+        if found.seen == 0:
+            checked_table(np.empty((0, self.n_features)), role)
+        if not math.isfinite(found.sums.mean.sum() + np.einsum("ii->", found.sums.scatter)):
+            raise explain_bad(self.reduce(_bad_values, BadValues.__add__), names, role)
+        if self.n_rows is not None and found.seen != self.n_rows:
+            raise InputError(
+                f"{role}: the chunks of the dask array have {found.seen} rows, but the array has {self.n_rows}. Give "
+                "the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
+            )
+        if weights is not None and found.sums.weight == 0:
+            check_weights([0.0], None, role)
+        if len(found.sums.underflown):
+            raise explain_underflow(found.sums.underflown, names, role)
+        return Moments.from_sums(found.sums, found.groups if ids is None else ids, names)
 
-    def collect(self, role: str) -> NDArray[Any]:
-        """Return all rows as one array, in one pass, if they fit into memory."""
-        check_fits(self.n_rows, self.n_features, role)
-        (rows,) = self.compute([self.map_rows(_all_rows, [str(i) for i in range(self.n_features)])], role)
-        return checked_block(rows, self.n_features, role)
 
-    def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
-        """Return several functions of the rows as arrays in memory, in one pass."""
-        self.check_order(role)
-        tables = [function(self) for function in functions]
-        check_fits(self.n_rows, sum(table.shape[1] for table in tables), role)
-        return self.compute(tables, role)
+def _in_memory(values: Any) -> bool:
+    """Return whether row values are given in memory, as opposed to by reference to data on the cluster."""
+    return values is not None and not isinstance(values, str) and not is_on_cluster(values)
 
 
 def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
@@ -93,14 +95,40 @@ def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
     size, most = 8 * (n_rows or 0) * n_columns, _SHARE * physical_memory()
     if size > most > 0:
         raise InputError(
-            f"{role}: {n_rows:,} rows of {n_columns:,} numbers must be brought from the cluster to this process for "
-            f"this, and take {size / 1e9:,.1f} GB, more than a quarter of the memory here ({most / 1e9:,.1f} GB). "
-            "Choose some of the rows at random first, or fewer features."
+            f"{role}: this needs {n_rows:,} rows of {n_columns:,} numbers in this process, and their "
+            f"{size / 1e9:,.1f} GB are more than a quarter of its memory ({most / 1e9:,.1f} GB). Choose some of the "
+            "rows at random first, or fewer features."
         )
 
 
-def _all_rows(source: Source) -> NDArray[Any]:
-    return source.collect("")
+def _check_width(n_features: int, role: str) -> None:
+    """Raise an error if there are too many features for a worker to hold the scatter matrix."""
+    size, budget = 8 * n_features**2, default_budget()
+    if size > budget:
+        raise InputError(
+            f"{role}: the scatter matrix of {n_features:,} features takes {size / 1e9:,.1f} GB on every worker, more "
+            f"than the {budget / 1e9:.1f} GB allowed. Choose fewer features, or bring the rows into memory (compute() "
+            "of dask, toPandas() of Spark), where the matrix-free solver does not need it."
+        )
+
+
+def check_row_column(column: str, columns: Sequence[str], features: Sequence[str], what: str) -> None:
+    """Raise an error if a column of weights or groups does not exist or is a feature; ``what`` is its purpose."""
+    if column not in columns:
+        raise InputError(f"{what}: there is no column {column!r}. Use one of its columns: {listed(columns)}.")
+    if column in features:
+        raise InputError(
+            f"{what}: the column {column!r} is a feature too. Leave it out of the features with "
+            f"`standout.read(frame, drop={column!r})`."
+        )
+
+
+def choose_columns(columns: Sequence[str], numeric: Collection[str], options: Options, role: str) -> Chosen:
+    """Return the features and the columns that describe rows; warn of columns that are neither."""
+    chosen = choose(columns, numeric, options, role)
+    if options.columns is None:
+        warn_aside(Layout(Path(role), None, len(chosen.features), chosen.aside, chosen.unasked))
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -110,49 +138,6 @@ class PartialSums:
     sums: Sums
     groups: frozenset[Hashable] | None
     seen: int
-
-
-def reduce_sums(
-    source: DistributedSource, weights: Any, groups: Any, names: Sequence[str] | None, role: str
-) -> PartialSums:
-    """Accumulate a source on the workers that hold its rows."""
-    _check_width(source.n_features, role)
-    ids = None
-    if _at_hand(weights):
-        weights = check_weights(weights, source.n_rows, role)
-    if _at_hand(groups) and source.n_rows is not None and (weights is None or _at_hand(weights)):
-        ids, groups = distinct_groups(groups, weights, source.n_rows, role), None
-    found = source.reduce(partial(add_up, role=role), merge, weights, groups)
-    if found.seen == 0:
-        checked_table(np.empty((0, source.n_features)), role)
-    if not math.isfinite(found.sums.mean.sum() + np.einsum("ii->", found.sums.scatter)):
-        raise explain_bad(source.reduce(_bad_values, BadValues.__add__), names, role)
-    if source.n_rows is not None and found.seen != source.n_rows:
-        raise InputError(
-            f"{role}: the chunks of the dask array have {found.seen} rows, and the array says {source.n_rows}. Give "
-            "the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
-        )
-    if weights is not None and found.sums.weight == 0:
-        check_weights([0.0], None, role)
-    if len(found.sums.underflown):
-        raise explain_underflow(found.sums.underflown, names, role)
-    return found if ids is None else replace(found, groups=ids)
-
-
-def _check_width(n_features: int, role: str) -> None:
-    """Raise an error if there are too many features for a worker to hold the scatter matrix."""
-    size, budget = 8 * n_features**2, default_budget()
-    if size > budget:
-        raise InputError(
-            f"{role}: the products of {n_features:,} features are a table of {size / 1e9:,.1f} GB on every worker, and "
-            f"{budget / 1e9:.1f} GB may be used for it. Choose fewer features, or bring the rows into memory "
-            "(compute() of dask, toPandas() of Spark), where the matrix-free solver needs no such table."
-        )
-
-
-def _at_hand(values: Any) -> bool:
-    """Return whether row values are given in memory, as opposed to by reference to data on the cluster."""
-    return values is not None and not isinstance(values, str) and not is_on_cluster(values)
 
 
 def add_up(part: Part, role: str) -> PartialSums:

@@ -1,36 +1,129 @@
 """Sources for Spark DataFrames: partitions are summed on the executors, and the sums are merged in a tree.
 
 Only the DataFrame API is used, so classic sessions and Spark Connect share one code path. The driver receives one
-result, whatever the number of partitions. standout must be installed on the executors, or shipped with
-``--py-files``.
+result, whatever the number of partitions: results are pickled and split into pieces that fit into Spark rows. standout
+must be installed on the executors, or shipped with ``--py-files``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import partial, reduce
+from itertools import chain, groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.distributed.reduce import DistributedSource, Result, check_fits
-from standout.errors import FeatureError, InputError, MissingExtraError, RowsNeededError, listed
+from standout._blas import Array
+from standout.errors import FeatureError, InputError, MissingExtraError, RowsNeededError, StandoutError, listed
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ImportError as error:
+    raise MissingExtraError(
+        f"reading Spark DataFrames needs {error.name}. Install it with: pip install 'standout[spark]'"
+    ) from error
+
+from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column, choose_columns
+from standout.io.arrow import coded, numbers_of
 from standout.io.memory import check_names, checked_block, checked_table
-from standout.io.options import Options, choose
-from standout.io.source import ArraySource, Part, block_rows
-from standout.io.stream import Layout
-from standout.io.tables import warn_aside
-
-if TYPE_CHECKING:
-    from standout.distributed.spark_partitions import Reader
-
+from standout.io.options import Options
+from standout.io.source import ArraySource, Part, Source, block_rows
+from standout.io.tables import Texts
 
 _NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType", "BooleanType")
+# Number of adjacent results merged by one task. Two rounds merge a thousand partitions.
+_FAN = 32
+# Spark rows are limited to 2 GB, and a batch of them to 64 MB.
+_PIECE_BYTES = 8 * 2**20
+# A result as Spark rows: the number of its partition, the position of each piece, and the piece.
+_PIECES = "part long, place long, bytes binary"
 
 
-@dataclass(frozen=True, eq=False)
+def open_collection(data: Any, role: str) -> SparkSource:
+    """Return the source of a Spark DataFrame all of whose columns are features: numbers, or one vector."""
+    frame = _checked_frame(data, role)
+    fields = tuple(frame.schema.fields)
+    if len(fields) == 1 and _is_vector(fields[0].dataType):
+        return _source(frame, [0], [], Options(), role)
+    text = [field for field in fields if type(field.dataType).__name__ not in _NUMBERS]
+    if text:
+        names = [field.name for field in text]
+        how = f"frame.drop({', '.join(map(repr, names[:3]))})"
+        if len(text) == 1 and _is_vector(text[0].dataType):
+            how = f"`standout.read(frame, columns={names[0]!r})`, or the others"
+        raise InputError(
+            f"{role}: {len(text)} of {len(fields)} columns do not hold numbers: {listed(names)} "
+            f"(type {text[0].dataType.simpleString()}). Leave them out, for instance with {how}, or name what they are "
+            "in `standout.read(X, label=..., groups=..., ids=...)`."
+        )
+    return _source(frame, range(len(fields)), [], Options(), role)
+
+
+def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
+    """Return the source of a Spark DataFrame with feature columns and columns that describe rows."""
+    frame = _checked_frame(data, role)
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    vectors = [name for name, kind in kinds.items() if _is_vector(kind)]
+    numbers = {name for name, kind in kinds.items() if type(kind).__name__ in _NUMBERS}
+    chosen = choose_columns(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
+    if len(chosen.features) > 1 and set(vectors).intersection(chosen.features):
+        raise FeatureError(f"{role}: a vector holds all features, and other columns were named too. Name one of both.")
+    position = {name: i for i, name in enumerate(kinds)}
+    features, aside = ([position[name] for name in names] for names in (chosen.features, chosen.aside))
+    return _source(frame, features, aside, options, role)
+
+
+def _checked_frame(data: Any, role: str) -> Any:
+    """Return a supported frame; raise an error for other data."""
+    if hasattr(type(data), "to_spark"):  # pandas on Spark
+        data = data.to_spark()
+    if not hasattr(type(data), "mapInArrow"):
+        raise InputError(f"{role}: unsupported Spark object: {type(data).__name__}. Give a DataFrame.")
+    if data.isStreaming:
+        raise InputError(f"{role}: a stream never ends. Give a DataFrame of rows, or use partial_fit in foreachBatch.")
+    check_names(list(data.columns), role)
+    return data
+
+
+def _source(frame: Any, features: Sequence[int], aside: Sequence[int], options: Options, role: str) -> SparkSource:
+    fields = tuple(frame.schema.fields)
+    numbered = frame.toDF(*map(str, range(len(fields))))
+    names: tuple[str, ...] | None = tuple(fields[i].name for i in features)
+    width = None
+    if features and _is_vector(fields[features[0]].dataType):
+        width, names = _width(numbered, fields[features[0]], str(features[0]), role)
+    if width == 0 or not features:
+        checked_table(np.empty((1, 0)), role)
+    reader = BatchReader(role, names, len(features), width)
+    return SparkSource(numbered, fields, features, aside, options, reader)
+
+
+def _is_vector(kind: Any) -> bool:
+    """Return whether a type is a pyspark.ml vector or an array of numbers."""
+    if type(kind).__name__ == "ArrayType":
+        return type(kind.elementType).__name__ in _NUMBERS
+    return type(kind).__name__ == "VectorUDT"
+
+
+def _width(frame: Any, field: Any, column: str, role: str) -> tuple[int, tuple[str, ...] | None]:
+    """Return the length of the vectors and their names, from pyspark.ml metadata or from one row."""
+    metadata = (field.metadata or {}).get("ml_attr", {})
+    if "num_attrs" in metadata:
+        attributes = [attribute for kind in metadata.get("attrs", {}).values() for attribute in kind]
+        names = {attribute["idx"]: attribute["name"] for attribute in attributes if "name" in attribute}
+        complete = len(set(names.values())) == metadata["num_attrs"]
+        return metadata["num_attrs"], tuple(names[i] for i in sorted(names)) if complete else None
+    row = frame.select(column).dropna().first()
+    if row is None:
+        raise InputError(f"{role}: it holds no rows, or only missing ones. Give a table with rows.")
+    return len(row[0]), None
+
+
 class SparkSource(DistributedSource):
     """The rows of a Spark DataFrame, which stay on the cluster.
 
@@ -38,94 +131,86 @@ class SparkSource(DistributedSource):
     which an array could be matched.
     """
 
-    frame: Any  # with numbered columns, since names may contain dots or differ only in case
-    fields: tuple[Any, ...]  # the columns as they were given
-    features: tuple[int, ...]  # indices of the features
-    aside: tuple[int, ...]  # indices of columns that describe rows, which transform keeps
-    reader: Reader
-    names: tuple[str, ...] | None
-    # Columns that describe rows, by name: values cannot be matched to rows once rows have been collected.
-    groups_column: str | None = None
-    label_column: str | None = None
-    ids_column: str | None = None
-
     ordered = False
 
-    @property
-    def n_features(self) -> int:  # type: ignore[override]
-        """Number of features."""
-        return self.reader.n_features
+    def __init__(
+        self,
+        frame: Any,  # with numbered columns, since names may contain dots or differ only in case
+        fields: Sequence[Any],  # the columns as they were given
+        features: Sequence[int],  # indices of the features
+        aside: Sequence[int],  # indices of columns that describe rows, which transform keeps
+        options: Options,  # that name the columns that describe rows
+        reader: BatchReader,
+    ):
+        self._frame, self._fields, self._features, self._aside = frame, fields, features, aside
+        self._options, self._reader = options, reader
+        self.names, self.n_features = reader.names, reader.n_features
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Collect the rows on the driver, one partition at a time."""
-        from standout.distributed.spark_partitions import Blocks
-
-        made = self._columns(self.features).mapInArrow(Blocks(self.reader, rows), "bytes binary")
-        for row in made.toLocalIterator():
+        step = partial(_block_bytes, reader=self._reader, rows=rows)
+        for row in self._columns(self._features).mapInArrow(step, "bytes binary").toLocalIterator():
             yield np.frombuffer(row["bytes"]).reshape(-1, self.n_features)
 
     def select(self, index: NDArray[np.intp]) -> SparkSource:
         """Return the source with the features at ``index``, in that order."""
         names = None if self.names is None else tuple(self.names[i] for i in index)
-        if self.reader.width is None:
-            reader = replace(self.reader, n_columns=len(index))
-            return replace(self, features=tuple(self.features[i] for i in index), reader=reader, names=names)
-        chosen = index if self.reader.index is None else self.reader.index[index]
-        return replace(self, reader=replace(self.reader, index=chosen), names=names)
+        features = self._features
+        if self._reader.width is None:
+            features = [features[i] for i in index]
+            reader = replace(self._reader, n_columns=len(index), names=names)
+        else:
+            chosen = index if self._reader.index is None else self._reader.index[index]
+            reader = replace(self._reader, index=chosen, names=names)
+        return SparkSource(self._frame, self._fields, features, self._aside, self._options, reader)
 
     def map_rows(self, function: Callable[[Any], NDArray[Any]], names: Sequence[str]) -> Any:
         """Return a lazy DataFrame of the non-feature columns and the columns computed by ``function``."""
         from pyspark.sql.types import DoubleType, StructField, StructType
 
-        from standout.distributed.spark_partitions import Scores
-
-        kept = [self.fields[i] for i in self.aside]
-        twice = [field.name for field in kept if field.name in set(names)]
-        if twice:
+        kept = [self._fields[i] for i in self._aside]
+        duplicates = [field.name for field in kept if field.name in set(names)]
+        if duplicates:
             raise InputError(
-                f"{self.reader.role}: {listed(twice)} would stand twice in the result. Rename these columns first."
+                f"{self._reader.role}: duplicate columns in the result: {listed(duplicates)}. Rename these columns "
+                "first."
             )
-        columns = (*(field.name for field in kept), *names)
         schema = StructType([*kept, *(StructField(name, DoubleType()) for name in names)])
-        step = Scores(function, self.reader, self.names, columns)
-        return self._columns((*self.features, *self.aside)).mapInArrow(step, schema)
+        step = partial(_mapped_batches, function=function, reader=self._reader, columns=schema.names)
+        return self._columns((*self._features, *self._aside)).mapInArrow(step, schema)
 
     def reduce(
-        self,
-        function: Callable[[Part], Result],
-        merge: Callable[[Result, Result], Result],
-        weights: Any = None,
-        groups: Any = None,
+        self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
     ) -> Result:
         """Return ``function`` of every partition that has rows, merged on the executors in their order."""
-        from standout.distributed.spark_partitions import WIRE, Failed, OfNode, OfPart, received
+        from pyspark.sql.functions import expr
 
-        groups = self.groups_column if groups is None else groups
-        beside = {"weights": weights, "groups": groups}
-        places = {name: self._place(name, given) for name, given in beside.items() if given is not None}
-        if len(set(places.values())) < len(places):
+        given = {"weights": weights, "groups": self._options.groups if groups is None else groups}
+        columns = {what: self._row_column(what, name) for what, name in given.items() if name is not None}
+        if len(set(columns.values())) < len(columns):
             raise InputError(
-                f"{self.reader.role}: the column {weights!r} is named for weights and for groups. Name two columns."
+                f"{self._reader.role}: the column {weights!r} is named for weights and for groups. Name two columns."
             )
-        first = OfPart(function, merge, self.reader, self.names, tuple(places))
-        rows = self._columns((*self.features, *places.values())).mapInArrow(first, WIRE)
-        # The number of partitions is not known in advance: merge adjacent ones first, then the remaining results.
-        for step in (OfNode(merge), OfNode(merge, last=True)):
-            moved = rows.repartition(1) if step.last else rows.repartition("node")
-            rows = moved.sortWithinPartitions("part", "place").mapInArrow(step, WIRE)
-        pieces = [(0, bytes(row["bytes"])) for row in _collected(rows)]
-        if not pieces:
+        first = partial(
+            _partition_pieces, function=function, merge=merge, reader=self._reader, row_values=tuple(columns)
+        )
+        pieces = self._columns((*self._features, *columns.values())).mapInArrow(first, _PIECES)
+        # The number of partitions is unknown in advance: merge adjacent ones first, then the remaining results.
+        for by, fan in ((expr(f"part div {_FAN}"), _FAN), (1, None)):
+            step = partial(_merged_pieces, merge=merge, fan=fan)
+            pieces = pieces.repartition(by).sortWithinPartitions("part", "place").mapInArrow(step, _PIECES)
+        packed = b"".join(bytes(row["bytes"]) for row in _collected(pieces))
+        if not packed:
             return function(Part(ArraySource(np.empty((0, self.n_features)), self.names)))
-        result: Result | Failed = next(received(pieces))[1]
-        if isinstance(result, Failed):
-            raise result.error
+        result: Result | StandoutError = pickle.loads(packed)
+        if isinstance(result, StandoutError):
+            raise result
         return result
 
-    def compute(self, tables: Sequence[Any], role: str) -> list[NDArray[Any]]:  # noqa: ARG002
+    def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
         """Raise an error, because the rows of a lazy table have no defined order."""
-        raise RowsNeededError(
-            f"{role}: the rows of a Spark DataFrame have no order. Bring them into memory first, with toPandas()."
-        )
+        self.check_order(role)
+        return super().collect_mapped(functions, role)
 
     def collect(self, role: str) -> NDArray[Any]:
         """Return all rows as one array, partition by partition, if they fit into memory."""
@@ -138,7 +223,7 @@ class SparkSource(DistributedSource):
 
     def check_row_values(self, option: str, what: str) -> None:
         """Raise an error for columns that describe rows, because collecting rows loses their order."""
-        column = getattr(self, f"{option}_column")
+        column = getattr(self._options, option)
         if column is not None:
             raise RowsNeededError(
                 f"{what}: the rows of a Spark DataFrame have no order, so the column {column!r} cannot be matched to "
@@ -147,120 +232,19 @@ class SparkSource(DistributedSource):
             )
 
     def _columns(self, places: Sequence[int]) -> Any:
-        return self.frame.select(*(str(place) for place in places))
+        return self._frame.select(*(str(place) for place in places))
 
-    def _place(self, what: str, given: Any) -> int:
+    def _row_column(self, what: str, column: Any) -> int:
         """Return the index of the column of weights or groups."""
-        role = self.reader.role
-        if not isinstance(given, str):
+        role = f"{self._reader.role} {what}"
+        if not isinstance(column, str):
             raise InputError(
-                f"{role} {what}: the rows of a Spark DataFrame have no order, so a {type(given).__name__} cannot say "
-                f"which value belongs to which row. Name a column: `standout.read(frame, drop='w')` and {what}='w'."
+                f"{role}: the rows of a Spark DataFrame have no order, so a {type(column).__name__} cannot be matched "
+                f"to them. Name a column: `standout.read(frame, drop='w')` and {what}='w'."
             )
-        names = [field.name for field in self.fields]
-        if given not in names:
-            raise InputError(f"{role} {what}: there is no column {given!r}. Use one of its columns: {listed(names)}.")
-        if names.index(given) in self.features:
-            raise InputError(
-                f"{role} {what}: the column {given!r} is a feature too. Leave it out of the features with "
-                f"`standout.read(frame, drop={given!r})`."
-            )
-        return names.index(given)
-
-
-def open_collection(data: Any, role: str) -> SparkSource:
-    """Return the source of a Spark DataFrame all of whose columns are features: numbers, or one vector."""
-    frame = _frame_of(data, role)
-    fields = tuple(frame.schema.fields)
-    if len(fields) == 1 and _is_vector(fields[0].dataType):
-        return _source(frame, (0,), (), role)
-    text = [field for field in fields if type(field.dataType).__name__ not in _NUMBERS]
-    if text:
-        names = [field.name for field in text]
-        how = f"frame.drop({', '.join(map(repr, names[:3]))})"
-        if len(text) == 1 and _is_vector(text[0].dataType):
-            how = f"`standout.read(frame, columns={names[0]!r})`, or the others"
-        raise InputError(
-            f"{role}: {len(text)} of {len(fields)} columns do not hold numbers: {listed(names)} "
-            f"(type {text[0].dataType.simpleString()}). Leave them out, for instance with {how}, or name what they are "
-            "in `standout.read(X, label=..., groups=..., ids=...)`."
-        )
-    return _source(frame, tuple(range(len(fields))), (), role)
-
-
-def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
-    """Return the source of a Spark DataFrame with feature columns and columns that describe rows."""
-    frame = _frame_of(data, role)
-    kinds = {field.name: field.dataType for field in frame.schema.fields}
-    vectors = [name for name, kind in kinds.items() if _is_vector(kind)]
-    numbers = {name for name, kind in kinds.items() if type(kind).__name__ in _NUMBERS}
-    chosen = choose(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
-    if len(chosen.features) > 1 and set(vectors).intersection(chosen.features):
-        raise FeatureError(f"{role}: a vector holds all features, and other columns were named too. Name one of both.")
-    if options.columns is None:
-        warn_aside(Layout(Path(role), None, len(chosen.features), chosen.aside, chosen.unasked))
-    position = {name: i for i, name in enumerate(kinds)}
-    features, aside = ([position[name] for name in names] for names in (chosen.features, chosen.aside))
-    return replace(
-        _source(frame, tuple(features), tuple(aside), role),
-        groups_column=options.groups,
-        label_column=options.label,
-        ids_column=options.ids,
-    )
-
-
-def _frame_of(data: Any, role: str) -> Any:
-    """Return a supported frame; raise an error for other data."""
-    if hasattr(type(data), "to_spark"):  # pandas on Spark
-        data = data.to_spark()
-    if not hasattr(type(data), "mapInArrow"):
-        raise InputError(f"{role}: a {type(data).__name__} of Spark is no table. Give a DataFrame.")
-    if data.isStreaming:
-        raise InputError(f"{role}: a stream never ends. Give a DataFrame of rows, or use partial_fit in foreachBatch.")
-    try:
-        import standout.distributed.spark_partitions  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{role}: reading Spark DataFrames needs {error.name}. Install it with: pip install 'standout[spark]'"
-        ) from error
-    check_names(list(data.columns), role)
-    return data
-
-
-def _source(frame: Any, features: tuple[int, ...], aside: tuple[int, ...], role: str) -> SparkSource:
-    from standout.distributed.spark_partitions import Reader
-
-    if not features:
-        checked_table(np.empty((1, 0)), role)
-    fields = tuple(frame.schema.fields)
-    numbered = frame.toDF(*map(str, range(len(fields))))
-    width, names = None, tuple(fields[i].name for i in features) or None
-    if _is_vector(fields[features[0]].dataType):
-        width, names = _width(numbered, fields[features[0]], str(features[0]), role)
-        if width == 0:
-            checked_table(np.empty((1, 0)), role)
-    return SparkSource(numbered, fields, features, aside, Reader(role, len(features), width), names)
-
-
-def _is_vector(kind: Any) -> bool:
-    """Return whether a type is a pyspark.ml vector or an array of numbers."""
-    if type(kind).__name__ == "ArrayType":
-        return type(kind.elementType).__name__ in _NUMBERS
-    return type(kind).__name__ == "VectorUDT"
-
-
-def _width(frame: Any, field: Any, column: str, role: str) -> tuple[int, tuple[str, ...] | None]:
-    """Return the length of the vectors and their names, from pyspark.ml metadata or from one row."""
-    noted = (field.metadata or {}).get("ml_attr", {})
-    if "num_attrs" in noted:
-        attributes = [attribute for kind in noted.get("attrs", {}).values() for attribute in kind]
-        by_place = {attribute["idx"]: attribute["name"] for attribute in attributes if "name" in attribute}
-        named = len(set(by_place.values())) == noted["num_attrs"]
-        return noted["num_attrs"], tuple(by_place[i] for i in sorted(by_place)) if named else None
-    row = frame.select(column).dropna().first()
-    if row is None:
-        raise InputError(f"{role}: it holds no rows, or only missing ones. Give a table with rows.")
-    return len(row[0]), None
+        names = [field.name for field in self._fields]
+        check_row_column(column, names, [names[i] for i in self._features], role)
+        return names.index(column)
 
 
 def _collected(frame: Any) -> list[Any]:
@@ -270,7 +254,172 @@ def _collected(frame: Any) -> list[Any]:
     except Exception as error:
         if "No module named 'standout'" in str(error):
             raise MissingExtraError(
-                "standout is not there on Spark's executors. Install it on them, or pass it with --py-files."
+                "standout is not installed on Spark's executors. Install it on them, or pass it with --py-files."
             ) from error
         raise
     return rows
+
+
+# The rest runs on the executors.
+
+
+@dataclass(frozen=True)
+class BatchReader:
+    """Conversion of record batches to arrays: the first columns are the features, or one vector of all features."""
+
+    role: str
+    names: tuple[str, ...] | None
+    n_columns: int  # number of feature columns; 1 for a vector
+    width: int | None = None  # length of each vector
+    index: NDArray[np.intp] | None = None  # entries of the vector that are features
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        if self.width is None:
+            return self.n_columns
+        return self.width if self.index is None else len(self.index)
+
+    def numbers(self, batch: Any) -> Array:
+        """Return the features of a batch, one row per record; missing values become NaN."""
+        if self.width is None:
+            return numbers_of(batch.select(list(range(self.n_columns))))
+        column = batch.column(0)
+        convert = _from_vectors if pa.types.is_struct(column.type) else _from_lists
+        numbers = convert(column, self.width, self.role)
+        return numbers if self.index is None else numbers[:, self.index]
+
+
+class Partition(Source):
+    """The rows of one Spark partition; rows from an iterator can be read only once."""
+
+    def __init__(self, batches: Iterable[Any], reader: BatchReader):
+        self._batches, self._reader = batches, reader
+        self.names, self.n_features = reader.names, reader.n_features
+
+    def blocks(self, rows: int) -> Iterator[Array]:
+        """Yield the rows in order, at most ``rows`` at a time."""
+        for batch in self._batches:
+            for start in range(0, batch.num_rows, rows):
+                yield self._reader.numbers(batch.slice(start, rows))
+
+
+def _block_bytes(batches: Iterable[Any], reader: BatchReader, rows: int) -> Iterator[Any]:
+    """Yield blocks of at most ``rows`` rows as bytes."""
+    for block in Partition(batches, reader).blocks(rows):
+        yield pa.RecordBatch.from_arrays([pa.array([np.ascontiguousarray(block).tobytes()])], names=["bytes"])
+
+
+def _mapped_batches(
+    batches: Iterable[Any], function: Callable[[Any], NDArray[Any]], reader: BatchReader, columns: Sequence[str]
+) -> Iterator[Any]:
+    """Yield the non-feature columns and a function of the rows, one batch per input batch."""
+    for batch in batches:
+        kept = batch.columns[reader.n_columns :]
+        scores = function(Partition([batch], reader)).T
+        made = [pa.array(np.ascontiguousarray(column), pa.float64()) for column in scores]
+        yield pa.RecordBatch.from_arrays([*kept, *made], names=list(columns))
+
+
+def _partition_pieces(
+    batches: Iterable[Any], function: Callable[[Part], Any], merge: Merge[Any], reader: BatchReader,
+    row_values: Sequence[str],
+) -> Iterator[Any]:  # fmt: skip
+    """Yield the pieces of a function of a partition or of its error, and none for a partition without rows.
+
+    ``row_values`` are the columns after the features: weights, groups.
+    """
+    from pyspark import TaskContext
+
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
+    try:
+        if row_values:
+            # One batch at a time: reading all weights before the rows would require the whole partition in memory.
+            result = reduce(merge, (function(_part(batch, reader, row_values)) for batch in chain([first], filled)))
+        else:
+            result = function(Part(Partition(chain([first], filled), reader)))
+    except StandoutError as error:
+        result = error
+    context = TaskContext.get()
+    assert context is not None
+    yield from _pieces(context.partitionId(), result)
+
+
+def _part(batch: Any, reader: BatchReader, row_values: Sequence[str]) -> Part:
+    columns = enumerate(row_values, reader.n_columns)
+    values = {what: _row_values(what, batch.column(place), reader.role) for place, what in columns}
+    return Part(Partition([batch], reader), **values)
+
+
+def _row_values(what: str, column: Any, role: str) -> NDArray[Any]:
+    if what == "groups":  # as strings, consistent with frames and files read into memory: 5 is the id "5"
+        return Texts().of(coded(column))
+    if column.null_count:
+        raise InputError(f"{role} weights: some rows have none (null). Give every row a weight, 0 to leave it out.")
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _pieces(part: int, result: Any) -> Iterator[Any]:
+    """Yield a serialised result as record batches."""
+    packed = pickle.dumps(result, protocol=5)
+    for place, start in enumerate(range(0, len(packed), _PIECE_BYTES)):
+        columns = [[part], [place], [packed[start : start + _PIECE_BYTES]]]
+        yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=["part", "place", "bytes"])
+
+
+def _merged_pieces(batches: Iterable[Any], merge: Merge[Any], fan: int | None) -> Iterator[Any]:
+    """Merge each ``fan`` adjacent results (None: all), whose pieces are sorted, and yield the pieces of the merged."""
+    pieces = (pair for batch in batches for pair in zip(*map(batch.column, ("part", "bytes")), strict=True))
+    by_part = groupby(pieces, key=lambda pair: pair[0].as_py())
+    results = ((part, pickle.loads(b"".join(piece.as_py() for _, piece in own))) for part, own in by_part)
+    for node, some in groupby(results, key=lambda item: 0 if fan is None else item[0] // fan):
+        yield from _pieces(node, reduce(partial(_merged, merge=merge), (result for _, result in some)))
+
+
+def _merged(one: Any, other: Any, merge: Merge[Any]) -> Any:
+    """Merge two results; an error takes precedence, the first of two."""
+    if isinstance(one, StandoutError):
+        return one
+    return other if isinstance(other, StandoutError) else merge(one, other)
+
+
+def _from_lists(column: Any, width: int, role: str) -> Array:
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    _check_width(pc.list_value_length(column).filter(column.is_valid()), width, role)
+    numbers = np.full((len(column), width), np.nan)
+    values = column.flatten().cast(pa.float64(), safe=False)
+    numbers[there] = values.to_numpy(zero_copy_only=False).reshape(-1, width)
+    return numbers
+
+
+def _from_vectors(column: Any, width: int, role: str) -> Array:
+    """Return pyspark.ml vectors, each dense or sparse, as an array."""
+    kind, size, indices, values = column.flatten()
+    if column.null_count == 0 and pc.all(pc.equal(kind, 1)).as_py():
+        return _from_lists(values, width, role)
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    dense = kind.fill_null(0).to_numpy(zero_copy_only=False) == 1
+    counts = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    _check_width(pa.array(np.where(dense, counts, size.fill_null(width).to_numpy(zero_copy_only=False))), width, role)
+    columns = np.empty(counts.sum(), dtype=np.intp)
+    filled = np.repeat(dense, counts)
+    columns[filled] = np.tile(np.arange(width), np.count_nonzero(dense))
+    columns[~filled] = indices.flatten().to_numpy(zero_copy_only=False)
+    numbers = np.zeros((len(column), width))
+    numbers[np.repeat(np.arange(len(column)), counts), columns] = values.flatten().to_numpy(zero_copy_only=False)
+    numbers[~there] = np.nan
+    return numbers
+
+
+def _check_width(lengths: Any, width: int, role: str) -> None:
+    wrong = lengths.filter(pc.not_equal(lengths, width))
+    if len(wrong):
+        raise InputError(
+            f"{role}: the rows have different lengths: vectors of {width} and of {wrong[0]} numbers. Give every row "
+            "the same number of values."
+        )
