@@ -281,9 +281,9 @@ class Complete:
 class Observed:
     """A dataset with missing values.
 
-    ``blocks()`` yields the rows, with NaN, once per pass. ``place`` is the position among the datasets: the seed depends
-    on it, on the shape and on the pattern of missing values, but not on floating-point results, so that draws do not
-    depend on units or memory order. Rows of weight zero are ignored.
+    ``blocks()`` yields the rows, with NaN, once per pass; rows of weight zero are ignored. The seed depends on
+    ``place`` (the position among the datasets), on the shape and on the pattern of missing values, but not on
+    floating-point results, so that draws do not depend on units or memory order.
     """
 
     def __init__(self, blocks: Blocks, n_features: int, place: int = 0, weights: Array | None = None):
@@ -376,8 +376,8 @@ def estimate(
 ) -> list[Fill | None]:
     """Estimate one covariance from the observed values of all datasets, and return their imputation rules.
 
-    The rule of a complete dataset is None. If the datasets differ significantly, ``compare`` returns the covariance used
-    to impute each of them. With more features than rows in all datasets together, none may be Complete.
+    The rule of a complete dataset is None. If the datasets differ significantly, ``compare`` returns the covariance
+    used to impute each of them. With more features than rows in all datasets together, none may be Complete.
     """
     counts = np.array([float(one.n_rows) for one in sets])
     # Plain EM weights a dataset by its observed fraction s, which pulls the dataset with more missing values too close

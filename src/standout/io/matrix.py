@@ -340,9 +340,10 @@ class OnDisk(SequentialMatrix, RowSource):
             return _dense(self._gather(self.row_index[start:stop]))
         return _dense(self._select(self._read(start, min(stop, self._total))))
 
-    def take(self, index: Index) -> NDArray[Any]:
+    def take(self, index: Index | slice) -> NDArray[Any]:
         """Return the rows at ``index`` as a dense array."""
-        wanted = np.asarray(index) if self.row_index is None else self.row_index[index]
+        index = np.arange(*index.indices(self._total)) if isinstance(index, slice) else index
+        wanted = index if self.row_index is None else self.row_index[index]
         ordered, inverse = np.unique(wanted, return_inverse=True)
         return _dense(self._gather(ordered))[inverse]
 
