@@ -22,11 +22,11 @@ from standout.errors import ColumnError, InputError, did_you_mean, listed
 from standout.io.containers import Column, readable
 from standout.io.memory import NUMBERS
 from standout.io.options import Options, choose
-from standout.io.source import BLOCK_BYTES, RowSource, Source, ahead, block_rows_of, report
+from standout.io.source import BLOCK_BYTES, Index, RowSource, Source, ahead, block_rows_of, report
 from standout.io.stream import Block, Layout, SparseInMemory, Stream, TableInMemory
 from standout.io.tables import Coded, RowFilter
 
-Index = NDArray[np.intp]
+Open = Callable[[], AbstractContextManager[Any]]  # opens a store, or an array in it
 
 # Bytes of one read: adjacent rows of compressed chunks, or the next columns of all rows.
 _READ_BYTES = 64 * 2**20
@@ -67,7 +67,7 @@ class MatrixReader:
 class ChunkedReader(MatrixReader):
     """An h5py or zarr array. It is opened for every read, so no file stays open and the reader can be pickled."""
 
-    def __init__(self, open_array: Callable[[], AbstractContextManager[Any]], array: Any):
+    def __init__(self, open_array: Open, array: Any):
         self._open = open_array
         self.shape, self.dtype = tuple(array.shape), array.dtype
         self.nbytes = self.shape[0] * self.shape[1] * self.dtype.itemsize
@@ -85,17 +85,13 @@ class ChunkedReader(MatrixReader):
 
 
 class InMemoryReader(MatrixReader):
-    """An array or CSR matrix in memory."""
+    """An array or CSR matrix in memory, which is always loaded as a whole."""
 
     nbytes = 0  # in addition to the matrix itself
 
     def __init__(self, matrix: Any):
         self.matrix = matrix
         self.shape, self.dtype = matrix.shape, matrix.dtype
-
-    def rows(self, start: int, stop: int) -> Any:
-        """Return rows ``start`` to ``stop``."""
-        return self.matrix[start:stop]
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` of every row."""
