@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import RawIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 from zipfile import ZIP_STORED, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
@@ -75,24 +75,20 @@ def open_npy(path: Path, options: Options, role: str) -> Source:
     with readable(location, "npy"):
         check_file(path, location)
         with path.open("rb") as file:
-            header = _read_header(file, location)
+            header = _read_header(file)
         check_matrix(header, location)
         header.check_complete(path.stat().st_size, location)
     return as_source(MatrixFile(path, "npy", _NpyReader(path, header)), options, role)
 
 
-def _read_header(file: IO[bytes], location: str) -> _NpyHeader:
-    start = file.read(npy.MAGIC_LEN)
-    if start[:-2] != npy.MAGIC_PREFIX:
-        raise InputError(f"{location}: this is not an npy file (it begins with {start[:6]!r}). Rename it.")
-    version = tuple(start[-2:])
+def _read_header(file: IO[bytes]) -> _NpyHeader:
+    version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise InputError(f"{location}: unknown npy version {version[0]}.{version[1]}. Give an intact copy.")
+        raise ValueError(f"unknown npy version {version[0]}.{version[1]}")
     # Version 3 differs from 2 only in the encoding of field names, and structured arrays are not read.
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if any(length < 0 for length in shape):
-        raise InputError(f"{location}: its header has the shape {shape}. It is damaged: give an intact copy.")
+    shape, fortran, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(file)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its header has the shape {shape}")
     return _NpyHeader(shape, dtype, dtype.kind in "US", fortran, file.tell())
 
 
@@ -164,7 +160,7 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
 
 def _read_member_header(archive: ZipFile, info: ZipInfo, location: str) -> _NpyHeader:
     with archive.open(info) as file:
-        header = _read_header(file, location)
+        header = _read_header(file)
     check_size(info.file_size, info.compress_size, location)
     if header.dtype.kind != "O":
         header.check_complete(info.file_size, location)
@@ -383,8 +379,7 @@ def open_zarr(path: Path, options: Options, role: str) -> Source:
                 h5ad = import_extra("standout.io.h5ad", location, "anndata")
                 for array in arrays.values():
                     _check_codecs(array, location)
-                source: Source = h5ad.open_store(path, open_root, options, role)
-                return source
+                return cast(Source, h5ad.open_store(path, open_root, options, role))
             members = {name: Member(item.shape, item.dtype, item.dtype.kind in "UST") for name, item in arrays.items()}
             matrix = _chunked_matrix(path, "Zarr", open_root, arrays, members, options, location)
     return as_source(matrix, options, role)
