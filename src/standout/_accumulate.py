@@ -4,12 +4,10 @@ Dense rows are accumulated about a pilot shift, so that a large mean causes no l
 when the data drift. Non-finite values propagate to the sums, so no separate validation pass is needed.
 
 Sparse rows are accumulated by sparse matrix products where these are cheaper than dense blocks. They are not shifted,
-because shifting would destroy sparsity; if a feature is far from zero (and therefore has few zeros), the data are
-accumulated as shifted dense blocks instead.
+because shifting would destroy sparsity; if a feature is far from zero, shifted dense blocks are accumulated instead.
 
 While a thread reads ahead, products run on a separate thread pool, with single-threaded BLAS in each thread. Idle
-OpenBLAS threads spin and take a core from the reader: with two cores, reading ahead would then be slower than
-alternating between reading and multiplying. Idle threads of the pool sleep.
+OpenBLAS threads spin and take a core from the reader; idle threads of the pool sleep.
 """
 
 from __future__ import annotations

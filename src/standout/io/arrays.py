@@ -137,9 +137,8 @@ class _NpyReader(MatrixReader):
 def open_npz(path: Path, options: Options, role: str) -> Source:
     """Return the source of an ``.npz`` file, also one of :func:`scipy.sparse.save_npz`.
 
-    ``key`` names the array; the default is the only 2-D array of numbers. Text under the name ``names``,
-    ``feature_names``, ``columns`` or ``features`` holds feature names, and 1-D arrays with one value for each row are
-    metadata.
+    ``key`` names the array; the default is the only 2-D array of numbers. Text under one of ``FEATURE_NAMES`` holds
+    feature names, and 1-D arrays with one value for each row are metadata.
     """
     location = f"{role}: {path}"
     with readable(location, "npz"):
@@ -149,22 +148,19 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
             if {"format", "shape", "data"} <= set(infos):
                 check_no_key(options.key, location, "a sparse matrix")
                 return as_source(_read_sparse_npz(path, infos, options, location), options, role)
-            arrays = [(name, info) for name, info in infos.items() if info.filename.endswith(".npy")]
-            headers = {name: _read_member_header(archive, info, f"{location}: {name}") for name, info in arrays}
+            headers: dict[str, _NpyHeader] = {}
+            for name, info in infos.items():
+                if info.filename.endswith(".npy"):
+                    with archive.open(info) as file:
+                        headers[name] = _read_header(file)
+                    check_size(info.file_size, info.compress_size, f"{location}: {name}")
+                    if headers[name].dtype.kind != "O":
+                        headers[name].check_complete(info.file_size, f"{location}: {name}")
         chosen = choose_array(headers, options.key, location)
         check_matrix(headers[chosen], f"{location}: {chosen}")
         reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
         names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]))
     return as_source(MatrixFile(path, "npz", reader, names, metadata, tuple(metadata)), options, role)
-
-
-def _read_member_header(archive: ZipFile, info: ZipInfo, location: str) -> _NpyHeader:
-    with archive.open(info) as file:
-        header = _read_header(file)
-    check_size(info.file_size, info.compress_size, location)
-    if header.dtype.kind != "O":
-        header.check_complete(info.file_size, location)
-    return header
 
 
 def _npz_reader(path: Path, info: ZipInfo, header: _NpyHeader, options: Options, location: str) -> MatrixReader:
@@ -313,9 +309,9 @@ def _read_list(path: Path, *names: str) -> list[list[str]] | None:
 def open_hdf5(path: Path, options: Options, role: str) -> Source:
     """Return the source of an HDF5 file.
 
-    ``key`` is the path of the dataset; the default is the only 2-D dataset of numbers. Feature names are text in an
-    attribute of the dataset or in a 1-D dataset of the same group, called ``names``, ``feature_names``, ``columns`` or
-    ``features``. Other 1-D datasets of the group, with one value for each row, are metadata.
+    ``key`` is the path of the dataset; the default is the only 2-D dataset of numbers. Feature names are text under one
+    of ``FEATURE_NAMES``, an attribute of the dataset or a 1-D dataset of the same group. Other 1-D datasets of the
+    group, with one value for each row, are metadata.
     """
     location = f"{role}: {path}"
     h5py = import_extra("h5py", location)

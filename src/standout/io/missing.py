@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -177,10 +178,10 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
     lacking = {source.names[i] if source.names else str(i): int(count[i]) for i in np.flatnonzero(count)}
     layout = replace(source.layout, n_rows=n_rows)
     account = replace(source.account, rows=n_rows, missing=lacking)
-    change: Callable[[Block], Block] = _unchanged
+    index, filling = None, None
     if how == "drop_rows":
         _check_any_left(complete, n_rows, "rows", "features", role)
-        layout, change = replace(layout, n_rows=complete), _drop_rows
+        layout = replace(layout, n_rows=complete)
         account = replace(account, rows=complete, rows_left_out=n_rows - complete)
     elif how == "drop_features":
         index = np.flatnonzero(count == 0)
@@ -188,11 +189,10 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
         names = None if source.names is None else tuple(source.names[i] for i in index)
         layout = replace(layout, names=names, n_features=len(index))
         account = replace(account, features=len(index), features_left_out=tuple(lacking))
-        change = _changing(lambda numbers: numbers[:, index])
     elif how == "mean":
         _check_observed(np.flatnonzero(count == n_rows), source.names, at_file(source, role))
         account = replace(account, values_filled=int(count.sum()))
-        change = _changing(AtMean(np.asarray(total / (n_rows - count))).rows)
+        filling = AtMean(np.asarray(total / (n_rows - count)))
         warn_user(
             f"{role}: `missing='mean'` filled {account.values_filled} values with the mean of their feature, which "
             "shrinks variances and correlations. Ratios are too large and p-values too small: with 40 % of one "
@@ -201,6 +201,7 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
         )
     else:
         account = replace(account, values_filled=int(count.sum()), filled_by="draws")
+    change = partial(_changed, how=how, index=index, filling=filling)
     if is_table:
         block = change(Block(source.array, {name: source.about(name) for name in source.aside}))
         return (IncompleteTable if how == "auto" else TableInMemory)(layout, block.numbers, block.about, account)
@@ -229,15 +230,12 @@ def _check_any_left(kept: int, count: int, what: str, other: str, role: str) -> 
         )
 
 
-def _unchanged(block: Block) -> Block:
-    return block
-
-
-def _drop_rows(block: Block) -> Block:
-    kept = ~np.isnan(block.numbers).any(axis=1)
-    metadata = {name: values[kept] for name, values in block.about.items()}
-    return replace(block, numbers=block.numbers[kept], about=metadata)
-
-
-def _changing(numbers: Callable[[NDArray[Any]], NDArray[Any]]) -> Callable[[Block], Block]:
-    return lambda block: replace(block, numbers=numbers(block.numbers))
+def _changed(block: Block, how: str, index: NDArray[np.intp] | None, filling: AtMean | None) -> Block:
+    """Return a block without its incomplete rows or without features, or with imputed values."""
+    if how == "drop_rows":
+        kept = ~np.isnan(block.numbers).any(axis=1)
+        metadata = {name: values[kept] for name, values in block.about.items()}
+        return replace(block, numbers=block.numbers[kept], about=metadata)
+    if index is not None:
+        return replace(block, numbers=block.numbers[:, index])
+    return block if filling is None else replace(block, numbers=filling.rows(block.numbers))

@@ -58,16 +58,6 @@ def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Pa
     """Yield a temporary path to write to; it is renamed to ``path`` if no error occurs.
 
     After an error, a full disk or Ctrl-C, an existing file at ``path`` is unchanged and the temporary file is removed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder) / "a.txt") as temporary:
-    ...         _ = temporary.write_text("whole")
-    ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
-    [('a.txt', 'whole')]
     """
     target = check_writable(path, what)
     # The name is chosen before the file exists, so that an interruption at any time can remove it. It is shortened,

@@ -82,7 +82,7 @@ class Source(ABC):
     checkpoint: Any = None  # the file that a long pass resumes from
     is_sparse: bool = False
     is_incomplete: bool = False  # whether missing values are to be drawn
-    is_local: bool = True  # False where only moments and lazy tables are to be had cheaply, as on a cluster
+    is_local: bool = True  # False on a cluster, where only moments and lazy tables are cheap
 
     @abstractmethod
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
@@ -110,11 +110,11 @@ class Source(ABC):
         return np.concatenate(parts) if parts else np.empty((0, self.n_features))
 
     def check_order(self, role: str) -> None:
-        """Raise if rows have no order, for results that show every row with its label."""
+        """Raise if rows have no order, so that values such as labels cannot be matched to them."""
         if not self.ordered:
             raise RowsNeededError(
-                f"{role}: this needs every row with its label, and the rows of a Spark DataFrame have no order. Bring "
-                "them into memory first, with toPandas()."
+                f"{role}: the rows of a Spark DataFrame have no order, so labels and other values cannot be matched to "
+                "them. Bring both into memory together first, with toPandas()."
             )
 
     def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:  # noqa: ARG002
@@ -213,11 +213,6 @@ def block_rows(n_features: int, memory: int = 0) -> int:
 
     One block takes at most an eighth of it, because several are prefetched. Each block costs a pass over the
     D × D sums, so blocks of wide data exceed the cache where ``memory`` allows.
-
-    Examples
-    --------
-    >>> block_rows(100), block_rows(10_000), block_rows(10_000, memory=256_000_000)
-    (4096, 104, 400)
     """
     row = 8 * max(n_features, 1)
     return max(64, min(4096, max(BLOCK_BYTES // row, min(_ENOUGH_ROWS, memory // 8 // row))))
@@ -271,18 +266,13 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
 
     Exceptions of the iterator are raised here, in order. When the caller stops early (an error, Ctrl-C), the
     current read is waited for and the iterator is closed with its files.
-
-    Examples
-    --------
-    >>> list(ahead(iter("abc")))
-    ['a', 'b', 'c']
     """
     # Reads are submitted one by one, so that no thread ever blocks on a full queue at exit.
     pool = ThreadPoolExecutor(1, thread_name_prefix="standout-reader")
-    asked: deque[Future[Any]] = deque(pool.submit(next, items, _END) for _ in range(_DEPTH))
+    pending: deque[Future[Any]] = deque(pool.submit(next, items, _END) for _ in range(_DEPTH))
     try:
-        while (item := asked.popleft().result()) is not _END:
-            asked.append(pool.submit(next, items, _END))
+        while (item := pending.popleft().result()) is not _END:
+            pending.append(pool.submit(next, items, _END))
             yield cast(T, item)
             del item  # the caller's copy is the only one while the next is waited for
     finally:
@@ -382,9 +372,5 @@ def collect_values(values: Any, source: Source, what: str) -> Any:
     """Return one value for each row of a source as given; values on a cluster as an array."""
     if values is None:
         return None
-    if not source.ordered:
-        raise RowsNeededError(
-            f"{what}: the rows of a Spark DataFrame have no order, so these values cannot be matched to them. Bring "
-            "both into memory together first, with toPandas()."
-        )
+    source.check_order(what)
     return values if isinstance(values, np.ndarray | list | tuple) else np.asarray(values)
