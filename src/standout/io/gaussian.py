@@ -58,23 +58,19 @@ class Gaussian:
 
     def fill(self, rows: Array, normal: Array) -> Array:
         """Return centred rows with NaN replaced by draws conditional on the observed values of the row."""
-        gone = np.isnan(rows)
-        counts = gone.sum(axis=1)
+        missing = np.isnan(rows)
+        counts = missing.sum(axis=1)
         order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
-        filled = np.array(rows)
-        start = 0
+        filled, start = np.array(rows), 0
         while start < len(order):  # process rows with similar numbers of missing features together
             here = order[start : start + max(1, _BATCH // self._work(counts[order[start]]))]
             here = here[: max(1, _BATCH // self._work(counts[here[-1]]))]
-            most = counts[here[-1]]
-            # Indices of missing features; rows with fewer are padded with indices of observed features.
-            places = np.argsort(~gone[here], axis=1, kind="stable")[:, :most]
-            lacks = np.take_along_axis(gone[here], places, axis=1)
-            observed = np.where(gone[here], 0.0, rows[here] / self.scale)
-            drawn = self._drawn(observed, gone[here], places, lacks, normal[here])
-            values = np.take_along_axis(observed, places, axis=1)
-            np.put_along_axis(observed, places, np.where(lacks, drawn, values), axis=1)
-            filled[here] = np.where(gone[here], observed * self.scale, rows[here])
+            # Indices of missing features; rows with fewer are padded with observed ones, which are not valid.
+            places = np.argsort(~missing[here], axis=1, kind="stable")[:, : counts[here[-1]]]
+            valid = np.take_along_axis(missing[here], places, axis=1)
+            observed = np.where(missing[here], 0.0, rows[here] / self.scale)
+            drawn = self._drawn(observed, missing[here], places, valid, normal[here]) * self.scale[places]
+            filled[np.repeat(here, counts[here]), places[valid]] = drawn[valid]
             start += len(here)
         return filled
 
@@ -82,7 +78,7 @@ class Gaussian:
         """Return the number of elements processed per row."""
         raise NotImplementedError
 
-    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
+    def _drawn(self, observed: Array, missing: Mask, places: NDArray[np.intp], valid: Mask, normal: Array) -> Array:
         """Return draws for the features at ``places`` of each row; only those of missing features are used."""
         raise NotImplementedError
 
@@ -103,20 +99,22 @@ class Exact(Gaussian):
     def _work(self, n_missing: int) -> int:
         return n_missing**2 + len(self.scale)
 
-    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
-        both = lacks[:, :, None] & lacks[:, None, :]
+    def _drawn(self, observed: Array, missing: Mask, places: NDArray[np.intp], valid: Mask, normal: Array) -> Array:
+        both = valid[:, :, None] & valid[:, None, :]
         inside = np.where(both, self.precision[places[:, :, None], places[:, None, :]], np.eye(places.shape[1]))
         rows = normal @ self.root
-        apart = np.where(gone, 0.0, observed - rows)
-        given = np.where(lacks, -np.take_along_axis(apart @ self.precision, places, axis=1), 0.0)
-        drawn = np.where(lacks, np.take_along_axis(rows, places, axis=1) + _solved(inside, given), 0.0)
+        apart = np.where(missing, 0.0, observed - rows)
+        given = np.where(valid, -np.take_along_axis(apart @ self.precision, places, axis=1), 0.0)
+        drawn = np.where(valid, np.take_along_axis(rows, places, axis=1) + _solved(inside, given), 0.0)
         if self.related.shape[1] == 0:
             return np.asarray(drawn)
         # Ω is accurate to about the square root of machine epsilon: restore the relations to full precision.
-        here = np.where(lacks[:, :, None], self.related[places], 0.0)
-        off = (np.where(gone, 0.0, observed) @ self.related)[:, :, None] + here.transpose(0, 2, 1) @ drawn[:, :, None]
+        here = np.where(valid[:, :, None], self.related[places], 0.0)
+        off = (observed @ self.related)[:, :, None] + here.transpose(0, 2, 1) @ drawn[:, :, None]
         values, vectors = np.linalg.eigh(here.transpose(0, 2, 1) @ here)
-        inverse = np.where(values > 1e-6, 1 / np.maximum(values, 1e-6), 0.0)[:, None, :]  # relations that lack a value
+        inverse = np.where(values > 1e-6, 1 / np.maximum(values, 1e-6), 0.0)[
+            :, None, :
+        ]  # relations with a missing value
         return np.asarray(drawn - (here @ (vectors * inverse) @ vectors.transpose(0, 2, 1) @ off)[:, :, 0])
 
 
@@ -136,15 +134,15 @@ class Factors(Gaussian):
         n_features, n_factors = self.loadings.shape
         return int(n_factors * (n_missing + n_factors) + n_features)
 
-    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
+    def _drawn(self, observed: Array, missing: Mask, places: NDArray[np.intp], valid: Mask, normal: Array) -> Array:
         """Draw the factors given the observed features, then the features given the factors."""
         n_factors = self.loadings.shape[1]
-        here = np.where(lacks[:, :, None], self.loadings[places], 0.0)
+        here = np.where(valid[:, :, None], self.loadings[places], 0.0)
         whole = (self.loadings / self.own[:, None]).T @ self.loadings + np.eye(n_factors)
         inside = whole - (here / self.own[places][:, :, None]).transpose(0, 2, 1) @ here
         factors = normal[:, :n_factors]
         alone = np.sqrt(np.where(self.own > _FLOOR, self.own, 0.0)) * normal[:, n_factors:]
-        apart = np.where(gone, 0.0, observed - factors @ self.loadings.T - alone)
+        apart = np.where(missing, 0.0, observed - factors @ self.loadings.T - alone)
         factors = factors + _solved(inside, (apart / self.own) @ self.loadings)
         return np.asarray((here @ factors[:, :, None])[:, :, 0] + np.take_along_axis(alone, places, axis=1))
 

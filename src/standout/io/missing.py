@@ -175,9 +175,9 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
     count, total, n_rows, complete = _count(source, source.n_rows if is_table else block_rows_of(source))
     if not count.any():
         return cast(Source, source)  # unchanged, to keep random access to the file
-    lacking = {source.names[i] if source.names else str(i): int(count[i]) for i in np.flatnonzero(count)}
+    by_name = {source.names[i] if source.names else str(i): int(count[i]) for i in np.flatnonzero(count)}
     layout = replace(source.layout, n_rows=n_rows)
-    account = replace(source.account, rows=n_rows, missing=lacking)
+    account = replace(source.account, rows=n_rows, missing=by_name)
     index, filling = None, None
     if how == "drop_rows":
         _check_any_left(complete, n_rows, "rows", "features", role)
@@ -188,7 +188,7 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
         _check_any_left(len(index), len(count), "features", "rows", role)
         names = None if source.names is None else tuple(source.names[i] for i in index)
         layout = replace(layout, names=names, n_features=len(index))
-        account = replace(account, features=len(index), features_left_out=tuple(lacking))
+        account = replace(account, features=len(index), features_left_out=tuple(by_name))
     elif how == "mean":
         _check_observed(np.flatnonzero(count == n_rows), source.names, at_file(source, role))
         account = replace(account, values_filled=int(count.sum()))
@@ -214,11 +214,11 @@ def _count(source: Any, rows: int) -> tuple[NDArray[np.int64], Array, int, int]:
     count, total = np.zeros(source.n_features, dtype=np.int64), np.zeros(source.n_features)
     n_rows = complete = 0
     for numbers in source.blocks(max(rows, 1)):
-        gone = np.isnan(numbers)
-        count += gone.sum(axis=0)
-        total += np.where(gone, 0.0, numbers).sum(axis=0, dtype=np.float64)
+        missing = np.isnan(numbers)
+        count += missing.sum(axis=0)
+        total += np.where(missing, 0.0, numbers).sum(axis=0, dtype=np.float64)
         n_rows += len(numbers)
-        complete += int((~gone.any(axis=1)).sum())
+        complete += int((~missing.any(axis=1)).sum())
     return count, total, n_rows, complete
 
 
