@@ -194,11 +194,8 @@ class CheckpointedPass:
     ):
         self.source, self.accumulator, self.counting, self.names, self.role = source, accumulator, counting, names, role
         self.weights = None if weights is None else check_weights(weights, source.n_rows, role)
-        self.stream: Any = source
-        self.views: list[NDArray[Any]] = []  # column selections applied to a block, in order
-        while isinstance(self.stream, ColumnView):
-            self.views.insert(0, self.stream.index)
-            self.stream = self.stream.source
+        self.stream: Any = source.source if isinstance(source, ColumnView) else source
+        self.columns = source.index if isinstance(source, ColumnView) else None  # of the stream; None: all
         self.file: CheckpointFile = self.stream.checkpoint
         self.fingerprint = self._fingerprint()
         self._unsaved = False  # whether a checkpoint could not be written
@@ -224,10 +221,8 @@ class CheckpointedPass:
 
     def _add(self, block: Any, position: Position) -> Position:
         """Add a block to the sums and return the position after it."""
-        numbers = block.numbers
-        for index in self.views:
-            numbers = numbers[:, index]
-        numbers = checked_block(numbers, self.source.n_features, self.role)
+        numbers = block.numbers if self.columns is None else block.numbers[:, self.columns]
+        checked_block(numbers, self.source.n_features, self.role)
         part = weighted(numbers, self.weights, position.rows, self.role)
         if not self.accumulator.add(part.rows, part.weights):
             raise explain_non_finite(self.source, part.rows, self.role, self.names)
@@ -247,7 +242,7 @@ class CheckpointedPass:
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return, as JSON, what must be equal for a pass to be resumed."""
-        chosen = [index.tolist() for index in (*self.views, self.stream.chosen) if index is not None]
+        chosen = [index.tolist() for index in (self.columns, self.stream.chosen) if index is not None]
         features = [self.source.n_features, self.source.names, chosen]
         filling = getattr(self.stream, "filling", None)
         if filling is not None:  # imputed values also depend on the other datasets

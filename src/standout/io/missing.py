@@ -120,15 +120,13 @@ def raw_rows(source: Any) -> NDArray[Any]:
 
 def filled_by(source: Any, filling: Fill | AtMean) -> Source:
     """Return an incomplete source with missing values imputed by a given rule."""
-    index, inner = np.arange(source.n_features), source
-    while isinstance(inner, ColumnView):
-        index, inner = inner.index[index], inner.source
-    if isinstance(inner, RowSource):
+    if isinstance(source, RowSource):
         raw = raw_rows(source)
         return FilledRows(filling.rows(raw), source, raw)
-    stream = copy.copy(inner)
-    stream.filling, stream.filled_columns = filling, slice(None) if inner is source else index
-    return select_columns(stream, index)
+    is_view = isinstance(source, ColumnView)
+    stream = copy.copy(source.source if is_view else source)
+    stream.filling, stream.filled_columns = filling, source.index if is_view else slice(None)
+    return select_columns(stream, source.index) if is_view else cast(Source, stream)
 
 
 def _own_filling(source: Any) -> Fill:

@@ -308,8 +308,9 @@ class RowView(RowSource):
 
 
 class ColumnView(Source):
-    """The columns of a source at ``index``, block by block."""
+    """The columns of a source at ``index``, block by block. A view of a view is one of the source."""
 
+    source: Any
     # These may cost a pass over a file, so they are read when they are needed.
     n_rows = property(attrgetter("source.n_rows"))
     labels = property(attrgetter("source.labels"))
@@ -317,6 +318,8 @@ class ColumnView(Source):
     row_ids = property(attrgetter("source.row_ids"))
 
     def __init__(self, source: Any, index: Index):
+        if isinstance(source, ColumnView):
+            source, index = source.source, source.index[index]
         self.source, self.index = source, index
         self.n_features = len(index)
         self.names = None if source.names is None else tuple(source.names[i] for i in index)
