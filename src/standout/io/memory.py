@@ -413,7 +413,7 @@ def check_each_weight(weights: ArrayLike, n_rows: int | None, role: str) -> Arra
     """Return weights, all of which may be zero, as a float array; raise an error if they are invalid."""
     given = as_weights(weights, role)
     if given.dtype.kind not in NUMBERS:
-        raise InputError(f"{role} weights: type {given.dtype} is not numeric. Give one number for each row.")
+        raise InputError(f"{role} weights: values of type {given.dtype} are not numbers. Give one number for each row.")
     checked = given.astype(np.float64, copy=False)
     if checked.ndim != 1 or (n_rows is not None and len(checked) != n_rows):
         raise InputError(f"{role} weights: shape {checked.shape} for {n_rows} rows. Give one weight for each row.")
