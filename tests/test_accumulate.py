@@ -1,4 +1,4 @@
-"""Products beside a reading thread: the same sums on threads that sleep while they wait."""
+"""Products while a thread reads ahead: the same sums, on threads that sleep while they wait."""
 
 import threading
 

@@ -4,24 +4,21 @@ Dense rows are accumulated about a pilot shift, so that a large mean causes no l
 when the data drift. Non-finite values propagate to the sums, so no separate validation pass is needed.
 
 Sparse rows are accumulated by sparse matrix products where these are cheaper than dense blocks. They are not shifted,
-because shifting would destroy sparsity; if a feature is far from zero (and therefore has few zeros), the data are
-accumulated as shifted dense blocks instead.
+because shifting would destroy sparsity; if a feature is far from zero, shifted dense blocks are accumulated instead.
 
 While a thread reads ahead, products run on a separate thread pool, with single-threaded BLAS in each thread. Idle
-OpenBLAS threads spin and take a core from the reader: with two cores, reading ahead would then be slower than
-alternating between reading and multiplying. Idle threads of the pool sleep.
+OpenBLAS threads spin and take a core from the reader; idle threads of the pool sleep.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,25 +28,27 @@ from standout._blas import SMALL_WORK, Array, add_outer, add_scatter, blas_threa
 from standout.io.memory import check_weights, sparse_rows, with_values
 from standout.io.source import Source
 
+if TYPE_CHECKING:
+    from standout._moments import Moments
+
 # Minimum number of columns per panel, and maximum number of panels; each panel is one product on one thread.
-_NARROW = 120
-_PANELS = 8
+_MIN_PANEL = 120
+_MAX_PANELS = 8
 # With more features the product takes so much longer than reading the rows that spinning does not matter, and a single
 # BLAS call for all columns is fastest.
-_WIDE = 2000
+_MAX_PANEL_FEATURES = 2000
 # Cost of a multiply-add in a sparse product, relative to a dense product.
-DEARER = 150
+SPARSE_COST = 150
 # Rows of the scatter matrix that are computed at once.
 _PANEL = 256
 # If |mean| / sd is below this for every feature, raw sums lose at most one digit and need no shift.
 NEAR_ZERO = 3.0
 # The shift is updated when a block is further from it than this many sd, so at most three digits are lost.
-_FAR = 30.0
+_MAX_SHIFT = 30.0
 # If sd / |mean| is above this, the rounding error of the mean is negligible in the scatter.
-_STEADY = 1e-4
+_MIN_VARIATION = 1e-4
 # Variances below this have lost precision to underflow.
 SMALLEST = 1e-305
-
 
 # Adds ``rows.T @ rows`` to the lower triangle of a matrix (F-ordered) in place, and returns it.
 AddScatter = Callable[[Array, Array], Array]
@@ -59,22 +58,23 @@ AddScatter = Callable[[Array, Array], Array]
 def scatter_adder(n_rows: int | None, n_features: int, reads_ahead: bool) -> Iterator[AddScatter]:
     """Yield the function that accumulates the products of blocks in a pass over this many rows."""
     work = float(n_rows or 10**6) * n_features**2
-    if not reads_ahead or work < SMALL_WORK or n_features > _WIDE:
+    if not reads_ahead or work < SMALL_WORK or n_features > _MAX_PANEL_FEATURES:
         with threads_for(work):
             yield add_scatter
         return
-    # Panels are independent of the number of threads, so that the sums are as well.
-    edges = _edges(n_features)
-    threads = min(blas_threads(), len(edges) - 1)
+    # Panels of the lower triangle have about the same area. They are independent of the number of threads, so that the
+    # sums are as well.
+    panels = max(1, min(_MAX_PANELS, n_features // _MIN_PANEL))
+    edges = [round(n_features * (1 - (1 - panel / panels) ** 0.5)) for panel in range(panels + 1)]
+    threads = min(blas_threads(), panels)
     with threads_for(0.0), ThreadPoolExecutor(threads, "standout-product") as pool:
-        yield partial(add_panels, edges=edges, pool=pool)
 
+        def add(total: Array, rows: Array) -> Array:
+            for done in [pool.submit(_add_panel, total, rows, start, stop) for start, stop in pairwise(edges)]:
+                done.result()
+            return total
 
-def add_panels(total: Array, rows: Array, edges: list[int], pool: Executor) -> Array:
-    """Add ``rows.T @ rows`` to the lower triangle of ``total`` in place, panel by panel of its columns."""
-    for done in [pool.submit(_add_panel, total, rows, start, stop) for start, stop in pairwise(edges)]:
-        done.result()
-    return total
+        yield add
 
 
 def _add_panel(total: Array, rows: Array, start: int, stop: int) -> None:
@@ -84,12 +84,6 @@ def _add_panel(total: Array, rows: Array, start: int, stop: int) -> None:
         corner = product[:, : stop - start]
         corner[...] = np.triu(corner)
         total.T[start:stop, start:] += product
-
-
-def _edges(n_features: int) -> list[int]:
-    """Return the boundaries of panels of the lower triangle that have about the same area."""
-    panels = max(1, min(_PANELS, n_features // _NARROW))
-    return [round(n_features * (1 - (1 - panel / panels) ** 0.5)) for panel in range(panels + 1)]
 
 
 def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums | None:
@@ -104,10 +98,12 @@ def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums
         index = np.flatnonzero(checked)
         checked, matrix = checked[index], matrix[index] if len(index) < len(checked) else matrix
         weight, squared, root = float(checked.sum()), float((checked * checked).sum()), np.sqrt(checked)
-    if not _pays_off(matrix):
+    # Pairs of entries within rows must be few relative to all pairs of features.
+    entries = np.diff(matrix.indptr).astype(np.float64)
+    if SPARSE_COST * (entries @ entries) >= matrix.shape[0] * float(matrix.shape[1]) ** 2:
         return None
     with np.errstate(all="ignore"):
-        mean, scatter = _raw(matrix, root, weight)
+        mean, scatter = _raw_sums(matrix, root, weight)
         variance = np.diagonal(scatter) / weight - mean * mean
         good = math.isfinite(variance.sum()) and bool((mean * mean <= NEAR_ZERO**2 * variance).all())
         if not good or ((variance < SMALLEST) & (variance > 0)).any():
@@ -117,13 +113,7 @@ def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums
     return Sums(mean, 0.0, scatter.T, weight, squared, matrix.shape[0], np.empty(0, dtype=np.intp))
 
 
-def _pays_off(matrix: Any) -> bool:
-    """Return whether pairs of entries within rows are few enough relative to all pairs of features."""
-    entries = np.diff(matrix.indptr).astype(np.float64)
-    return bool(DEARER * (entries @ entries) < matrix.shape[0] * float(matrix.shape[1]) ** 2)
-
-
-def _raw(matrix: Any, root: Array | None, weight: float) -> tuple[Array, Array]:
+def _raw_sums(matrix: Any, root: Array | None, weight: float) -> tuple[Array, Array]:
     """Return the mean, and the products of all pairs of features, summed over the rows."""
     values = matrix.data.astype(np.float64, copy=False)
     if root is not None:
@@ -183,29 +173,25 @@ class Accumulator:
         """Add a block of rows; return False when the sums are no longer finite."""
         if len(block) == 0:
             return True
-        self._follow(block, weights)
+        self._update_shift(block, weights)
         # The sums are checked for overflow and NaN once per block, so numpy warnings are not needed.
         with np.errstate(all="ignore"):
-            self._add(block, weights)
+            centred = self._centred(block, copy=weights is not None)
+            if weights is None:
+                self.sum += centred.sum(axis=0)
+                self.weight += len(block)
+                self.weight_squared += len(block)
+                self.rows += len(block)
+            else:
+                root = np.sqrt(weights)
+                centred *= root[:, None]
+                self.sum += blas.dgemv(1.0, centred.T, root)
+                self.weight += float(weights.sum())
+                self.weight_squared += float((weights * weights).sum())
+                self.rows += int(np.count_nonzero(weights))
+            self._add_scatter(self.scatter, centred)
             # One number suffices: NaN and inf propagate through every sum.
-            total = self.sum.sum() + np.einsum("ii->", self.scatter)
-        return math.isfinite(total)
-
-    def _add(self, block: NDArray[Any], weights: Array | None) -> None:
-        centred = self._centred(block, copy=weights is not None)
-        if weights is None:
-            self.sum += centred.sum(axis=0)
-            self.weight += len(block)
-            self.weight_squared += len(block)
-            self.rows += len(block)
-        else:
-            root = np.sqrt(weights)
-            centred *= root[:, None]
-            self.sum += blas.dgemv(1.0, centred.T, root)
-            self.weight += float(weights.sum())
-            self.weight_squared += float((weights * weights).sum())
-            self.rows += int(np.count_nonzero(weights))
-        self._add_scatter(self.scatter, centred)
+            return math.isfinite(self.sum.sum() + np.einsum("ii->", self.scatter))
 
     def _centred(self, block: NDArray[Any], copy: bool) -> Array:
         """Return the block minus the shift, in the buffer; the block itself if no copy is needed."""
@@ -220,7 +206,7 @@ class Accumulator:
             out[...] = block
         return out
 
-    def _follow(self, block: NDArray[Any], weights: Array | None) -> None:
+    def _update_shift(self, block: NDArray[Any], weights: Array | None) -> None:
         """Choose the shift from a few rows of the first block; update it when a block is far from it."""
         few = block[:: max(1, len(block) // 64)].astype(np.float64, copy=False)
         with np.errstate(all="ignore"):
@@ -234,26 +220,19 @@ class Accumulator:
             apart = (mean - self.shift) ** 2
             if self.weight > 0:
                 spread = np.maximum(square - mean * mean, np.diagonal(self.scatter) / self.weight)
-                if not (apart > _FAR**2 * spread).any():
+                if not (apart > _MAX_SHIFT**2 * spread).any():
                     return
             elif (apart * (1 + NEAR_ZERO**-2) <= square).all():
                 return
             # For a constant feature the shift must be exact; the mean of equal numbers may have a rounding error.
             shift = np.where((few == few[0]).all(axis=0), few[0], mean)
         # The mean of long doubles is a long double, which BLAS does not support.
-        self._move(np.where(np.isfinite(shift), shift, 0.0).astype(np.float64, copy=False))
-
-    def _move(self, shift: Array) -> None:
-        """Change the shift of the sums so far; the scatter about their mean does not change."""
+        shift = np.where(np.isfinite(shift), shift, 0.0).astype(np.float64, copy=False)
         moved = self.sum - self.weight * (shift - self.shift)
-        if self.weight > 0:
+        if self.weight > 0:  # the scatter about the mean does not change
             add_outer(self.scatter, self.sum, -1.0 / self.weight)
             add_outer(self.scatter, moved, 1.0 / self.weight)
         self.sum, self.shift, self.shifted = moved, shift, True
-
-    def _underflown(self) -> NDArray[np.intp]:
-        square = np.diagonal(self.scatter)
-        return np.flatnonzero((square < SMALLEST * self.weight) & ((square > 0) | (self.sum != 0)))
 
     def finish(self) -> Sums:
         """Correct for the remaining mean and fill the other triangle; no rows can be added afterwards."""
@@ -261,9 +240,9 @@ class Accumulator:
         if self.weight > 0:
             mean, residue = _sum_and_rest(mean, self.sum / self.weight)
             add_outer(self.scatter, self.sum, -1.0 / self.weight)
-        lost = self._underflown()
-        mirror(self.scatter)
         diagonal = np.einsum("ii->i", self.scatter)
+        lost = np.flatnonzero((diagonal < SMALLEST * self.weight) & ((diagonal > 0) | (self.sum != 0)))
+        mirror(self.scatter)
         np.maximum(diagonal, 0.0, out=diagonal)
         return Sums(mean, residue, self.scatter, self.weight, self.weight_squared, self.rows, lost)
 
@@ -285,7 +264,7 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
             squared = float((weights * weights).sum())
         scatter = (centred.T @ centred).T  # symmetric; F-ordered for LAPACK
         square = np.diagonal(scatter)
-        steady = square > (_STEADY * mean) ** 2 * weight + SMALLEST * weight
+        steady = square > (_MIN_VARIATION * mean) ** 2 * weight + SMALLEST * weight
         if not (steady.all() and math.isfinite(square.sum())):
             return None
     return Sums(mean, 0.0, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
@@ -306,20 +285,7 @@ def merge_sums(one: Sums, other: Sums) -> Sums:
     return Sums(mean, residue, scatter, weight, squared, one.rows + other.rows, lost)
 
 
-class _Added(Protocol):
-    """Anything with a weighted mean and the scatter about it."""
-
-    @property
-    def mean(self) -> Array: ...
-    @property
-    def residue(self) -> Array | float: ...
-    @property
-    def scatter(self) -> Array: ...
-    @property
-    def weight(self) -> float: ...
-
-
-def merged_scatter(one: _Added, other: _Added) -> tuple[Array, Array, Array]:
+def merged_scatter(one: Sums | Moments, other: Sums | Moments) -> tuple[Array, Array, Array]:
     """Return the merged mean of two parts, its rounding error, and the scatter about it, in new arrays."""
     # Means that are close together and far from zero have an exact difference; the residues supply the rest.
     shift = (other.mean - one.mean) + (other.residue - one.residue)

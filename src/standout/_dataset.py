@@ -31,7 +31,7 @@ from standout.io.source import RowSource, RowView, Source, block_rows_of, select
 # below the level of the tests, which already reject in such a case, so their rejection rate does not change.
 _CLEARLY = 0.01
 # Numbers of iterations if each is a pass over a file.
-_PASSES = {"forget": 6, "average": 4}
+_PASSES = {"burn_in": 6, "average": 4}
 
 
 @dataclass(eq=False)

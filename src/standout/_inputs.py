@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout._checkpoint import check_apart, warn_unused
 from standout._dataset import Dataset, fill_together
 from standout._moments import Moments
 from standout.errors import (
@@ -29,6 +28,7 @@ from standout.errors import (
     listed,
     named_features,
 )
+from standout.io.checkpoint import check_apart, warn_unused
 from standout.io.memory import is_missing
 from standout.io.read import is_dataset, open_data
 from standout.io.source import RowSource, RowView

@@ -23,8 +23,8 @@ from standout._accumulate import (
     sums_of_sparse,
 )
 from standout._blas import Array, threads_for
-from standout._checkpoint import CheckpointedPass
 from standout.errors import FeatureError, InputError, listed
+from standout.io.checkpoint import CheckpointedPass
 from standout.io.memory import distinct_groups, explain_non_finite, explain_underflow, weighted_blocks
 from standout.io.read import open_data
 from standout.io.source import ArraySource, Source
@@ -231,9 +231,9 @@ def sum_rows(
             sums, seen = _added_up(source, weights, names, role, add)
             groups = source.groups if groups is None else groups  # after the pass, which reads the groups of files
         else:
-            resumed = CheckpointedPass.of(source, counting=groups is None)
-            sums, seen = resumed.added_up(weights, names, role, add)
-            ids = resumed.groups
+            accumulator = Accumulator(source.n_features, add)
+            seen, ids = CheckpointedPass(source, accumulator, weights, groups is None, names, role).run()
+            sums = accumulator.finish()
     if len(sums.underflown):
         raise explain_underflow(sums.underflown, names, role)
     if groups is not None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import standout
-from standout import _checkpoint
 from standout._accumulate import Accumulator
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import StandoutWarning
+from standout.io import checkpoint
 from standout.io.checkpoint import CheckpointFile
 
 
@@ -27,9 +27,9 @@ def files(tmp_path):
 
 @pytest.fixture
 def saved_often(monkeypatch):
-    monkeypatch.setattr(_checkpoint, "_EVERY", 0.0)
-    monkeypatch.setattr(_checkpoint, "_SHARE", 1e9)
-    monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 64)
+    monkeypatch.setattr(checkpoint, "_INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
+    monkeypatch.setattr(checkpoint, "block_rows_of", lambda _: 64)
 
 
 def source(folder, name, kept=None, **how):
@@ -70,10 +70,11 @@ import sys
 from pathlib import Path
 import numpy as np
 import standout
-from standout import Moments, _checkpoint
+from standout import Moments
+from standout.io import checkpoint
 
 folder = Path(sys.argv[1])
-_checkpoint._EVERY, _checkpoint._SHARE, _checkpoint.block_rows_of = 0.0, 1e9, lambda _: 16
+checkpoint._INTERVAL, checkpoint._SHARE, checkpoint.block_rows_of = 0.0, 1e9, lambda _: 16
 for i in range(12):
     found = Moments.of(standout.read(folder / "t.npy", memory=0, checkpoint=folder / f"t{i}"))
     print(found.rows, found.scatter.tobytes().hex())
@@ -122,7 +123,7 @@ def test_a_checkpoint_that_is_not_a_path_is_an_error(files, refused):
 def test_empty_and_truncated_checkpoints_differ_from_other_files(files, refused):
     (files / "t").touch()
     refused(lambda: source(files, "t"), "the checkpoint", "is empty", "delete the file")
-    for start in (b"stand", b"standout checkpoint ", b"standout checkpoint 1\n"):
+    for start in (b"stand", b"standout checkpoint ", b"standout checkpoint 2\n"):
         (files / "t").write_bytes(start)
         refused(lambda: source(files, "t"), "damaged or truncated" if start[-1:] != b" " else "delete the file")
     (files / "t").write_bytes(b"dear diary")

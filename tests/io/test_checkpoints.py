@@ -12,11 +12,11 @@ import pytest
 import zarr
 
 import standout
-from standout import _checkpoint
 from standout._accumulate import Accumulator
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import OutputError
+from standout.io import checkpoint
 
 NAMES = [f"f{i}" for i in range(6)]
 
@@ -77,9 +77,9 @@ def path(request, tmp_path):
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Divide small files into many blocks and batches, and save after each block."""
-    monkeypatch.setattr(_checkpoint, "_EVERY", 0.0)
-    monkeypatch.setattr(_checkpoint, "_SHARE", 1e9)
-    monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 64)
+    monkeypatch.setattr(checkpoint, "_INTERVAL", 0.0)
+    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
+    monkeypatch.setattr(checkpoint, "block_rows_of", lambda _: 64)
     monkeypatch.setattr("standout.io.memory.block_rows_of", lambda _: 64)
     monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 50)
     monkeypatch.setattr("standout.io.csv.TextFile.chunk_bytes", 4000)
@@ -196,7 +196,7 @@ def test_a_resumed_pass_keeps_its_block_size_when_memory_changes(path, tmp_path,
     with pytest.raises(Killed):
         Moments.of(standout.read(path, memory=0, checkpoint=tmp_path / "c"))
     added.dies_at = None
-    monkeypatch.setattr(_checkpoint, "block_rows_of", lambda _: 100)
+    monkeypatch.setattr(checkpoint, "block_rows_of", lambda _: 100)
     monkeypatch.setattr("standout.io.matrix.BLOCK_BYTES", 600)
     monkeypatch.setattr("standout.io.csv.TextFile.chunk_bytes", 3000)
     monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 33)
@@ -234,7 +234,7 @@ def test_a_checkpoint_of_other_data_is_an_error_and_stays_unchanged(half_done, t
 
 def test_a_damaged_checkpoint_is_an_error_and_stays_unchanged(half_done, tmp_path, refused):
     whole = (tmp_path / "c").read_bytes()
-    for place in (len("standout checkpoint 1") + 3, 60, 200, len(whole) - 300, len(whole) - 1):
+    for place in (len("standout checkpoint 2") + 3, 60, 200, len(whole) - 300, len(whole) - 1):
         broken = bytearray(whole)
         broken[place] ^= 4
         (tmp_path / "c").write_bytes(broken)
@@ -243,7 +243,7 @@ def test_a_damaged_checkpoint_is_an_error_and_stays_unchanged(half_done, tmp_pat
     for damaged in (whole[:-1], whole + b"x", whole[:300], whole[:30]):
         (tmp_path / "c").write_bytes(damaged)
         refused(half_done, "damaged or truncated")
-    (tmp_path / "c").write_bytes(whole.replace(b"checkpoint 1", b"checkpoint 2"))
+    (tmp_path / "c").write_bytes(whole.replace(b"checkpoint 2", b"checkpoint 3"))
     refused(half_done, "another version")
     (tmp_path / "c").write_bytes(whole)
     assert half_done().rows == 600
@@ -253,8 +253,8 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error_before_any_work(tmp_pat
     np.save(tmp_path / "a.npy", table()[NAMES].to_numpy())
     added.dies_at = 0
 
-    def read(_checkpoint, data=tmp_path / "a.npy"):
-        return lambda: standout.read(data, memory=0, checkpoint=_checkpoint)
+    def read(path, data=tmp_path / "a.npy"):
+        return lambda: standout.read(data, memory=0, checkpoint=path)
 
     refused(read(tmp_path), "checkpoint", "is a directory", kind=OutputError)
     refused(read(tmp_path / "no" / "c"), "checkpoint", "no directory", kind=OutputError)
@@ -267,21 +267,21 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error_before_any_work(tmp_pat
 def test_saving_takes_at_most_its_share_of_the_time(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", table(6400)[NAMES].to_numpy())
     clock, saves = [0.0], []
-    monkeypatch.setattr(_checkpoint.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(_checkpoint, "_EVERY", 30.0)
-    monkeypatch.setattr(_checkpoint, "_SHARE", 0.02)
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(checkpoint, "_INTERVAL", 30.0)
+    monkeypatch.setattr(checkpoint, "_SHARE", 0.02)
     plain = Accumulator.add
 
     def add(*given):  # every block takes ten seconds
         clock[0] += 10.0
         return plain(*given)
 
-    def save(_self, _accumulator, place, _told):  # every save takes one
-        saves.append((clock[0], place.rows))
+    def save(_self, position):  # every save takes one
+        saves.append((clock[0], position.rows))
         clock[0] += 1.0
 
     monkeypatch.setattr(Accumulator, "add", add)
-    monkeypatch.setattr(_checkpoint.CheckpointedPass, "_save", save)
+    monkeypatch.setattr(checkpoint.CheckpointedPass, "_save", save)
     Moments.of(standout.read(tmp_path / "a.npy", memory=0, checkpoint=tmp_path / "c"))
     times = np.array([when for when, _ in saves[:-1]])
     assert times[0] == 30.0 and (np.diff(times) >= 50).all() and len(times) > 10
@@ -315,11 +315,12 @@ import os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
 import standout
-from standout import DPCA, _checkpoint
+from standout import DPCA
 from standout._accumulate import Accumulator
+from standout.io import checkpoint
 
 folder, kept = Path(sys.argv[1]), Path(sys.argv[1]) / "kept"
-_checkpoint._EVERY, _checkpoint._SHARE, _checkpoint._STALE = 0.0, 1e9, 0.0
+checkpoint._INTERVAL, checkpoint._SHARE, checkpoint._STALE = 0.0, 1e9, 0.0
 plain = Accumulator.add
 
 def slow(*given):

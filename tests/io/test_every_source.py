@@ -1,6 +1,6 @@
 """One suite for every kind of source: the same components, the same scores, the same errors on the same bad input.
 
-A new kind is one more entry of ``SOURCES``: a function of the rows, a directory of its own and the names of the
+A new kind is one more entry of ``SOURCES``: a function of the rows, a separate directory and the names of the
 features, which gives something that ``fit`` takes.
 """
 
@@ -186,25 +186,25 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_bad_values_are_told_by_feature_and_count(data, make, bad, refused):
-    value, kind, told = BAD[bad]
+def test_bad_values_are_reported_by_feature_and_count(data, make, bad, refused):
+    value, kind, message = BAD[bad]
     target = make(spoilt(data[0], value))
     # A source without names calls a feature by its place.
     name = "c" if standout.read(target).names is not None else "2"
-    said = told.format(repr(name) if bad == "overflow" and name == "c" else name)
-    refused(lambda: DPCA().fit(target, background=make(data[1])), "target", said, kind=kind)
-    refused(lambda: DPCA().fit(make(data[1]), background=target), "background", said, kind=kind)
+    expected = message.format(repr(name) if bad == "overflow" and name == "c" else name)
+    refused(lambda: DPCA().fit(target, background=make(data[1])), "target", expected, kind=kind)
+    refused(lambda: DPCA().fit(make(data[1]), background=target), "background", expected, kind=kind)
 
 
-def test_values_whose_squares_vanish_are_told(data, make, refused):
+def test_values_whose_squares_underflow_are_an_error(data, make, refused):
     scale = np.array([1, 1, 1e-200, 1, 1])
     refused(lambda: DPCA().fit(make(data[0] * scale), background=make(data[1])), "target", "squares underflow")
 
 
-def test_bad_values_are_told_when_scores_are_asked_for(data, make, refused):
+def test_bad_values_are_an_error_when_scores_are_computed(data, make, refused):
     model = DPCA(2).fit(make(data[0]), background=make(data[1]))
     scores = model.transform(make(spoilt(data[0], np.nan))) if is_lazy(make(data[0][:999])) else None
-    if scores is not None:  # told when and where the rows are looked at, of the rows that are there
+    if scores is not None:  # raised when the rows are read, for the rows that are present
         with pytest.raises(Exception, match=r"[12] NaN and 0 inf"):
             computed(scores)
         return

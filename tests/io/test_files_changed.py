@@ -9,7 +9,6 @@ import zarr
 from scipy import sparse
 
 import standout
-from standout import _checkpoint
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import OutputError, StandoutWarning
@@ -100,15 +99,15 @@ def test_threads_that_read_different_columns_do_not_interfere(tmp_path, monkeypa
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["every block", "at the end"])
 def test_a_fit_continues_when_its_checkpoint_cannot_be_written(rows, tmp_path, every, monkeypatch, remedy):
     np.save(tmp_path / "rows.npy", rows)
-    monkeypatch.setattr(_checkpoint, "_EVERY", every)
-    monkeypatch.setattr(_checkpoint, "_SHARE", 1e9)
+    monkeypatch.setattr(checkpoint, "_INTERVAL", every)
+    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
     source = standout.read(tmp_path / "rows.npy", memory=0, checkpoint=tmp_path / "kept")
 
     def full(*_):
         raise OutputError("checkpoint: it could not be written: the disk is full. Make room, or choose another path.")
 
     monkeypatch.setattr(checkpoint.CheckpointFile, "save", full)
-    with pytest.warns(StandoutWarning, match="goes on without saving .* disk is full") as reported:
+    with pytest.warns(StandoutWarning, match="continues without a checkpoint: .* disk is full") as reported:
         found = Moments.of(source)
     assert len(reported) == 1
     remedy(reported[0].message)

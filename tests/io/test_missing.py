@@ -258,7 +258,7 @@ def test_what_cannot_be_filled_is_refused():
     ):
         DPCA(1).fit(read(infinite, missing="auto"), background=correlated(1, 50))
     rows[:, 4] = np.nan
-    with pytest.raises(InputError, match=r"^target: 1 feature holds no value at all: 4\. Leave it out.*drop="):
+    with pytest.raises(InputError, match=r"^target: 1 feature without any value: 4\. Leave out such.*drop="):
         DPCA(1).fit(read(rows, missing="auto"), background=correlated(1, 50))
     assert standout.read(correlated(0, 50), missing="auto").n_rows == 50
 
@@ -371,11 +371,11 @@ def test_what_cannot_be_filled_names_the_file(memory, tmp_path):
     frame.to_csv(tmp_path / "empty.csv", index=False)
     frame.assign(e=1.0, b=np.inf).to_csv(tmp_path / "inf.csv", index=False)
     background = correlated(1, 50)
-    with pytest.raises(InputError, match=r"^target: .*empty\.csv: 1 feature holds no value at all: 'e'.*drop="):
+    with pytest.raises(InputError, match=r"^target: .*empty\.csv: 1 feature without any value: 'e'.*drop="):
         DPCA(1).fit(read(tmp_path / "empty.csv", missing="auto", memory=memory), background=background)
     with pytest.raises(NonFiniteError, match=r"^target: .*inf\.csv: 0 NaN and 50 inf values in 1 of 6.*correct the"):
         DPCA(1).fit(read(tmp_path / "inf.csv", missing="auto", memory=memory), background=background)
-    with pytest.raises(InputError, match=r"^side: .*empty\.csv: 1 feature holds no value at all: 'e'.*drop="):
+    with pytest.raises(InputError, match=r"^side: .*empty\.csv: 1 feature without any value: 'e'.*drop="):
         read(tmp_path / "empty.csv", missing="mean", memory=memory, role="side")
 
 

@@ -220,13 +220,13 @@ def test_a_source_that_adds_up_its_own_moments_is_not_asked_for_rows(data):
     np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
 
 
-def test_moments_of_its_own_are_used_when_columns_have_another_order(data):
+def test_moments_from_a_cluster_are_used_when_columns_have_another_order(data):
     cluster = OnCluster(data.background[:, ::-1], NAMES[::-1])
     model = DPCA(shrinkage=None).fit(pd.DataFrame(data.target, columns=NAMES), background=cluster)
     np.testing.assert_allclose(model.ratios_, ratios_by_definition(data), rtol=1e-11)
 
 
-def test_moments_of_its_own_are_enough_for_score(data):
+def test_moments_from_a_cluster_are_enough_for_score(data):
     model = DPCA().fit(data.target, background=data.background)
     expected = model.score(data.target, background=data.background)
     assert model.score(OnCluster(data.target), background=OnCluster(data.background)) == pytest.approx(expected)
@@ -269,7 +269,7 @@ def test_a_source_needs_no_more_than_blocks_and_their_width(data):
 
 
 @pytest.mark.parametrize("block", [np.ones((9, 4)), np.ones((9, 6)), np.ones(5), np.full((3, 5), "x")])
-def test_a_source_with_blocks_of_the_wrong_shape_is_told_so(data, block, remedy):
+def test_blocks_of_the_wrong_shape_are_an_error(data, block, remedy):
     source = OneShot(data.target)
     source.blocks = lambda _: iter([data.target, block])
     with pytest.raises(InputError, match=r"target.*block") as error:
@@ -277,7 +277,7 @@ def test_a_source_with_blocks_of_the_wrong_shape_is_told_so(data, block, remedy)
     remedy(error)
 
 
-def test_a_source_with_too_few_weights_is_told_so(data, remedy):
+def test_too_few_weights_for_a_source_are_an_error(data, remedy):
     with pytest.raises(InputError, match=r"target weights: .*5") as error:
         DPCA().fit(OneShot(data.target), background=data.background, sample_weight=np.ones(5))
     remedy(error)

@@ -21,7 +21,7 @@ from standout._folds import Index, coded
 from standout._inputs import FitArguments, background_name, check_choice, match_features, parse_inputs
 from standout.errors import InputError, RowsNeededError
 from standout.io.memory import distinct_groups, explain_non_finite
-from standout.io.missing import RefillableRows, raw_rows
+from standout.io.missing import FilledRows, raw_rows
 from standout.io.read import is_on_cluster, open_data
 from standout.io.source import RowSource, Source, collect_values, report
 
@@ -127,7 +127,7 @@ def _sample(data: Dataset, purpose: str) -> Sample:
     rows = data.source.in_memory(data.role)
     n_rows = rows.n_rows or 0
     if data.is_incomplete and data.rows is None:
-        rows = RefillableRows(raw_rows(data.source), rows.rows(0, n_rows), data.source)
+        rows = FilledRows(rows.rows(0, n_rows), data.source, raw_rows(data.source))
     # Only now: the groups in a file are read with its rows.
     groups = given if given is not None else data.source.row_values("groups", what)
     if groups is None:

@@ -11,13 +11,13 @@ import gzip
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from io import RawIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 from zipfile import ZIP_STORED, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
@@ -44,21 +44,28 @@ from standout.io.containers import (
     sibling_columns,
     size_on_disk,
 )
-from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, as_source
+from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Open, as_source
 from standout.io.options import Options
 from standout.io.source import Source
 
 # Skipping fewer bytes than this costs more than reading them.
 _GAP_BYTES = 256 * 2**10
-_BARCODES = "barcodes"
 
 
 @dataclass(frozen=True)
-class NpyHeader(Member):
+class _NpyHeader(Member):
     """The header of an npy array."""
 
     fortran: bool = False
     offset: int = 0  # of the first number
+
+    def check_complete(self, size: int, location: str) -> None:
+        """Raise an error if a file of ``size`` bytes is shorter than its header claims."""
+        if self.offset + self.nbytes > size:
+            raise InputError(
+                f"{location}: it is truncated: its header claims {self.nbytes:,} bytes ({self.shape} of "
+                f"{self.dtype}), but only {max(size - self.offset, 0):,} follow. Give an intact copy."
+            )
 
 
 def open_npy(path: Path, options: Options, role: str) -> Source:
@@ -68,81 +75,39 @@ def open_npy(path: Path, options: Options, role: str) -> Source:
     with readable(location, "npy"):
         check_file(path, location)
         with path.open("rb") as file:
-            header = _read_header(file, location)
+            header = _read_header(file)
         check_matrix(header, location)
-        _check_complete(header, path.stat().st_size, location)
-    return as_source(MatrixFile(path, "npy", NpyReader(path, header)), options, role)
+        header.check_complete(path.stat().st_size, location)
+    return as_source(MatrixFile(path, "npy", _NpyReader(path, header)), options, role)
 
 
-def open_npz(path: Path, options: Options, role: str) -> Source:
-    """Return the source of an ``.npz`` file, also one of :func:`scipy.sparse.save_npz`.
-
-    ``key`` names the array; the default is the only 2-D array of numbers. Text under the name ``names``,
-    ``feature_names``, ``columns`` or ``features`` holds feature names, and 1-D arrays with one value for each row are
-    metadata.
-    """
-    location = f"{role}: {path}"
-    with readable(location, "npz"):
-        check_file(path, location)
-        with ZipFile(path) as archive:
-            infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            if {"format", "shape", "data"} <= set(infos):
-                check_no_key(options.key, location, "a sparse matrix")
-                return as_source(_read_sparse_npz(path, infos, options, location), options, role)
-            headers: dict[str, NpyHeader] = {}
-            for name, info in infos.items():
-                if info.filename.endswith(".npy"):
-                    headers[name] = _read_member_header(archive, info, f"{location}: {info.filename}")
-        chosen = choose_array(headers, options.key, location)
-        check_matrix(headers[chosen], f"{location}: {chosen}")
-        reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
-        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]))
-        matrix = MatrixFile(path, "npz", reader, names, metadata, tuple(metadata))
-    return as_source(matrix, options, role)
-
-
-def _read_header(file: IO[bytes], location: str) -> NpyHeader:
-    start = file.read(npy.MAGIC_LEN)
-    if start[:-2] != npy.MAGIC_PREFIX:
-        raise InputError(f"{location}: this is not an npy file (it begins with {start[:6]!r}). Rename it.")
-    version = tuple(start[-2:])
+def _read_header(file: IO[bytes]) -> _NpyHeader:
+    version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise InputError(f"{location}: unknown npy version {version[0]}.{version[1]}. Give an intact copy.")
+        raise ValueError(f"unknown npy version {version[0]}.{version[1]}")
     # Version 3 differs from 2 only in the encoding of field names, and structured arrays are not read.
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if any(length < 0 for length in shape):
-        raise InputError(f"{location}: its header has the shape {shape}. It is damaged: give an intact copy.")
-    return NpyHeader(shape, dtype, dtype.kind in "US", fortran, file.tell())
+    shape, fortran, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(file)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its header has the shape {shape}")
+    return _NpyHeader(shape, dtype, dtype.kind in "US", fortran, file.tell())
 
 
-def _check_complete(header: NpyHeader, size: int, location: str) -> None:
-    """Raise an error for an array that is shorter than its header claims."""
-    if header.offset + header.nbytes > size:
-        raise InputError(
-            f"{location}: it is truncated: its header claims {header.nbytes:,} bytes ({header.shape} of "
-            f"{header.dtype}), but only {max(size - header.offset, 0):,} follow. Give an intact copy."
-        )
-
-
-class NpyReader(MatrixReader):
+class _NpyReader(MatrixReader):
     """An uncompressed array in C or Fortran order.
 
     A Fortran-ordered array is a C-ordered one with rows and columns exchanged. A *line* is what is contiguous.
     """
 
-    def __init__(self, path: Path, header: NpyHeader):
+    def __init__(self, path: Path, header: _NpyHeader):
         self.path, self.header = path, header
         self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
         self._lines, self._length = self.shape[::-1] if header.fortran else self.shape
         self.chunk_rows = max(1, _GAP_BYTES // (self.dtype.itemsize * (1 if header.fortran else self.shape[1])))
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop``."""
         return self._read_across(start, stop).T if self.header.fortran else self._read_lines(start, stop)
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of every row."""
         return self._read_lines(start, stop).T if self.header.fortran else self._read_across(start, stop)
 
     def _read_lines(self, start: int, stop: int) -> NDArray[Any]:
@@ -159,8 +124,7 @@ class NpyReader(MatrixReader):
         if (self._length - (stop - start)) * self.dtype.itemsize <= _GAP_BYTES:
             step = max(1, 16 * _GAP_BYTES // (self._length * self.dtype.itemsize))
             edges = range(0, self._lines, step)
-            parts = [self._read_lines(i, min(i + step, self._lines))[:, start:stop] for i in edges]
-            return np.concatenate(parts)
+            return np.concatenate([self._read_lines(i, min(i + step, self._lines))[:, start:stop] for i in edges])
         found = np.empty((self._lines, stop - start), self.dtype)
         with self.path.open("rb", buffering=0) as file:
             for line in range(self._lines):
@@ -170,50 +134,69 @@ class NpyReader(MatrixReader):
         return found
 
 
-class CompressedNpyReader(MatrixReader):
-    """A compressed array in an npz file, decompressed from its start in every pass."""
+def open_npz(path: Path, options: Options, role: str) -> Source:
+    """Return the source of an ``.npz`` file, also one of :func:`scipy.sparse.save_npz`.
 
-    random_access = False
+    ``key`` names the array; the default is the only 2-D array of numbers. Text under one of ``FEATURE_NAMES`` holds
+    feature names, and 1-D arrays with one value for each row are metadata.
+    """
+    location = f"{role}: {path}"
+    with readable(location, "npz"):
+        check_file(path, location)
+        with ZipFile(path) as archive:
+            infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            if {"format", "shape", "data"} <= set(infos):
+                check_no_key(options.key, location, "a sparse matrix")
+                return as_source(_read_sparse_npz(path, infos, options, location), options, role)
+            headers: dict[str, _NpyHeader] = {}
+            for name, info in infos.items():
+                if info.filename.endswith(".npy"):
+                    with archive.open(info) as file:
+                        headers[name] = _read_header(file)
+                    check_size(info.file_size, info.compress_size, f"{location}: {name}")
+                    if headers[name].dtype.kind != "O":
+                        headers[name].check_complete(info.file_size, f"{location}: {name}")
+        chosen = choose_array(headers, options.key, location)
+        check_matrix(headers[chosen], f"{location}: {chosen}")
+        reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
+        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]))
+    return as_source(MatrixFile(path, "npz", reader, names, metadata, tuple(metadata)), options, role)
 
-    def __init__(self, path: Path, info: ZipInfo, header: NpyHeader):
-        self.path, self.name, self.header = path, info.filename, header
-        self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
 
-    def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        """Yield all rows, ``step`` at a time."""
-        with ZipFile(self.path) as archive, archive.open(self.name) as file:
-            file.read(self.header.offset)
-            for start in range(0, self.shape[0], step):
-                count = min(step, self.shape[0] - start)
-                data = file.read(count * self.shape[1] * self.dtype.itemsize)
-                yield np.frombuffer(data, self.dtype).reshape(count, self.shape[1])
-
-
-def _read_member_header(archive: ZipFile, info: ZipInfo, location: str) -> NpyHeader:
-    with archive.open(info) as file:
-        header = _read_header(file, location)
-    check_size(info.file_size, info.compress_size, location)
-    if header.dtype.kind != "O":
-        _check_complete(header, info.file_size, location)
-    return header
-
-
-def _npz_reader(path: Path, info: ZipInfo, header: NpyHeader, options: Options, location: str) -> MatrixReader:
+def _npz_reader(path: Path, info: ZipInfo, header: _NpyHeader, options: Options, location: str) -> MatrixReader:
     """Return a reader of an array in an archive: random access, sequential, or in memory."""
     if info.compress_type == ZIP_STORED and header.nbytes > options.memory:
         with path.open("rb") as file:  # the local header of the zip format has two fields of variable length
             file.seek(info.header_offset + 26)
             name, extra = struct.unpack("<HH", file.read(4))
         stored = replace(header, offset=info.header_offset + 30 + name + extra + header.offset)
-        _check_complete(stored, path.stat().st_size, str(path))
-        return NpyReader(path, stored)
+        stored.check_complete(path.stat().st_size, location)
+        return _NpyReader(path, stored)
     if not header.fortran:
-        return CompressedNpyReader(path, info, header)
+        return _CompressedNpyReader(path, info, header)
     check_fits(
         header.nbytes, options.memory, location, "it is compressed and in Fortran order",
         "save it with np.savez, which does not compress",
     )  # fmt: skip
     return InMemoryReader(_read_member(path, info))
+
+
+class _CompressedNpyReader(MatrixReader):
+    """A compressed array in an npz file, decompressed from its start in every pass."""
+
+    random_access = False
+
+    def __init__(self, path: Path, info: ZipInfo, header: _NpyHeader):
+        self.path, self.name, self.offset = path, info.filename, header.offset
+        self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
+
+    def parts(self, step: int) -> Iterator[NDArray[Any]]:
+        with ZipFile(self.path) as archive, archive.open(self.name) as file:
+            file.read(self.offset)
+            for start in range(0, self.shape[0], step):
+                count = min(step, self.shape[0] - start)
+                data = file.read(count * self.shape[1] * self.dtype.itemsize)
+                yield np.frombuffer(data, self.dtype).reshape(count, self.shape[1])
 
 
 def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
@@ -254,8 +237,8 @@ def open_mtx(path: Path, options: Options, role: str) -> Source:
         if text.damaged:
             raise ValueError("its text contains zero bytes")
         check_matrix(Member(found.shape, found.dtype), location)
-        genes, cells = _read_list(path, ("features", "genes")), _read_list(path, (_BARCODES,))
-        names, metadata, ids = None, {}, None
+        genes, cells = _read_list(path, "features", "genes"), _read_list(path, "barcodes")
+        names, metadata = None, {}
         if genes is not None and cells is not None:
             if found.shape == (len(genes), len(cells)):  # also if both orders fit: 10x Genomics writes genes × cells
                 found = found.T
@@ -268,24 +251,22 @@ def open_mtx(path: Path, options: Options, role: str) -> Source:
             count = Counter(symbols)
             names = tuple(s if count[s] == 1 else gene[0] for s, gene in zip(symbols, genes, strict=True))
             barcodes = np.array([cell[0] for cell in cells], dtype=object)
-            metadata, ids = {_BARCODES: lambda: barcodes}, _BARCODES
+            metadata = {"barcodes": lambda: barcodes}
         reader = InMemoryReader(sparse.csr_array(found) if sparse.issparse(found) else np.asarray(found))
-    return as_source(MatrixFile(path, "Matrix Market", reader, names, metadata, ids=ids), options, role)
+    matrix = MatrixFile(path, "Matrix Market", reader, names, metadata, ids="barcodes" if metadata else None)
+    return as_source(matrix, options, role)
 
 
 class _MtxText(RawIOBase):
     """The text of a file, without zero bytes and with a newline at its end: otherwise scipy's reader may crash."""
 
     def __init__(self, file: Any):
-        self.file, self.damaged = file, False
-        self._last = b"\n"
+        self.file, self.damaged, self._last = file, False, b"\n"
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes; after the last ones, a newline if there is none."""
         found: bytes = self.file.read(size)
-        if b"\0" in found:
-            self.damaged = True
-            found = found.replace(b"\0", b" ")
+        self.damaged |= b"\0" in found
+        found = found.replace(b"\0", b" ")
         if not found and self._last != b"\n":
             found = b"\n"
         self._last = found[-1:] or self._last
@@ -312,7 +293,7 @@ def _check_mtx_header(path: Path, options: Options, location: str) -> None:
     )  # fmt: skip
 
 
-def _read_list(path: Path, names: tuple[str, ...]) -> list[list[str]] | None:
+def _read_list(path: Path, *names: str) -> list[list[str]] | None:
     """Return the rows of a list in the directory of a matrix; ``a_features.tsv`` belongs to ``a_matrix.mtx``."""
     stem = path.name.removesuffix(".gz").removesuffix(".mtx")
     prefix = stem.removesuffix("matrix") if stem.endswith("matrix") else ""
@@ -328,9 +309,9 @@ def _read_list(path: Path, names: tuple[str, ...]) -> list[list[str]] | None:
 def open_hdf5(path: Path, options: Options, role: str) -> Source:
     """Return the source of an HDF5 file.
 
-    ``key`` is the path of the dataset; the default is the only 2-D dataset of numbers. Feature names are text in an
-    attribute of the dataset or in a 1-D dataset of the same group, called ``names``, ``feature_names``, ``columns`` or
-    ``features``. Other 1-D datasets of the group, with one value for each row, are metadata.
+    ``key`` is the path of the dataset; the default is the only 2-D dataset of numbers. Feature names are text under one
+    of ``FEATURE_NAMES``, an attribute of the dataset or a 1-D dataset of the same group. Other 1-D datasets of the
+    group, with one value for each row, are metadata.
     """
     location = f"{role}: {path}"
     h5py = import_extra("h5py", location)
@@ -346,15 +327,8 @@ def open_hdf5(path: Path, options: Options, role: str) -> Source:
                 for key, array in arrays.items()
             }
             _check_foreign_hdf5(file, items, members, options.key, location)
-            matrix = _chunked_matrix(path, "HDF5", open_root, arrays, members, _check_dataset, options, location)
+            matrix = _chunked_matrix(path, "HDF5", open_root, arrays, members, options, location)
     return as_source(matrix, options, role)
-
-
-def _check_dataset(dataset: Any, path: Path, location: str) -> None:
-    """Raise an error for a dataset that claims far more than the file can hold; external ones are not checked."""
-    if not (dataset.is_virtual or dataset.external):
-        chunk = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
-        check_size(max(int(dataset.nbytes), chunk), path.stat().st_size, location)
 
 
 def _check_foreign_hdf5(
@@ -401,10 +375,9 @@ def open_zarr(path: Path, options: Options, role: str) -> Source:
                 h5ad = import_extra("standout.io.h5ad", location, "anndata")
                 for array in arrays.values():
                     _check_codecs(array, location)
-                source: Source = h5ad.open_store(path, open_root, options, role)
-                return source
+                return cast(Source, h5ad.open_store(path, open_root, options, role))
             members = {name: Member(item.shape, item.dtype, item.dtype.kind in "UST") for name, item in arrays.items()}
-            matrix = _chunked_matrix(path, "Zarr", open_root, arrays, members, _check_zarr, options, location)
+            matrix = _chunked_matrix(path, "Zarr", open_root, arrays, members, options, location)
     return as_source(matrix, options, role)
 
 
@@ -419,54 +392,42 @@ def _open_zarr_store(path: Path) -> Iterator[Any]:
         store.close()
 
 
-def _check_zarr(array: Any, path: Path, location: str) -> None:
-    """Raise an error for an array that could run code, or that claims far more than its store can hold."""
-    _check_codecs(array, location)
-    claimed = max(math.prod(array.shape), math.prod(array.chunks)) * array.dtype.itemsize
-    check_size(claimed, size_on_disk(path), location)
-
-
-def _check_codecs(array: Any, location: str) -> None:
-    """Raise an error for pickles, which version 2 allows as a codec."""
-    metadata = array.metadata
-    codecs = [*(getattr(metadata, "filters", None) or ()), getattr(metadata, "compressor", None)]
-    if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):
-        raise InputError(
-            f"{location}: {array.path or 'its array'} is stored as pickles. Loading a pickle can run any code, so it "
-            "is not read. Convert it to numbers or text, and save it again."
-        )
-
-
 def _chunked_matrix(
-    path: Path,
-    kind: str,
-    open_root: Callable[[], AbstractContextManager[Any]],
-    arrays: Mapping[str, Any],
-    members: Mapping[str, Member],
-    check: Callable[[Any, Path, str], None],
-    options: Options,
+    path: Path, kind: str, open_root: Open, arrays: Mapping[str, Any], members: Mapping[str, Member], options: Options,
     location: str,
-) -> MatrixFile:
+) -> MatrixFile:  # fmt: skip
     """Choose the array of an open HDF5 or Zarr store, and find its names and metadata."""
     chosen = choose_array(members, options.key, location)
-    array = arrays[chosen]
-    check_matrix(members[chosen], f"{location}: {chosen}" if chosen else location)
-    check(array, path, f"{location}: {chosen}" if chosen else location)
+    array, where = arrays[chosen], f"{location}: {chosen}" if chosen else location
+    check_matrix(members[chosen], where)
+    _check_codecs(array, where)
+    if not (getattr(array, "is_virtual", False) or getattr(array, "external", None)):  # stored in other files
+        claimed = max(math.prod(array.shape), math.prod(array.chunks or ())) * array.dtype.itemsize
+        check_size(claimed, size_on_disk(path), where)
 
     def read(key: str) -> NDArray[Any]:
         with open_item(open_root, key) as item:
-            if kind == "Zarr":
-                _check_codecs(item, str(path))
+            _check_codecs(item, str(path))
             return np.asarray(item[...])
 
     names, metadata = sibling_columns(members, chosen, read)
     for attribute in FEATURE_NAMES:
         if attribute in array.attrs:
-            given = array.attrs[attribute]
-            values = np.asarray(given)
+            given, values = array.attrs[attribute], np.asarray(array.attrs[attribute])
             # The attributes of Zarr are JSON: a list of any values. Those of HDF5 have a type.
             if values.shape == array.shape[1:] and (isinstance(given, list) or values.dtype.kind in "OUS"):
                 names = as_names(values)
                 break
     reader = ChunkedReader(partial(open_item, open_root, chosen), array)
     return MatrixFile(path, kind, reader, names, metadata, tuple(metadata))
+
+
+def _check_codecs(array: Any, location: str) -> None:
+    """Raise an error for pickles, which version 2 of Zarr allows as a codec."""
+    metadata = getattr(array, "metadata", None)
+    codecs = [*(getattr(metadata, "filters", None) or ()), getattr(metadata, "compressor", None)]
+    if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):
+        raise InputError(
+            f"{location}: {array.path or 'its array'} is stored as pickles. Loading a pickle can run any code, so it "
+            "is not read. Convert it to numbers or text, and save it again."
+        )

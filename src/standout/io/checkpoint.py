@@ -1,50 +1,71 @@
-"""Checkpoint files, and the state of data files at the time they were opened.
+"""Checkpoints: a killed pass over a file resumes where it was last saved, with bit-identical results.
 
-A checkpoint is written atomically. It consists of a line that identifies the format, a JSON header with its checksum,
-arrays as they are in memory, and a checksum of everything.
+To this end the raw sums are saved, neither normalised nor symmetrised, with the position in the file and the block
+size, because sums depend on the block boundaries. A checkpoint is written atomically. It consists of a line that
+identifies the format, a JSON header with its checksum, arrays as they are in memory, and a checksum of everything.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
 from glob import escape
-from hashlib import blake2b
-from io import BufferedReader
+from hashlib import blake2b, sha256
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from standout.errors import InputError
+from standout.errors import InputError, OutputError, StandoutWarning, warn_user
 from standout.io.containers import readable
+from standout.io.memory import (
+    check_all_used,
+    check_weights,
+    checked_block,
+    distinct_groups,
+    explain_non_finite,
+    weighted,
+)
 from standout.io.options import Options
 from standout.io.output import replacing
+from standout.io.source import ColumnView, Source, block_rows_of
+
+if TYPE_CHECKING:
+    from standout._accumulate import Accumulator
 
 _FORMAT = b"standout checkpoint "
-_MAGIC = _FORMAT + b"1\n"
+_MAGIC = _FORMAT + b"2\n"
 _DIGEST_SIZE = 32
 _REMEDY = "Give another path as `checkpoint`, or delete the file to start again."
-
-# Name, size and modification time. Without the directory: data mounted elsewhere are the same.
-Stamp = tuple[str, int, int]
+# Seconds between two saves, and the fraction of the time that saving may take.
+_INTERVAL = 30.0
+_SHARE = 0.02
+# Seconds after which an unchanged temporary file is attributed to a killed pass, not to a running one.
+_STALE = 600.0
 
 
 @dataclass(frozen=True)
 class FileStamp:
-    """The files of a dataset, with the size and modification time of each when it was opened."""
+    """The files of a dataset, with the name, size and modification time of each when it was opened.
+
+    The directory is not recorded: data mounted elsewhere are the same.
+    """
 
     files: tuple[Path, ...]
-    stamps: tuple[Stamp, ...]
+    stamps: tuple[tuple[str, int, int], ...]
 
     @classmethod
     def of(cls, files: tuple[Path, ...], location: str) -> FileStamp:
         """Record the state of files, and of all files in directories (Zarr arrays)."""
         with readable(location, "a file"):
-            return cls(files, tuple(_stamps(files)))
+            every = [filter(Path.is_file, sorted(path.rglob("*"))) if path.is_dir() else (path,) for path in files]
+            found = [(path.name, path.stat()) for path in chain.from_iterable(every)]
+        return cls(files, tuple((name, status.st_size, status.st_mtime_ns) for name, status in found))
 
     def check(self, location: str) -> None:
         """Raise an error if a file has changed."""
@@ -55,13 +76,6 @@ class FileStamp:
             )
 
 
-def _stamps(files: tuple[Path, ...]) -> Iterator[Stamp]:
-    for path in files:
-        for file in sorted(part for part in path.rglob("*") if part.is_file()) if path.is_dir() else (path,):
-            found = file.stat()
-            yield file.name, found.st_size, found.st_mtime_ns
-
-
 @dataclass(frozen=True)
 class CheckpointFile:
     """The checkpoint of one dataset, with the files and options it is valid for."""
@@ -70,11 +84,11 @@ class CheckpointFile:
     files: FileStamp
     options: Options
 
-    def told(self) -> dict[str, Any]:
-        """Return the fingerprint of the dataset, as JSON: a pass is resumed only if it is the same."""
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the identity of the dataset, in the form in which JSON returns it."""
         options = {name: value for name, value in asdict(self.options).items() if name not in ("memory", "checkpoint")}
-        stamps = [list(stamp) for stamp in self.files.stamps]
-        return {"files": stamps, "options": {name: _as_json(value) for name, value in options.items()}}
+        plain: dict[str, Any] = json.loads(json.dumps({"files": self.files.stamps, "options": options}))
+        return plain
 
     def save(self, header: dict[str, Any], arrays: Iterable[NDArray[Any]]) -> None:
         """Write a checkpoint; the previous one is replaced only when the new one is complete and on disk."""
@@ -91,20 +105,26 @@ class CheckpointFile:
 
     def check(self, role: str) -> None:
         """Raise an error for a checkpoint that is damaged or belongs to other data, before any rows are read."""
-        if (file := self._open(role)) is not None:
-            with file:
-                self._header(file, self.told(), role)
+        self.load(self.fingerprint(), None, role)
 
-    def load(self, told: dict[str, Any], arrays: Iterable[NDArray[Any]], role: str) -> dict[str, Any] | None:
-        """Fill the arrays from the checkpoint and return its header; None if there is no checkpoint yet.
+    def load(
+        self, fingerprint: dict[str, Any], arrays: Iterable[NDArray[Any]] | None, role: str
+    ) -> dict[str, Any] | None:
+        """Fill the arrays (if any) from the checkpoint and return its header; None if there is no checkpoint yet.
 
-        A checkpoint that is damaged, or has another fingerprint than ``told``, is an error and stays unchanged. Header
-        and arrays come from one open file, because another process may replace the checkpoint at any time.
+        A checkpoint that is damaged, or has another fingerprint, is an error and stays unchanged. Header and arrays
+        come from one open file, because another process may replace the checkpoint at any time.
         """
-        if (file := self._open(role)) is None:
-            return None
+        location = f"{role}: the checkpoint {self.path}"
+        with readable(location, "a checkpoint"):
+            try:
+                file = self.path.open("rb")
+            except FileNotFoundError:
+                return None
         with file:
-            header = self._header(file, told, role)
+            header = self._header(file, fingerprint, location)
+            if arrays is None:
+                return header
             size = file.tell()
             file.seek(0)
             checksum = _checksum(file.read(size))
@@ -112,24 +132,11 @@ class CheckpointFile:
                 file.readinto(array.data)  # a truncated array fails the checksum
                 checksum.update(array.data)
             if file.read(_DIGEST_SIZE) != checksum.digest() or file.read(1):
-                raise InputError(f"{self._location(role)} is damaged or truncated. {_REMEDY}")
+                raise InputError(f"{location} is damaged or truncated. {_REMEDY}")
             return header
 
-    def sweep(self, before: float) -> None:
-        """Remove temporary files of killed passes that were last modified before that time."""
-        for file in self.path.parent.glob(f".{escape(self.path.name[:40])}.????????.part{escape(self.path.suffix)}"):
-            with suppress(FileNotFoundError):  # another process may have renamed it
-                if file.stat().st_mtime < before:
-                    file.unlink()
-
-    def _open(self, role: str) -> BufferedReader | None:
-        with readable(self._location(role), "a checkpoint"), suppress(FileNotFoundError):
-            return self.path.open("rb")
-        return None
-
-    def _header(self, file: BinaryIO, told: dict[str, Any], role: str) -> dict[str, Any]:
+    def _header(self, file: BinaryIO, fingerprint: dict[str, Any], location: str) -> dict[str, Any]:
         """Read the header, or raise an error that gives the reason why the checkpoint cannot be used."""
-        location = self._location(role)
         start = file.read(len(_MAGIC) + 8)
         if _FORMAT.startswith(start):
             raise InputError(f"{location} is {'damaged or truncated' if start else 'empty'}. {_REMEDY}")
@@ -142,20 +149,146 @@ class CheckpointFile:
         if file.read(_DIGEST_SIZE) != _checksum(start + text).digest():
             raise InputError(f"{location} is damaged or truncated. {_REMEDY}")
         header: dict[str, Any] = json.loads(text)
-        different = [name for name, value in told.items() if header["told"].get(name) != value]
+        different = [name for name, value in fingerprint.items() if header["fingerprint"].get(name) != value]
         if different:
             raise InputError(f"{location} belongs to other data: different {', '.join(different)}. {_REMEDY}")
         return header
 
-    def _location(self, role: str) -> str:
-        return f"{role}: the checkpoint {self.path}"
+    def sweep(self, before: float) -> None:
+        """Remove temporary files of killed passes that were last modified before that time."""
+        for file in self.path.parent.glob(f".{escape(self.path.name[:40])}.????????.part{escape(self.path.suffix)}"):
+            with suppress(FileNotFoundError):  # another process may have renamed it
+                if file.stat().st_mtime < before:
+                    file.unlink()
 
 
 def _checksum(data: bytes) -> Any:
     return blake2b(data, digest_size=_DIGEST_SIZE)
 
 
-def _as_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: list(values) for name, values in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+@dataclass(frozen=True)
+class Position:
+    """Progress of a pass."""
+
+    block_rows: int
+    rows: int = 0  # rows read, including those of weight zero
+    groups: Sequence[Hashable] | None = None  # distinct groups so far
+    mark: Any = None  # start of the next block, in the form used by the source; None: start of the file
+    finished: bool = False
+
+
+class CheckpointedPass:
+    """A pass over one dataset that adds its rows to an accumulator and saves its progress.
+
+    Groups are counted from the file if ``counting``; otherwise they were given by the user.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        accumulator: Accumulator,
+        weights: ArrayLike | None,
+        counting: bool,
+        names: Sequence[str] | None,
+        role: str,
+    ):
+        self.source, self.accumulator, self.counting, self.names, self.role = source, accumulator, counting, names, role
+        self.weights = None if weights is None else check_weights(weights, source.n_rows, role)
+        self.stream: Any = source.source if isinstance(source, ColumnView) else source
+        self.columns = source.index if isinstance(source, ColumnView) else None  # of the stream; None: all
+        self.file: CheckpointFile = self.stream.checkpoint
+        self.fingerprint = self._fingerprint()
+        self._unsaved = False  # whether a checkpoint could not be written
+
+    def run(self) -> tuple[int, frozenset[Hashable] | None]:
+        """Add all blocks not covered by an earlier pass; return the number of rows and the distinct groups."""
+        position = self._load() or Position(block_rows_of(self.source))
+        if not position.finished:
+            saved, cost = time.monotonic(), 0.0
+            with closing(self.stream.blocks_after(position.block_rows, position.mark, position.rows)) as blocks:
+                for block in blocks:
+                    position = self._add(block, position)
+                    if time.monotonic() - saved >= max(_INTERVAL, cost / _SHARE):
+                        start = time.monotonic()
+                        self._save(replace(position, mark=block.after()))
+                        saved = time.monotonic()
+                        cost = saved - start
+            self.file.sweep(time.time() - _STALE)
+            check_all_used(self.weights, position.rows, self.role)
+            self._save(replace(position, finished=True))
+        self.stream.note_rows(position.rows)
+        return position.rows, None if position.groups is None else frozenset(position.groups)
+
+    def _add(self, block: Any, position: Position) -> Position:
+        """Add a block to the sums and return the position after it."""
+        numbers = block.numbers if self.columns is None else block.numbers[:, self.columns]
+        checked_block(numbers, self.source.n_features, self.role)
+        part = weighted(numbers, self.weights, position.rows, self.role)
+        if not self.accumulator.add(part.rows, part.weights):
+            raise explain_non_finite(self.source, part.rows, self.role, self.names)
+        groups, stop = position.groups, position.rows + part.seen
+        found = self.stream.subjects_of(block) if self.counting else None
+        if found is not None:
+            weights = None if self.weights is None else self.weights[position.rows : stop]
+            new = distinct_groups(found, weights, len(found), self.role).difference(groups or ())
+            unlike = [group for group in new if not isinstance(group, str | int | float)]
+            if unlike:
+                raise InputError(
+                    f"{self.role} groups: {unlike[0]!r} is neither text nor a number, and cannot be kept in a "
+                    "checkpoint. Convert the groups to text."
+                )
+            groups = (*(groups or ()), *new)
+        return replace(position, rows=stop, groups=groups)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """Return, as JSON, what must be equal for a pass to be resumed."""
+        chosen = [index.tolist() for index in (self.columns, self.stream.chosen) if index is not None]
+        features = [self.source.n_features, self.source.names, chosen]
+        filling = getattr(self.stream, "filling", None)
+        if filling is not None:  # imputed values also depend on the other datasets
+            features.append(filling.digest())
+        return {
+            **self.file.fingerprint(),
+            "features": sha256(json.dumps(features).encode()).hexdigest(),
+            "groups": [self.counting, self.stream.layout.groups_match],
+            "weights": None if self.weights is None else sha256(self.weights.tobytes()).hexdigest(),
+        }
+
+    def _save(self, position: Position) -> None:
+        """Save the progress of the pass. A failed write must not discard the sums in memory."""
+        header = {"fingerprint": self.fingerprint, "position": vars(position), "sums": self.accumulator.counts}
+        try:
+            self.file.save(header, self.accumulator.arrays())
+        except OutputError as error:
+            if not self._unsaved:
+                warn_user(f"the fit continues without a checkpoint: {error}", StandoutWarning)
+            self._unsaved = True
+
+    def _load(self) -> Position | None:
+        """Restore the accumulator and return the saved position; None if there is no checkpoint."""
+        header = self.file.load(self.fingerprint, self.accumulator.arrays(), self.role)
+        if header is None:
+            return None
+        vars(self.accumulator).update(header["sums"])
+        return Position(**header["position"])
+
+
+def check_apart(sources: Mapping[str, Source | None]) -> None:
+    """Raise an error if datasets (role → source) share a checkpoint, before any of them is read."""
+    seen: dict[Path, str] = {}
+    for role, source in sources.items():
+        if source is None or source.checkpoint is None:
+            continue
+        path = source.checkpoint.path
+        if path in seen:
+            raise InputError(
+                f"{role}: the checkpoint {path} is that of the {seen[path]} too. Give each dataset another path as "
+                "`checkpoint`."
+            )
+        seen[path] = role
+
+
+def warn_unused(source: Source | None, role: str, why: str) -> None:
+    """Warn that this fit does not use the checkpoint of a source; ``why`` ends with what to do about it."""
+    if source is not None and source.checkpoint is not None:
+        warn_user(f"{role}: the checkpoint {source.checkpoint.path} is not used: {why}", StandoutWarning)

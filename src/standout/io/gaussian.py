@@ -27,9 +27,9 @@ Blocks = Callable[[], Iterator[NDArray[Any]]]
 Mask = NDArray[np.bool_]
 
 # EM iterations: burn-in, then iterations whose estimates are averaged.
-_FORGET, _AVERAGE = 12, 8
+_BURN_IN, _AVERAGE = 12, 8
 # With more features than this, the covariance model has this many factors plus a specific variance per feature.
-_MANY, _FACTORS = 300, 100
+_MAX_EXACT, _N_FACTORS = 300, 100
 # Added to the unit variances before inversion; regressions change by the same order, and draws get no extra noise.
 _FLOOR = 1e-8
 # Relative variance at the level of rounding error: features are linearly dependent along such directions.
@@ -37,7 +37,7 @@ _ROUNDING = 1e-10
 # With fewer rows per feature than this, the covariance is shrunk toward its diagonal.
 _ROWS_PER_FEATURE = 10
 # Maximum number of elements in the stacked matrices processed at a time.
-_AT_A_TIME = 4_000_000
+_BATCH = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -58,23 +58,19 @@ class Gaussian:
 
     def fill(self, rows: Array, normal: Array) -> Array:
         """Return centred rows with NaN replaced by draws conditional on the observed values of the row."""
-        gone = np.isnan(rows)
-        counts = gone.sum(axis=1)
+        missing = np.isnan(rows)
+        counts = missing.sum(axis=1)
         order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
-        filled = np.array(rows)
-        start = 0
+        filled, start = np.array(rows), 0
         while start < len(order):  # process rows with similar numbers of missing features together
-            here = order[start : start + max(1, _AT_A_TIME // self._work(counts[order[start]]))]
-            here = here[: max(1, _AT_A_TIME // self._work(counts[here[-1]]))]
-            most = counts[here[-1]]
-            # Indices of missing features; rows with fewer are padded with indices of observed features.
-            places = np.argsort(~gone[here], axis=1, kind="stable")[:, :most]
-            lacks = np.take_along_axis(gone[here], places, axis=1)
-            observed = np.where(gone[here], 0.0, rows[here] / self.scale)
-            drawn = self._drawn(observed, gone[here], places, lacks, normal[here])
-            values = np.take_along_axis(observed, places, axis=1)
-            np.put_along_axis(observed, places, np.where(lacks, drawn, values), axis=1)
-            filled[here] = np.where(gone[here], observed * self.scale, rows[here])
+            here = order[start : start + max(1, _BATCH // self._work(counts[order[start]]))]
+            here = here[: max(1, _BATCH // self._work(counts[here[-1]]))]
+            # Indices of missing features; rows with fewer are padded with observed ones, which are not valid.
+            places = np.argsort(~missing[here], axis=1, kind="stable")[:, : counts[here[-1]]]
+            valid = np.take_along_axis(missing[here], places, axis=1)
+            observed = np.where(missing[here], 0.0, rows[here] / self.scale)
+            drawn = self._drawn(observed, missing[here], places, valid, normal[here]) * self.scale[places]
+            filled[np.repeat(here, counts[here]), places[valid]] = drawn[valid]
             start += len(here)
         return filled
 
@@ -82,7 +78,7 @@ class Gaussian:
         """Return the number of elements processed per row."""
         raise NotImplementedError
 
-    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
+    def _drawn(self, observed: Array, missing: Mask, places: NDArray[np.intp], valid: Mask, normal: Array) -> Array:
         """Return draws for the features at ``places`` of each row; only those of missing features are used."""
         raise NotImplementedError
 
@@ -103,20 +99,22 @@ class Exact(Gaussian):
     def _work(self, n_missing: int) -> int:
         return n_missing**2 + len(self.scale)
 
-    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
-        both = lacks[:, :, None] & lacks[:, None, :]
+    def _drawn(self, observed: Array, missing: Mask, places: NDArray[np.intp], valid: Mask, normal: Array) -> Array:
+        both = valid[:, :, None] & valid[:, None, :]
         inside = np.where(both, self.precision[places[:, :, None], places[:, None, :]], np.eye(places.shape[1]))
         rows = normal @ self.root
-        apart = np.where(gone, 0.0, observed - rows)
-        given = np.where(lacks, -np.take_along_axis(apart @ self.precision, places, axis=1), 0.0)
-        drawn = np.where(lacks, np.take_along_axis(rows, places, axis=1) + _solved(inside, given), 0.0)
+        apart = np.where(missing, 0.0, observed - rows)
+        given = np.where(valid, -np.take_along_axis(apart @ self.precision, places, axis=1), 0.0)
+        drawn = np.where(valid, np.take_along_axis(rows, places, axis=1) + _solved(inside, given), 0.0)
         if self.related.shape[1] == 0:
             return np.asarray(drawn)
         # Ω is accurate to about the square root of machine epsilon: restore the relations to full precision.
-        here = np.where(lacks[:, :, None], self.related[places], 0.0)
-        off = (np.where(gone, 0.0, observed) @ self.related)[:, :, None] + here.transpose(0, 2, 1) @ drawn[:, :, None]
+        here = np.where(valid[:, :, None], self.related[places], 0.0)
+        off = (observed @ self.related)[:, :, None] + here.transpose(0, 2, 1) @ drawn[:, :, None]
         values, vectors = np.linalg.eigh(here.transpose(0, 2, 1) @ here)
-        inverse = np.where(values > 1e-6, 1 / np.maximum(values, 1e-6), 0.0)[:, None, :]  # relations that lack a value
+        inverse = np.where(values > 1e-6, 1 / np.maximum(values, 1e-6), 0.0)[
+            :, None, :
+        ]  # relations with a missing value
         return np.asarray(drawn - (here @ (vectors * inverse) @ vectors.transpose(0, 2, 1) @ off)[:, :, 0])
 
 
@@ -136,15 +134,15 @@ class Factors(Gaussian):
         n_features, n_factors = self.loadings.shape
         return int(n_factors * (n_missing + n_factors) + n_features)
 
-    def _drawn(self, observed: Array, gone: Mask, places: NDArray[np.intp], lacks: Mask, normal: Array) -> Array:
+    def _drawn(self, observed: Array, missing: Mask, places: NDArray[np.intp], valid: Mask, normal: Array) -> Array:
         """Draw the factors given the observed features, then the features given the factors."""
         n_factors = self.loadings.shape[1]
-        here = np.where(lacks[:, :, None], self.loadings[places], 0.0)
+        here = np.where(valid[:, :, None], self.loadings[places], 0.0)
         whole = (self.loadings / self.own[:, None]).T @ self.loadings + np.eye(n_factors)
         inside = whole - (here / self.own[places][:, :, None]).transpose(0, 2, 1) @ here
         factors = normal[:, :n_factors]
         alone = np.sqrt(np.where(self.own > _FLOOR, self.own, 0.0)) * normal[:, n_factors:]
-        apart = np.where(gone, 0.0, observed - factors @ self.loadings.T - alone)
+        apart = np.where(missing, 0.0, observed - factors @ self.loadings.T - alone)
         factors = factors + _solved(inside, (apart / self.own) @ self.loadings)
         return np.asarray((here @ factors[:, :, None])[:, :, 0] + np.take_along_axis(alone, places, axis=1))
 
@@ -159,9 +157,9 @@ def _of_covariance(covariance: Array, n_rows: float) -> Gaussian:
     count = len(scale)
     correlation = covariance / np.outer(scale, scale)
     rho = _shrinkage(float(np.einsum("ij,ij->", correlation, correlation)), count, n_rows)
-    if count > _MANY:
+    if count > _MAX_EXACT:
         correlation *= 1 - rho
-        values, vectors = linalg.eigh(correlation, subset_by_index=[count - _FACTORS, count - 1])
+        values, vectors = linalg.eigh(correlation, subset_by_index=[count - _N_FACTORS, count - 1])
         return _of_factors(scale, vectors * np.sqrt(np.maximum(values, 0.0)))
     values, vectors = linalg.eigh(correlation)
     # With more rows than features, directions without variance are linear dependencies, which are kept.
@@ -185,7 +183,7 @@ def _of_rows(rows: Array, n_rows: float) -> Gaussian:
     scale = _scale(np.einsum("ij,ij->j", rows, rows))
     standard = rows / scale
     gram = standard @ standard.T
-    values, vectors = linalg.eigh(gram, subset_by_index=[max(len(gram) - _FACTORS, 0), len(gram) - 1])
+    values, vectors = linalg.eigh(gram, subset_by_index=[max(len(gram) - _N_FACTORS, 0), len(gram) - 1])
     clear = values > (1 + math.sqrt(len(scale) / n_rows)) ** 2
     return _of_factors(scale, standard.T @ vectors[:, clear])
 
@@ -243,12 +241,13 @@ class Fill:
         return "-".join(f"{zlib.crc32(np.ascontiguousarray(part).tobytes()):08x}" for part in parts)
 
 
-class Whole:
-    """Weight, mean and scatter of complete rows, from which EM starts."""
+class CompleteRows:
+    """Weight, mean and scatter of rows without missing values, from which EM starts."""
 
     def __init__(self, n_features: int):
+        size = n_features if n_features <= _MAX_EXACT else 0
         self.rows = self.weight = 0.0
-        self.mean, self.scatter = np.zeros(n_features), np.zeros((n_features,) * 2 if n_features <= _MANY else (0, 0))
+        self.mean, self.scatter = np.zeros(n_features), np.zeros((size, size))
 
     def add(self, rows: Array, weight: Array) -> None:
         """Add rows with their weights, (n, 1)."""
@@ -270,8 +269,8 @@ class Complete:
 
     def __init__(self, covariance: Array, variance: Array, n_rows: float):
         self.covariance, self.variance, self.n_rows = covariance, variance, n_rows
-        self.whole = Whole(len(variance))
-        self.whole.scatter, self.whole.weight, self.whole.rows = covariance * n_rows, n_rows, n_rows
+        self.complete = CompleteRows(len(variance))
+        self.complete.scatter, self.complete.weight, self.complete.rows = covariance * n_rows, n_rows, n_rows
 
     def update(self, model: Gaussian, step: int, gain: float) -> None:
         """Do nothing: without missing values the sums do not change."""
@@ -280,17 +279,9 @@ class Complete:
 class Observed:
     """A dataset with missing values.
 
-    Parameters
-    ----------
-    blocks : function
-        Returns an iterator over the rows, with NaN; called once per pass.
-    n_features : int
-        Number of features.
-    place : int, default=0
-        Position among the datasets. The seed depends on it, on the shape and on the pattern of missing values, but not
-        on floating-point results, so that draws do not depend on units or memory order.
-    weights : ndarray of shape (n_rows,), optional
-        Weights of the rows. Rows of weight zero are ignored.
+    ``blocks()`` yields the rows, with NaN, once per pass; rows of weight zero are ignored. The seed depends on
+    ``place`` (the position among the datasets), on the shape and on the pattern of missing values, but not on
+    floating-point results, so that draws do not depend on units or memory order.
     """
 
     def __init__(self, blocks: Blocks, n_features: int, place: int = 0, weights: Array | None = None):
@@ -298,7 +289,7 @@ class Observed:
         rows, share, self.weight, squared, self._key = 0, 0.0, 0.0, 0.0, zlib.crc32(bytes([place % 256]))
         seen, self.mean, square = np.zeros(n_features), np.zeros(n_features), np.zeros(n_features)
         low, high = np.full(n_features, np.inf), np.full(n_features, -np.inf)
-        self.whole = Whole(n_features)
+        self.complete = CompleteRows(n_features)
         for every in blocks():
             self._key = zlib.crc32(np.packbits(np.isnan(every), axis=1).tobytes(), self._key)
             weight, kept = self._weights(rows, len(every))
@@ -314,8 +305,8 @@ class Observed:
                 spread = np.where(here, values - fresh, 0.0)
                 square += (weight * spread**2).sum(axis=0) + apart**2 * (seen * count / both)
                 self.mean = self.mean + apart * (count / both)
-                if n_features <= _MANY:
-                    self.whole.add(values[here.all(axis=1)], weight[here.all(axis=1)])
+                if n_features <= _MAX_EXACT:
+                    self.complete.add(values[here.all(axis=1)], weight[here.all(axis=1)])
             low = np.fmin(low, np.where(here, block, np.inf).min(axis=0, initial=np.inf))
             high = np.fmax(high, np.where(here, block, -np.inf).max(axis=0, initial=-np.inf))
             seen += count
@@ -378,26 +369,14 @@ Compare = Callable[[Sequence[Array]], Sequence[Array] | None]
 def estimate(
     sets: Sequence[Observed | Complete],
     compare: Compare | None = None,
-    forget: int = _FORGET,
+    burn_in: int = _BURN_IN,
     average: int = _AVERAGE,
 ) -> list[Fill | None]:
-    """Estimate one covariance from the observed values of all datasets, and return the imputation rules.
+    """Estimate one covariance from the observed values of all datasets, and return their imputation rules.
 
-    Parameters
-    ----------
-    sets : sequence of Observed or Complete
-        The datasets; with more features than rows in all of them together, none may be Complete.
-    compare : function, optional
-        If the datasets differ significantly, returns the covariance used to impute each of them.
-    forget, average : int
-        Number of iterations.
-
-    Returns
-    -------
-    list of Fill
-        None for datasets without missing values.
+    The rule of a complete dataset is None. If the datasets differ significantly, ``compare`` returns the covariance
+    used to impute each of them. With more features than rows in all datasets together, none may be Complete.
     """
-    n_features = len(sets[0].variance)
     counts = np.array([float(one.n_rows) for one in sets])
     # Plain EM weights a dataset by its observed fraction s, which pulls the dataset with more missing values too close
     # to the other: tests are conservative. Equal weights are anti-conservative; n·s^⅔ keeps the level in simulations.
@@ -405,47 +384,47 @@ def estimate(
     shares /= shares.sum()
     effective = sum(one.n_rows * one.observed for one in sets)
     pooled = _mixed([one.variance for one in sets], shares)
-    lacking = [one for one in sets if isinstance(one, Observed)]
-    for part in lacking:
+    incomplete = [one for one in sets if isinstance(one, Observed)]
+    for part in incomplete:
         part.fixed = part.fixed | (pooled == 0)
-    model = _start(sets, lacking, pooled)
-    if n_features > counts.sum() and len(lacking) == len(sets):
-        for step in range(forget):
-            rows = [one.centred(model, step) * math.sqrt(share) for one, share in zip(lacking, shares, strict=True)]
+    model = _initial_model(sets, pooled)
+    if len(pooled) > counts.sum() and len(incomplete) == len(sets):
+        for step in range(burn_in):
+            rows = [one.centred(model, step) * math.sqrt(share) for one, share in zip(incomplete, shares, strict=True)]
             model = _of_rows(np.concatenate(rows), effective)
-        return [one.fill(model) for one in lacking]
-    gains = [1.0] * forget + [1 / (step + 2) for step in range(average)]
-    for step in range(forget + average):
+        return [one.fill(model) for one in incomplete]
+    gains = [1.0] * burn_in + [1 / (step + 2) for step in range(average)]
+    for step, gain in enumerate(gains):
         for one in sets:
-            one.update(model, step, gains[step])
+            one.update(model, step, gain)
         model = _of_covariance(_mixed([one.covariance for one in sets], shares), effective)
     models = [model] * len(sets)
-    for step in range(forget + average):
+    for step, gain in enumerate(gains):
         apart = None if compare is None else compare([one.covariance for one in sets])
         if apart is None:
             break
         models = [_of_covariance(own, effective) for own in apart]
         for one, own in zip(sets, models, strict=True):
-            one.update(own, step, gains[step])
+            one.update(own, step, gain)
     return [one.fill(own) if isinstance(one, Observed) else None for one, own in zip(sets, models, strict=True)]
 
 
-def _start(sets: Sequence[Observed | Complete], lacking: Sequence[Observed], pooled: Array) -> Gaussian:
-    """Return the initial model: that of the complete rows, or of independent features.
+def _initial_model(sets: Sequence[Observed | Complete], pooled: Array) -> Gaussian:
+    """Return the model of the complete rows, or of independent features.
 
     EM reaches a linear dependency between features only in the limit. Complete rows satisfy it, so the covariance has
     it from the start, and the means, initially those of the observed values of each feature, are adjusted to it.
     """
-    count, n_rows = len(pooled), sum(one.whole.rows for one in sets)
-    if count > _MANY or n_rows <= count + 10:
+    count, n_rows = len(pooled), sum(one.complete.rows for one in sets)
+    if count > _MAX_EXACT or n_rows <= count + 10:
         return _of_factors(_scale(pooled), np.zeros((count, 0)))
-    covariance = sum(one.whole.scatter for one in sets) / sum(one.whole.weight for one in sets)
+    covariance = sum(one.complete.scatter for one in sets) / sum(one.complete.weight for one in sets)
     scale = _scale(np.diagonal(covariance))
     values, vectors = linalg.eigh(covariance / np.outer(scale, scale))
     related = vectors[:, values <= _ROUNDING]
-    for one in lacking:
-        if one.whole.weight > 0:
-            off = related.T @ ((one.whole.mean - one.mean) / scale)
+    for one in sets:
+        if isinstance(one, Observed) and one.complete.weight > 0:
+            off = related.T @ ((one.complete.mean - one.mean) / scale)
             one.mean = np.where(one.fixed, one.mean, one.mean + scale * (related @ off))
     return _of_covariance(np.asarray(covariance), n_rows)
 

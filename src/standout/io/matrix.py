@@ -6,7 +6,7 @@ the metadata, progress, and the choice between memory and disk are the same for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,11 +22,11 @@ from standout.errors import ColumnError, InputError, did_you_mean, listed
 from standout.io.containers import Column, readable
 from standout.io.memory import NUMBERS
 from standout.io.options import Options, choose
-from standout.io.source import BLOCK_BYTES, RowSource, Source, ahead, block_rows_of, report
+from standout.io.source import BLOCK_BYTES, Index, RowSource, Source, ahead, block_rows_of, report
 from standout.io.stream import Block, Layout, SparseInMemory, Stream, TableInMemory
 from standout.io.tables import Coded, RowFilter
 
-Index = NDArray[np.intp]
+Open = Callable[[], AbstractContextManager[Any]]  # opens a store, or an array in it
 
 # Bytes of one read: adjacent rows of compressed chunks, or the next columns of all rows.
 _READ_BYTES = 64 * 2**20
@@ -67,7 +67,7 @@ class MatrixReader:
 class ChunkedReader(MatrixReader):
     """An h5py or zarr array. It is opened for every read, so no file stays open and the reader can be pickled."""
 
-    def __init__(self, open_array: Callable[[], AbstractContextManager[Any]], array: Any):
+    def __init__(self, open_array: Open, array: Any):
         self._open = open_array
         self.shape, self.dtype = tuple(array.shape), array.dtype
         self.nbytes = self.shape[0] * self.shape[1] * self.dtype.itemsize
@@ -85,17 +85,12 @@ class ChunkedReader(MatrixReader):
 
 
 class InMemoryReader(MatrixReader):
-    """An array or CSR matrix in memory."""
+    """An array or CSR matrix in memory, which is always loaded as a whole."""
 
     nbytes = 0  # in addition to the matrix itself
 
     def __init__(self, matrix: Any):
-        self.matrix = matrix
-        self.shape, self.dtype = matrix.shape, matrix.dtype
-
-    def rows(self, start: int, stop: int) -> Any:
-        """Return rows ``start`` to ``stop``."""
-        return self.matrix[start:stop]
+        self.matrix, self.shape, self.dtype = matrix, matrix.shape, matrix.dtype
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` of every row."""
@@ -126,8 +121,8 @@ def as_source(matrix: MatrixFile, options: Options, role: str) -> Source:
         rows = _choose_rows(metadata, options, location)
     ids = (matrix.ids,) if matrix.ids else ()
     layout = Layout(
-        path=matrix.path,
-        names=names,
+        matrix.path,
+        names,
         n_features=reader.shape[1] if columns is None else len(columns),
         aside=tuple(dict.fromkeys((*options.roles, *matrix.kept, *ids, *matrix.deferred))),
         unasked=tuple(name for name in matrix.kept if name not in options.roles),
@@ -173,12 +168,10 @@ def _requested_metadata(matrix: MatrixFile, options: Options, location: str) -> 
         if column in matrix.metadata:
             continue
         if matrix.names is None or column not in matrix.names:
-            remedy = (
-                f"{did_you_mean(column, matrix.metadata)} Use one of its metadata columns: "
-                f"{listed(list(matrix.metadata))}."
-                if matrix.metadata
-                else f" The file has no metadata columns: leave {argument}= out, or give a file that has them."
-            )
+            remedy = f" The file has no metadata columns: leave {argument}= out, or give a file that has them."
+            if matrix.metadata:
+                candidates = list(matrix.metadata)
+                remedy = f"{did_you_mean(column, candidates)} Use one of its metadata columns: {listed(candidates)}."
             raise ColumnError(f"{location}: {argument} column {column!r} does not exist.{remedy}", argument, column)
         known[column] = partial(matrix.reader.column, matrix.names.index(column))
     return known
@@ -193,7 +186,7 @@ def _choose_rows(metadata: Mapping[str, Column], options: Options, location: str
     return None if mask is None or mask.all() else np.flatnonzero(mask)
 
 
-class LazyColumns(dict[str, NDArray[Any]]):
+class _LazyColumns(dict[str, NDArray[Any]]):
     """Metadata columns, each read on first use."""
 
     def __init__(self, location: str, kind: str, readers: Mapping[str, Column], rows: Index | None):
@@ -206,21 +199,12 @@ class LazyColumns(dict[str, NDArray[Any]]):
         self[column] = values if self._rows is None else values[self._rows]
         return self[column]
 
-    def restrict(self, names: Collection[str]) -> LazyColumns:
-        """Return the columns already read, and the readers of ``names``."""
-        readers = {name: self._readers[name] for name in names if name not in self}
-        columns = LazyColumns(self._location, self._kind, readers, self._rows)
-        columns.update(self)
-        return columns
-
 
 class SequentialMatrix(Stream):
     """A matrix in a file that is read from its first row to its last.
 
     ``row_index`` (increasing) and ``column_index`` are the rows and columns in use; None: all of them.
     """
-
-    _kept: LazyColumns
 
     def __init__(
         self,
@@ -234,7 +218,7 @@ class SequentialMatrix(Stream):
         super().__init__(layout, self._blocks)
         self.location, self.matrix, self.reader, self.metadata = location, matrix, matrix.reader, metadata
         self.row_index, self.column_index, self.chosen = row_index, column_index, column_index
-        self._kept = LazyColumns(location, matrix.kind, metadata, row_index)
+        self._kept = _LazyColumns(location, matrix.kind, metadata, row_index)
         self._total = layout.n_rows or 0
 
     @property
@@ -249,10 +233,9 @@ class SequentialMatrix(Stream):
 
     def load(self) -> TableInMemory | SparseInMemory:
         """Read the chosen rows and columns into memory; sparse rows stay sparse."""
-        for column in self.aside:
-            if column not in self.matrix.deferred:
-                self.about(column)
-        metadata = self._kept.restrict(self.matrix.deferred)
+        deferred = {name: self.metadata[name] for name in self.matrix.deferred}
+        metadata = _LazyColumns(self.location, self.matrix.kind, deferred, self.row_index)
+        metadata.update((name, self.about(name)) for name in self.aside if name not in deferred)
         if isinstance(self.reader, InMemoryReader):
             whole = self.reader.matrix if self.row_index is None else self.reader.matrix[self.row_index]
             whole = self._select(whole)
@@ -285,7 +268,7 @@ class SequentialMatrix(Stream):
                 if start < begin:
                     continue
                 metadata = {column: self.about(column)[start:stop] for column in columns}
-                after: Callable[..., Any] = partial(dict, rows=stop, step=step)
+                after = partial(dict[str, int], rows=stop, step=step)
                 yield Block(_dense(part[first:last]), metadata, stop / self._total, after)
 
     def _all_parts(self) -> Iterator[tuple[int, Any]]:
@@ -319,8 +302,8 @@ class SequentialMatrix(Stream):
 
     def _part_rows(self, rows: int) -> int:
         """Return how many rows of the file to read for ``rows`` chosen ones: whole chunks, unless too large."""
-        wanted, chunk = rows * self.reader.shape[0] // self._total, self.reader.chunk_rows
-        return min(max(wanted // chunk, 1) * chunk, max(rows, self._max_rows))
+        needed, chunk = rows * self.reader.shape[0] // self._total, self.reader.chunk_rows
+        return min(max(needed // chunk, 1) * chunk, max(rows, self._max_rows))
 
     @property
     def _max_rows(self) -> int:
@@ -340,10 +323,10 @@ class OnDisk(SequentialMatrix, RowSource):
             return _dense(self._gather(self.row_index[start:stop]))
         return _dense(self._select(self._read(start, min(stop, self._total))))
 
-    def take(self, index: Index) -> NDArray[Any]:
+    def take(self, index: Index | slice) -> NDArray[Any]:
         """Return the rows at ``index`` as a dense array."""
-        wanted = np.asarray(index) if self.row_index is None else self.row_index[index]
-        ordered, inverse = np.unique(wanted, return_inverse=True)
+        index = np.arange(*index.indices(self._total)) if isinstance(index, slice) else index
+        ordered, inverse = np.unique(index if self.row_index is None else self.row_index[index], return_inverse=True)
         return _dense(self._gather(ordered))[inverse]
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
@@ -379,11 +362,9 @@ class OnDisk(SequentialMatrix, RowSource):
         far = (np.diff(ordered) > self.reader.chunk_rows) | (np.diff(ordered // self._max_rows) > 0)
         parts = []
         for run in np.split(ordered, np.flatnonzero(far) + 1):
-            if len(run) == 0:
-                parts.append(np.empty((0, self.reader.shape[1]), self.reader.dtype))
-                continue
-            part = self._read(int(run[0]), int(run[-1]) + 1)
-            parts.append(part if part.shape[0] == len(run) else part[run - run[0]])
+            first, stop = (int(run[0]), int(run[-1]) + 1) if len(run) else (0, 0)
+            part = self._read(first, stop)
+            parts.append(part if part.shape[0] == len(run) else part[run - first])
         if len(parts) == 1:
             return self._select(parts[0])
         return self._select(sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts))
@@ -394,13 +375,13 @@ class OnDisk(SequentialMatrix, RowSource):
 
     def _read_columns(self, start: int, stop: int) -> NDArray[Any]:
         self._check_unchanged_at(start)
-        wanted = np.arange(start, stop) if self.column_index is None else self.column_index[start:stop]
-        low, high = int(wanted.min()), int(wanted.max()) + 1
-        if high - low > 2 * len(wanted):  # far apart: one pass over the rows
+        chosen = np.arange(start, stop) if self.column_index is None else self.column_index[start:stop]
+        low, high = int(chosen.min()), int(chosen.max()) + 1
+        if high - low > 2 * len(chosen):  # far apart: one pass over the rows
             return np.concatenate([_dense(part[:, start:stop]) for _, part in self._all_parts()])
         with readable(self.location, self.matrix.kind):
             panel = self.reader.columns(low, high)
-        panel = panel if np.array_equal(wanted, np.arange(low, high)) else panel[:, wanted - low]
+        panel = panel if np.array_equal(chosen, np.arange(low, high)) else panel[:, chosen - low]
         return panel if self.row_index is None else panel[self.row_index]
 
 

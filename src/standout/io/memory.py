@@ -1,8 +1,8 @@
 """Sources for data in memory: arrays and memory maps, sparse matrices, data frames.
 
 Input types are validated without a pass over the data. Non-finite values are located (which features, how many) only
-after they have appeared in the sums. The module also provides sparse blocks that share the memory of their matrix, and
-iteration over rows with weights.
+after they have appeared in the sums. Also here: sparse blocks that share the memory of their matrix, and iteration over
+rows with weights.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,32 +20,23 @@ from scipy import sparse
 
 from standout._blas import Array
 from standout.errors import InputError, NonFiniteError, NotNumbersError, listed, named_features
-from standout.io.source import RowSource, Source, block_rows, block_rows_of
+from standout.io.source import Index, RowSource, Source, block_rows, block_rows_of
 
 # Floats, integers and booleans; other dtypes are not numeric.
 NUMBERS = "fiub"
 # Integers up to this are exact in float64; above it, a feature needs this many distinguishable values.
 _EXACT = 2**53
 _DISTINCT = 1e4
-# Message of scikit-learn or numpy, its meaning, and what to do.
-_REMEDIES = (
-    ("Complex data not supported", "Complex data not supported. Use the real and the imaginary part as two features."),
-    (
-        "inhomogeneous",
-        "the rows have different lengths. Give every row the same number of values.",
-    ),
-    (
-        "convert string",
-        "it holds text where numbers are expected. Leave such columns out, and give labels as y or groups.",
-    ),
-    (
-        "dtype='numeric'",
-        "it holds text or dates where numbers are expected. Convert them, or leave such columns out.",
-    ),
-    ("1D array", "Expected 2D array, got 1D array. Reshape your data: rows × features, even for one row or feature."),
-    ("scalar array", "Expected 2D array, got a single value. Give a table of rows × features."),
-)
-_FILL_IN = "Use `standout.read(X, missing='auto')`, or drop those rows or features."
+# Part of a message of scikit-learn or numpy → what it means, and what to do.
+_REMEDIES = {
+    "Complex data not supported": "Complex data not supported. Use the real and the imaginary part as two features.",
+    "inhomogeneous": "the rows have different lengths. Give every row the same number of values.",
+    "convert string": "it holds text where numbers are expected. Leave such columns out; give labels as y or groups.",
+    "dtype='numeric'": "it holds text or dates where numbers are expected. Convert them, or leave such columns out.",
+    "1D array": "Expected 2D array, got 1D array. Reshape your data: rows × features, even for one row or feature.",
+    "scalar array": "Expected 2D array, got a single value. Give a table of rows × features.",
+}
+_IMPUTE = "Use `standout.read(X, missing='auto')`, or drop those rows or features."
 _CORRECT = "Drop those rows or features, correct the values, or mark them as missing (NaN)."
 # Approximate number of entries in a block of a sparse matrix, chosen so that temporaries fit into the cache.
 _BLOCK_ENTRIES = 2**20
@@ -57,9 +49,12 @@ def checked_table(data: Any, role: str) -> Any:
         if data.dtype.kind in "iu" and data.dtype.itemsize == 8:
             check_integers({int(i): data[:, i] for i in large_values(data[0])}, role)
         return data
-    if isinstance(data, np.ma.MaskedArray):
-        data = _unmasked(data, role)
-    if isinstance(data, np.matrix):
+    if isinstance(data, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(data).sum())):
+        raise InputError(
+            f"{role}: {masked} values are masked, that is, missing. Drop those rows or features, or fill the values "
+            "in with filled()."
+        )
+    if isinstance(data, np.ma.MaskedArray | np.matrix):
         data = np.asarray(data)
     kind = getattr(getattr(data, "dtype", None), "kind", "O")
     if kind not in NUMBERS + "OUSc":
@@ -70,10 +65,19 @@ def checked_table(data: Any, role: str) -> Any:
 
     try:
         return check_array(data, accept_sparse=("csr", "csc"), dtype="numeric", ensure_all_finite=False)
-    except TypeError as error:
-        raise NotNumbersError(f"{role}: {_explained(str(error), data)}") from error
-    except ValueError as error:
-        raise InputError(f"{role}: {_explained(str(error), data)}") from error
+    except (TypeError, ValueError) as error:
+        kind = NotNumbersError if isinstance(error, TypeError) else InputError
+        raise kind(f"{role}: {_explained(str(error), data)}") from error
+
+
+def _explained(message: str, data: Any) -> str:
+    for mark, text in _REMEDIES.items():
+        if mark in message:
+            return text
+    first = message.strip().splitlines()[0].rstrip(".")
+    if "minimum of" in first:
+        return f"{first}. Give rows with at least one feature."
+    return f"{first[:200]} (type {type(data).__name__}). Give a table of numbers, rows × features."
 
 
 def large_values(row: NDArray[Any]) -> NDArray[np.intp]:
@@ -111,40 +115,17 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _unmasked(data: np.ma.MaskedArray[Any, Any], role: str) -> NDArray[Any]:
-    masked = int(np.ma.getmaskarray(data).sum())
-    if masked:
-        raise InputError(
-            f"{role}: {masked} values are masked, that is, missing. Drop those rows or features, or fill the values "
-            "in with filled()."
-        )
-    return np.asarray(data)
-
-
-def _explained(message: str, data: Any) -> str:
-    for mark, text in _REMEDIES:
-        if mark in message:
-            return text
-    first = message.strip().splitlines()[0].rstrip(".")
-    if "minimum of" in first:
-        return f"{first}. Give rows with at least one feature."
-    return f"{first[:200]} (type {type(data).__name__}). Give a table of numbers, rows × features."
-
-
 def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Sequence[str] | None = None) -> InputError:
     """Return the error for a source whose sums are not finite.
 
     ``seen`` is the block in which this was detected; if the source can be read again, all rows are counted.
     """
-    path = _path(source)
-    again = isinstance(source, RowSource) or path is not None
-    blocks = source.blocks(block_rows(source.n_features)) if again else [seen]
-    remedy = _FILL_IN
-    if path is not None:
-        role = at_file(source, role)
-        remedy = "Use `standout.read(X, missing='auto')`, 'drop_rows' or 'drop_features'."
+    is_file = _path(source) is not None
+    again = isinstance(source, RowSource) or is_file
+    found = count_bad(source.blocks(block_rows(source.n_features)) if again else [seen], source.n_features)
+    remedy = "Use `standout.read(X, missing='auto')`, 'drop_rows' or 'drop_features'." if is_file else _IMPUTE
     where = "" if again else " (in the block where it first showed)"
-    return explain_bad(count_bad(blocks, source.n_features), names or source.names, role, remedy, where)
+    return explain_bad(found, names or source.names, at_file(source, role), remedy, where)
 
 
 def at_file(source: Any, role: str) -> str:
@@ -183,44 +164,35 @@ class BadValues:
 
 def count_bad(blocks: Iterable[NDArray[Any]], n_features: int) -> BadValues:
     """Count non-finite values."""
-    nan = np.zeros(n_features, dtype=np.int64)
-    infinite = np.zeros(n_features, dtype=np.int64)
-    largest = np.zeros(n_features)
+    zeros = np.zeros(n_features, dtype=np.int64)
+    found = BadValues(zeros, zeros, np.zeros(n_features))
     for block in blocks:
-        if len(block) == 0:
-            continue
         values = block.astype(np.float64, copy=False)
-        nan += np.isnan(values).sum(axis=0)
-        infinite += np.isinf(values).sum(axis=0)
         with np.errstate(invalid="ignore"):
-            np.fmax(largest, np.abs(values).max(axis=0), out=largest)
-    return BadValues(nan, infinite, largest)
+            largest = np.fmax.reduce(np.abs(values), axis=0, initial=0.0)
+        found += BadValues(np.isnan(values).sum(axis=0), np.isinf(values).sum(axis=0), largest)
+    return found
 
 
 def explain_bad(
-    found: BadValues, names: Sequence[str] | None, role: str, remedy: str = _FILL_IN, where: str = ""
+    found: BadValues, names: Sequence[str] | None, role: str, remedy: str = _IMPUTE, where: str = ""
 ) -> InputError:
     """Return the error for non-finite values, or values whose squares overflow."""
-    nan, infinite = found.nan, found.infinite
-    bad = np.flatnonzero(nan + infinite)
+    count = found.nan + found.infinite
+    bad = np.flatnonzero(count)
     if len(bad) == 0:
-        return _overflow(found.largest, names, role)
-    order = bad[np.argsort(-(nan + infinite)[bad], kind="stable")]
-    named = [f"{name} ({nan[i] + infinite[i]})" for name, i in zip(named_features(names, order), order, strict=True)]
+        huge = np.flatnonzero(found.largest > 1e100)
+        return InputError(
+            f"{role}: the values are finite, but their squares overflow (largest {found.largest.max():.3g}, in "
+            f"{len(huge)} features: {listed(named_features(names, huge))}). Divide these features by a common "
+            "factor in target and background alike."
+        )
+    order = bad[np.argsort(-count[bad], kind="stable")]
+    named = [f"{name} ({count[i]})" for name, i in zip(named_features(names, order), order, strict=True)]
     more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-    remedy = remedy if nan.any() else _CORRECT
     return NonFiniteError(
-        f"{role}: {nan.sum()} NaN and {infinite.sum()} inf values in {len(bad)} of {len(nan)} "
-        f"features{where}: {', '.join(named[:5])}{more}. {remedy}"
-    )
-
-
-def _overflow(largest: NDArray[np.float64], names: Sequence[str] | None, role: str) -> InputError:
-    huge = np.flatnonzero(largest > 1e100)
-    return InputError(
-        f"{role}: the values are finite, but their squares overflow (largest {largest.max():.3g}, in "
-        f"{len(huge)} features: {listed(named_features(names, huge))}). Divide these features by a common "
-        "factor in target and background alike."
+        f"{role}: {found.nan.sum()} NaN and {found.infinite.sum()} inf values in {len(bad)} of {len(count)} "
+        f"features{where}: {', '.join(named[:5])}{more}. {remedy if found.nan.any() else _CORRECT}"
     )
 
 
@@ -243,8 +215,7 @@ def sparse_rows(source: Source, index: NDArray[np.intp] | None = None) -> Any:
 def sparse_blocks(matrix: Any, rows: int | None = None) -> Iterator[Any]:
     """Yield up to ``rows`` rows at a time, in order, as CSR blocks that share the memory of the matrix."""
     n_rows = matrix.shape[0]
-    if rows is None:
-        rows = max(1, _BLOCK_ENTRIES * n_rows // max(matrix.nnz, 1))
+    rows = rows or max(1, _BLOCK_ENTRIES * n_rows // max(matrix.nnz, 1))
     for start in range(0, n_rows, rows):
         yield row_block(matrix, start, min(start + rows, n_rows))
 
@@ -252,8 +223,7 @@ def sparse_blocks(matrix: Any, rows: int | None = None) -> Iterator[Any]:
 def row_block(matrix: Any, start: int, stop: int) -> Any:
     """Return rows ``start`` to ``stop`` of a CSR matrix, without a copy."""
     first, last = matrix.indptr[start], matrix.indptr[stop]
-    pointers = matrix.indptr[start : stop + 1] - first
-    shape = (stop - start, matrix.shape[1])
+    pointers, shape = matrix.indptr[start : stop + 1] - first, (stop - start, matrix.shape[1])
     return _assembled(sparse.csr_array, matrix.data[first:last], matrix.indices[first:last], pointers, shape)
 
 
@@ -268,9 +238,7 @@ def transposed(block: Any) -> Any:
     return _assembled(other, block.data, block.indices, block.indptr, block.shape[::-1])
 
 
-def _assembled(
-    kind: Any, values: NDArray[Any], indices: NDArray[Any], pointers: NDArray[Any], shape: tuple[int, int]
-) -> Any:
+def _assembled(kind: Any, values: Any, indices: Any, pointers: Any, shape: tuple[int, int]) -> Any:
     block = kind(shape, dtype=values.dtype)
     # Set attributes directly, because the constructor copies small views of larger arrays.
     block.data, block.indices, block.indptr = values, indices, pointers
@@ -284,30 +252,24 @@ class SparseSource(RowSource):
     n_rows: int
 
     def __init__(self, matrix: Any):
-        self.by_row = matrix.tocsr()
+        self._by_row = matrix.tocsr()
         self.n_rows, self.n_features = matrix.shape
-        self._by_column: Any = None
 
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` as a dense array."""
-        dense: NDArray[Any] = self.by_row[start:stop].toarray()
-        return dense
+    @cached_property
+    def _by_column(self) -> Any:
+        return self._by_row.tocsc()
 
-    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
+    def take(self, index: Index | slice) -> NDArray[Any]:
         """Return the rows at ``index`` as a dense array."""
-        dense: NDArray[Any] = self.by_row[index].toarray()
-        return dense
+        return np.asarray(self._by_row[index].toarray())
 
     def sparse(self) -> Any:
         """Return the matrix."""
-        return self.by_row
+        return self._by_row
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` as a dense array."""
-        if self._by_column is None:
-            self._by_column = self.by_row.tocsc()
-        dense: NDArray[Any] = self._by_column[:, start:stop].toarray()
-        return dense
+        return np.asarray(self._by_column[:, start:stop].toarray())
 
 
 class FrameSource(RowSource):
@@ -332,11 +294,7 @@ class FrameSource(RowSource):
             whole = [name for name in large if self.frame.schema[name] in (nw.Int64, nw.UInt64)]
             check_integers({name: self.frame[name].drop_nulls().to_numpy() for name in whole}, role)
 
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` as a dense array."""
-        return _numbers(self.frame[start:stop])
-
-    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
+    def take(self, index: Index | slice) -> NDArray[Any]:
         """Return the rows at ``index`` as a dense array."""
         return _numbers(self.frame[index])
 
@@ -354,55 +312,46 @@ def check_names(columns: list[Any], role: str) -> None:
             f"{role}: {len(odd)} of {len(columns)} column names are not text: {listed(odd)}. Make all column names "
             "text, for instance with frame.columns = frame.columns.astype(str)."
         )
-    twice = [name for name, count in Counter(columns).items() if count > 1]
-    if twice:
+    duplicates = [name for name, count in Counter(columns).items() if count > 1]
+    if duplicates:
+        plural = "s" if len(duplicates) > 1 else ""
         raise InputError(
-            f"{role}: {len(twice)} column names stand more than once: {listed(twice)}. "
-            "Rename or drop the repeated columns."
+            f"{role}: {len(duplicates)} duplicate column name{plural}: {listed(duplicates)}. Rename or drop them."
         )
 
 
 def _check_numeric(frame: Any, role: str) -> None:
     """Raise an error that names the non-numeric columns."""
-    schema = frame.schema
-    text = [name for name, kind in schema.items() if not may_be_numbers(kind, frame, name)]
+    text = [name for name, kind in frame.schema.items() if not may_be_numbers(kind, frame, name)]
     if text:
+        argument = f"{'columns=' if frame.implementation.is_pandas_like() else ''}{text[:3]!r}"
         raise InputError(
-            f"{role}: {len(text)} of {len(schema)} columns do not hold numbers: {listed(text)} "
-            f"(type {schema[text[0]]}). Leave them out, for instance with {_how_to_drop(frame, text[:3])}, "
-            "and give labels as y or groups."
+            f"{role}: {len(text)} of {len(frame.schema)} columns do not hold numbers: {listed(text)} "
+            f"(type {frame.schema[text[0]]}). Leave them out, for instance with frame.drop({argument}), and give "
+            "labels as y or groups."
         )
-
-
-def _how_to_drop(frame: Any, columns: list[Any]) -> str:
-    return f"frame.drop({'columns=' if frame.implementation.is_pandas_like() else ''}{columns!r})"
 
 
 def may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
     """Return whether a column of this dtype is numeric; the values of object columns are inspected."""
     import narwhals.stable.v2 as nw
 
-    if kind.is_numeric() or kind == nw.Boolean:
-        return True
     if kind not in (nw.Object, nw.Unknown):
+        return bool(kind.is_numeric() or kind == nw.Boolean)
+    values = frame[name].to_numpy()
+    if values.dtype.kind == "c":
         return False
     try:
-        _as_float(frame[name].to_numpy())
+        np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         return False
     return True
 
 
-def _as_float(values: NDArray[Any]) -> NDArray[np.float64]:
-    if values.dtype.kind == "c":
-        raise TypeError("complex numbers")
-    return np.asarray(values, dtype=np.float64)
-
-
 def _numbers(frame: Any) -> NDArray[Any]:
     """Return a frame as one numeric array; missing entries of nullable columns become NaN."""
     block: NDArray[Any] = frame.to_numpy()
-    if block.dtype.kind in "fiub":
+    if block.dtype.kind in NUMBERS:
         return block
     # Columns of mixed or nullable dtypes are returned as objects: convert each separately.
     result = np.empty(frame.shape, order="F")
@@ -428,31 +377,28 @@ def weighted_blocks(source: Source, weights: ArrayLike | None, role: str) -> Ite
     checked = None if weights is None else check_weights(weights, source.n_rows, role)
     start = 0
     for rows in source.blocks(block_rows_of(source)):
-        checked_block(rows, source.n_features, role)
-        yield weighted(rows, checked, start, role)
+        yield weighted(checked_block(rows, source.n_features, role), checked, start, role)
         start += len(rows)
     check_all_used(checked, start, role)
 
 
 def weighted(rows: NDArray[Any], weights: Array | None, start: int, role: str) -> WeightedBlock:
-    """Return rows with their weights; ``start`` is the index of the first row."""
+    """Return rows with their weights, without rows of weight zero; ``start`` is the index of the first row."""
+    if weights is None:
+        return WeightedBlock(rows, None, len(rows))
     stop = start + len(rows)
-    if weights is not None and stop > len(weights):
+    if stop > len(weights):
         raise InputError(f"{role} weights: {len(weights)} weights for more rows. Give one weight for each row.")
-    return _counted(rows, None if weights is None else weights[start:stop])
+    weights = weights[start:stop]
+    if weights.all():
+        return WeightedBlock(rows, weights, len(rows))
+    return WeightedBlock(rows[weights > 0], weights[weights > 0], len(rows))
 
 
 def check_all_used(weights: Array | None, n_rows: int, role: str) -> None:
     """Raise an error if there are more weights than rows."""
     if weights is not None and n_rows != len(weights):
         raise InputError(f"{role} weights: {len(weights)} weights for {n_rows} rows. Give one weight for each row.")
-
-
-def _counted(rows: NDArray[Any], weights: Array | None) -> WeightedBlock:
-    """Drop rows of weight zero, whatever their values."""
-    if weights is None or weights.all():
-        return WeightedBlock(rows, weights, len(rows))
-    return WeightedBlock(rows[weights > 0], weights[weights > 0], len(rows))
 
 
 def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
@@ -466,7 +412,7 @@ def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
 def check_each_weight(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
     """Return weights, all of which may be zero, as a float array; raise an error if they are invalid."""
     given = as_weights(weights, role)
-    if given.dtype.kind not in "fiub":
+    if given.dtype.kind not in NUMBERS:
         raise InputError(f"{role} weights: values of type {given.dtype} are not numbers. Give one number for each row.")
     checked = given.astype(np.float64, copy=False)
     if checked.ndim != 1 or (n_rows is not None and len(checked) != n_rows):
@@ -519,8 +465,8 @@ def distinct_groups(
     missing = sum(is_missing(item) for item in ids.tolist())
     if missing:
         raise InputError(
-            f"{role} groups: {missing} of {n_rows} rows have no group id (None or NaN). Give every row an id, one of "
-            "its own where it stands alone."
+            f"{role} groups: {missing} of {n_rows} rows have no group id (None or NaN). Give every row an id: a unique "
+            "one to a row that is an independent unit."
         )
     if weights is not None:
         ids = ids[np.asarray(weights) > 0]

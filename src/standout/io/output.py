@@ -9,7 +9,7 @@ import errno
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +58,6 @@ def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Pa
     """Yield a temporary path to write to; it is renamed to ``path`` if no error occurs.
 
     After an error, a full disk or Ctrl-C, an existing file at ``path`` is unchanged and the temporary file is removed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder) / "a.txt") as temporary:
-    ...         _ = temporary.write_text("whole")
-    ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
-    [('a.txt', 'whole')]
     """
     target = check_writable(path, what)
     # The name is chosen before the file exists, so that an interruption at any time can remove it. It is shortened,
@@ -76,7 +66,10 @@ def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Pa
     try:
         temporary.touch(mode=0o600, exist_ok=False)
         yield temporary
-        _publish(temporary, target)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(_mode(target))
+        temporary.replace(target)
     except OSError as error:
         if isinstance(error, StandoutError) or error.errno is None:
             raise
@@ -86,18 +79,14 @@ def replacing(path: str | os.PathLike[str], what: str = "output") -> Iterator[Pa
         temporary.unlink(missing_ok=True)
 
 
-def _publish(temporary: Path, target: Path) -> None:
-    """Rename a file after it has reached the disk, with the permissions a new file would have."""
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    mask = os.umask(0)
-    os.umask(mask)
+def _mode(target: Path) -> int:
+    """Return the permissions of a file, or those that a new one would have."""
     try:
-        mode = target.stat().st_mode & 0o777
+        return target.stat().st_mode & 0o777
     except FileNotFoundError:
-        mode = 0o666 & ~mask
-    temporary.chmod(mode)
-    temporary.replace(target)
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
 
 
 def check_table_path(path: str | os.PathLike[str], what: str = "output") -> Path:
@@ -113,19 +102,11 @@ def check_table_path(path: str | os.PathLike[str], what: str = "output") -> Path
 @contextmanager
 def writing(
     path: str | os.PathLike[str], names: Sequence[str], about: Sequence[str] = (), what: str = "output"
-) -> Iterator[NpyWriter | TableWriter]:
+) -> Iterator[_NpyWriter | _TableWriter]:
     """Yield a writer of a table; the file appears when the context ends without an error.
 
-    Parameters
-    ----------
-    path : path
-        The file. Its suffix determines the format.
-    names : sequence of str
-        Columns of numbers.
-    about : sequence of str
-        Metadata columns. They are text and come first; an npy file has none.
-    what : str
-        The start of error messages.
+    ``names`` are columns of numbers. ``about`` are metadata columns, which are text and come first; an npy file has
+    none. ``what`` begins error messages.
 
     Examples
     --------
@@ -139,15 +120,13 @@ def writing(
     target = check_table_path(path, what)
     with replacing(target, what) as temporary:
         is_npy = target.suffix.lower() == ".npy"
-        writer = NpyWriter(temporary, len(names)) if is_npy else TableWriter(temporary, names, about)
-        try:
+        writer = _NpyWriter(temporary, len(names)) if is_npy else _TableWriter(temporary, names, about)
+        with closing(writer):
             yield writer
-        finally:
-            writer.close()
 
 
-class NpyWriter:
-    """Write an npy file whose number of rows is not known in advance."""
+class _NpyWriter:
+    """Write an npy file; the number of rows is written into its header at the end."""
 
     def __init__(self, path: Path, n_columns: int):
         self.n_columns, self.n_rows = n_columns, 0
@@ -161,17 +140,15 @@ class NpyWriter:
         npy.write_array_header_1_0(self.file, header)
 
     def add(self, numbers: Array, about: Mapping[str, NDArray[Any]]) -> None:  # noqa: ARG002
-        """Write some rows, without their metadata."""
         self.file.write(np.ascontiguousarray(numbers, dtype="<f8").tobytes())
         self.n_rows += len(numbers)
 
     def close(self) -> None:
-        """Write the number of rows into the header."""
         self._write_header()
         self.file.close()
 
 
-class TableWriter:
+class _TableWriter:
     """Write a csv, tsv or parquet file."""
 
     def __init__(self, path: Path, names: Sequence[str], about: Sequence[str]):
@@ -179,34 +156,26 @@ class TableWriter:
             import pyarrow as pa
             from pyarrow import csv, parquet
         except ImportError as error:
-            raise MissingExtraError(
-                "writing tables needs pyarrow. Install it with: pip install 'standout[io]'"
-            ) from error
+            install = "Install it with: pip install 'standout[io]'"
+            raise MissingExtraError(f"writing tables needs pyarrow. {install}") from error
         self.pa, self.about = pa, list(about)
         fields = [(free_name(name, names), pa.string()) for name in about] + [(name, pa.float64()) for name in names]
-        self.schema = pa.schema(fields)
+        self.schema, suffix = pa.schema(fields), path.suffix.lower()
         self.writer: Any
-        if path.suffix.lower() == ".parquet":
+        if suffix == ".parquet":
             self.writer = parquet.ParquetWriter(path, self.schema)
         else:
-            options = csv.WriteOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+            options = csv.WriteOptions(delimiter="\t" if suffix == ".tsv" else ",")
             self.writer = csv.CSVWriter(path, self.schema, write_options=options)
+        self.close = self.writer.close  # a table without rows still has a header
 
     def add(self, numbers: Array, about: Mapping[str, NDArray[Any]]) -> None:
         """Write some rows with their metadata; columns that are not in ``about`` stay empty."""
-        texts = [
-            [None if is_missing(value) else str(value) for value in about[name].tolist()]
-            if name in about
-            else [None] * len(numbers)
-            for name in self.about
-        ]
+        empty = np.full(len(numbers), None)
+        texts = [[None if is_missing(v) else str(v) for v in about.get(name, empty).tolist()] for name in self.about]
         columns = [self.pa.array(np.ascontiguousarray(column)) for column in np.asarray(numbers, dtype=np.float64).T]
         arrays = [*(self.pa.array(text, self.pa.string()) for text in texts), *columns]
         self.writer.write_batch(self.pa.RecordBatch.from_arrays(arrays, schema=self.schema))
-
-    def close(self) -> None:
-        """Finish the file; a table without rows still has a header."""
-        self.writer.close()
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
-"""Define a source: a dataset as blocks of rows with names, and views of its rows and columns.
+"""Sources: a dataset as blocks of rows with names, and views of its rows and columns.
 
 A source is all that the library sees of a dataset. Arrays, files and clusters differ only in the methods they
-override, so that a new kind of data needs no change in the estimators. The module also holds what every reader
-uses: progress reports and prefetching.
+override, so that a new kind of data needs no change in the estimators. Readers also share the progress reports and
+prefetching defined here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -24,13 +25,14 @@ from standout.errors import RowsNeededError
 if TYPE_CHECKING:
     from standout._moments import Moments
 
+Index = NDArray[np.intp]
+T = TypeVar("T")
 # One block of rows takes about this many bytes: small enough for the cache to help, large enough
 # for BLAS to run at full speed.
 BLOCK_BYTES = 8 * 2**20
 # With this many rows a block's product costs much more than passing over the sums it is added to.
-_ENOUGH = 512
-T = TypeVar("T")
-# One item is in use, one waits, one is being read: more would only use memory.
+_ENOUGH_ROWS = 512
+# Items to prefetch. One is in use, one waits, one is being read: more would only use memory.
 _DEPTH = 2
 _END = object()
 
@@ -80,22 +82,17 @@ class Source(ABC):
     checkpoint: Any = None  # the file that a long pass resumes from
     is_sparse: bool = False
     is_incomplete: bool = False  # whether missing values are to be drawn
-    is_local: bool = True  # False where only moments and lazy tables are to be had cheaply, as on a cluster
+    is_local: bool = True  # False on a cluster, where only moments and lazy tables are cheap
 
     @abstractmethod
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield 2-D numeric arrays of at most ``rows`` rows each, in order."""
 
     def moments(
-        self,
-        weights: Any = None,
-        groups: Any = None,
-        *,
-        names: tuple[str, ...] | None = None,
-        role: str = "data",
+        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
     ) -> Moments:
         """Return the moments of all rows: by default in one pass over the blocks."""
-        from standout._moments import sum_rows  # the only import of the core from here, at the time of the call
+        from standout._moments import sum_rows  # at the time of the call: the core imports this module
 
         return sum_rows(self, weights, groups, names or self.names, role)
 
@@ -103,7 +100,7 @@ class Source(ABC):
         """Return ``function`` of the rows, one column for each name; a cluster returns its own lazy table."""
         return function(self)
 
-    def select(self, index: NDArray[np.intp]) -> Source:
+    def select(self, index: Index) -> Source:
         """Return the source with the columns at ``index``, in that order."""
         return ColumnView(self, index)
 
@@ -113,18 +110,14 @@ class Source(ABC):
         return np.concatenate(parts) if parts else np.empty((0, self.n_features))
 
     def check_order(self, role: str) -> None:
-        """Raise if rows have no order, for results that show every row with its label."""
+        """Raise if rows have no order, so that values such as labels cannot be matched to them."""
         if not self.ordered:
             raise RowsNeededError(
-                f"{role}: this needs every row with its label, and the rows of a Spark DataFrame have no order. Bring "
-                "them into memory first, with toPandas()."
+                f"{role}: the rows of a Spark DataFrame have no order, so labels and other values cannot be matched to "
+                "them. Bring both into memory together first, with toPandas()."
             )
 
-    def collect_mapped(
-        self,
-        functions: Sequence[Callable[[Source], Any]],
-        role: str,  # noqa: ARG002
-    ) -> list[NDArray[Any]]:
+    def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:  # noqa: ARG002
         """Return several functions of the rows as arrays in memory; a cluster computes all of them in one pass."""
         return [np.asarray(function(self)) for function in functions]
 
@@ -152,16 +145,16 @@ class RowSource(Source):
     """A source whose rows can be read again and in any order: data in memory or on disk."""
 
     @abstractmethod
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` as a dense array."""
-
-    @abstractmethod
-    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
+    def take(self, index: Index | slice) -> NDArray[Any]:
         """Return the rows at ``index`` as a dense array."""
 
     @abstractmethod
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` of every row as a dense array."""
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows ``start`` to ``stop`` as a dense array; an array returns a view."""
+        return self.take(slice(start, stop))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield the rows in order, at most ``rows`` at a time."""
@@ -169,9 +162,9 @@ class RowSource(Source):
         for start in range(0, n_rows, rows):
             yield self.rows(start, min(start + rows, n_rows))
 
-    def select(self, index: NDArray[np.intp]) -> Source:
+    def select(self, index: Index) -> Source:
         """Return the source with the columns at ``index``, in that order."""
-        return RowColumnView(self, index)
+        return _RowColumnView(self, index)
 
     def in_memory(self, role: str) -> RowSource:  # noqa: ARG002
         """Return the source itself."""
@@ -184,16 +177,11 @@ class ArraySource(RowSource):
     n_rows: int
 
     def __init__(self, array: NDArray[Any], names: tuple[str, ...] | None = None):
-        self.array = array
+        self.array, self.names = array, names
         self.n_rows, self.n_features = array.shape
-        self.names = names
 
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` without a copy."""
-        return self.array[start:stop]
-
-    def take(self, index: NDArray[np.intp]) -> NDArray[Any]:
-        """Return the rows at ``index``."""
+    def take(self, index: Index | slice) -> NDArray[Any]:
+        """Return the rows at ``index``; those of a slice without a copy."""
         return self.array[index]
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
@@ -206,7 +194,7 @@ class ArraySource(RowSource):
         """Return the moments of all rows; an array that is one block needs no accumulator."""
         from standout._moments import sum_block
 
-        if weights is None and groups is None and self.groups is None and self.n_rows <= block_rows_of(self):
+        if weights is None and groups is None and self.groups is None and self.n_rows <= block_rows(self.n_features):
             return sum_block(self, names or self.names, role)
         return super().moments(weights, groups, names=names, role=role)
 
@@ -225,14 +213,9 @@ def block_rows(n_features: int, memory: int = 0) -> int:
 
     One block takes at most an eighth of it, because several are prefetched. Each block costs a pass over the
     D × D sums, so blocks of wide data exceed the cache where ``memory`` allows.
-
-    Examples
-    --------
-    >>> block_rows(100), block_rows(10_000), block_rows(10_000, memory=256_000_000)
-    (4096, 104, 400)
     """
     row = 8 * max(n_features, 1)
-    return max(64, min(4096, max(BLOCK_BYTES // row, min(_ENOUGH, memory // 8 // row))))
+    return max(64, min(4096, max(BLOCK_BYTES // row, min(_ENOUGH_ROWS, memory // 8 // row))))
 
 
 def block_rows_of(source: Source) -> int:
@@ -283,27 +266,19 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
 
     Exceptions of the iterator are raised here, in order. When the caller stops early (an error, Ctrl-C), the
     current read is waited for and the iterator is closed with its files.
-
-    Examples
-    --------
-    >>> list(ahead(iter("abc")))
-    ['a', 'b', 'c']
     """
     # Reads are submitted one by one, so that no thread ever blocks on a full queue at exit.
     pool = ThreadPoolExecutor(1, thread_name_prefix="standout-reader")
-    asked: deque[Future[Any]] = deque(pool.submit(next, items, _END) for _ in range(_DEPTH))
+    pending: deque[Future[Any]] = deque(pool.submit(next, items, _END) for _ in range(_DEPTH))
     try:
-        while (item := asked.popleft().result()) is not _END:
-            asked.append(pool.submit(next, items, _END))
+        while (item := pending.popleft().result()) is not _END:
+            pending.append(pool.submit(next, items, _END))
             yield cast(T, item)
             del item  # the caller's copy is the only one while the next is waited for
     finally:
         pool.shutdown(cancel_futures=True)
         if isinstance(items, Generator):
             items.close()
-
-
-Index = NDArray[np.intp]
 
 
 class RowView(RowSource):
@@ -318,11 +293,7 @@ class RowView(RowSource):
             None if values is None else values[index] for values in (source.labels, source.groups, source.row_ids)
         )
 
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` of the view."""
-        return self.source.take(self.index[start:stop])
-
-    def take(self, index: Index) -> NDArray[Any]:
+    def take(self, index: Index | slice) -> NDArray[Any]:
         """Return the view's rows at ``index``."""
         return self.source.take(self.index[index])
 
@@ -337,39 +308,23 @@ class RowView(RowSource):
 
 
 class ColumnView(Source):
-    """The columns of a source at ``index``, block by block."""
+    """The columns of a source at ``index``, block by block. A view of a view is one of the source."""
 
-    source: Source
+    source: Any
+    # These may cost a pass over a file, so they are read when they are needed.
+    n_rows = property(attrgetter("source.n_rows"))
+    labels = property(attrgetter("source.labels"))
+    groups = property(attrgetter("source.groups"))
+    row_ids = property(attrgetter("source.row_ids"))
 
-    def __init__(self, source: Source, index: Index):
+    def __init__(self, source: Any, index: Index):
+        if isinstance(source, ColumnView):
+            source, index = source.source, source.index[index]
         self.source, self.index = source, index
         self.n_features = len(index)
         self.names = None if source.names is None else tuple(source.names[i] for i in index)
-        self.memory, self.reads_ahead, self.checkpoint = source.memory, source.reads_ahead, source.checkpoint
-        self.ordered, self.is_local, self.is_sparse = source.ordered, source.is_local, source.is_sparse
-        self.is_incomplete = source.is_incomplete
-
-    # These may cost a pass over a file, so they are read when they are needed.
-
-    @property
-    def n_rows(self) -> int | None:  # type: ignore[override]
-        """Number of rows, where it is known."""
-        return self.source.n_rows
-
-    @property
-    def labels(self) -> NDArray[Any] | None:  # type: ignore[override]
-        """Label of each row."""
-        return self.source.labels
-
-    @property
-    def groups(self) -> NDArray[Any] | None:  # type: ignore[override]
-        """Group of each row."""
-        return self.source.groups
-
-    @property
-    def row_ids(self) -> NDArray[Any] | None:  # type: ignore[override]
-        """Id of each row."""
-        return self.source.row_ids
+        for name in ("memory", "reads_ahead", "checkpoint", "ordered", "is_local", "is_sparse", "is_incomplete"):
+            setattr(self, name, getattr(source, name))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield blocks with the chosen columns."""
@@ -382,7 +337,8 @@ class ColumnView(Source):
         """Return the moments of the chosen columns."""
         if self.is_local:
             return super().moments(weights, groups, names=names, role=role)
-        return self.source.moments(weights, groups, role=role).select(self.index)
+        found: Moments = self.source.moments(weights, groups, role=role).select(self.index)
+        return found
 
     def sparse(self) -> Any:
         """Return the chosen columns as a CSR matrix where the source is sparse, else None."""
@@ -390,26 +346,22 @@ class ColumnView(Source):
         return None if matrix is None else matrix[:, self.index]
 
 
-class RowColumnView(ColumnView, RowSource):
+class _RowColumnView(ColumnView, RowSource):
     """The columns at ``index`` of a source whose rows can be read again."""
 
-    source: RowSource
-
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` with the chosen columns."""
-        return self.source.rows(start, stop)[:, self.index]
+        return np.asarray(self.source.rows(start, stop)[:, self.index])
 
-    def take(self, index: Index) -> NDArray[Any]:
-        """Return the rows at ``index`` with the chosen columns."""
-        return self.source.take(index)[:, self.index]
+    def take(self, index: Index | slice) -> NDArray[Any]:
+        return np.asarray(self.source.take(index)[:, self.index])
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return the chosen columns ``start`` to ``stop``; a run of neighbours is one slice."""
-        wanted = self.index[start:stop]
-        low, high = int(wanted.min()), int(wanted.max()) + 1
-        if high - low <= 4 * len(wanted):
-            return self.source.columns(low, high)[:, wanted - low]
-        return np.column_stack([self.source.columns(int(i), int(i) + 1) for i in wanted])
+        chosen = self.index[start:stop]
+        low, high = int(chosen.min()), int(chosen.max()) + 1
+        if high - low <= 4 * len(chosen):
+            return np.asarray(self.source.columns(low, high)[:, chosen - low])
+        return np.column_stack([self.source.columns(int(i), int(i) + 1) for i in chosen])
 
 
 def select_columns(source: Source, index: Index) -> Source:
@@ -423,9 +375,5 @@ def collect_values(values: Any, source: Source, what: str) -> Any:
     """Return one value for each row of a source as given; values on a cluster as an array."""
     if values is None:
         return None
-    if not source.ordered:
-        raise RowsNeededError(
-            f"{what}: the rows of a Spark DataFrame have no order, so these values cannot be matched to them. Bring "
-            "both into memory together first, with toPandas()."
-        )
+    source.check_order(what)
     return values if isinstance(values, np.ndarray | list | tuple) else np.asarray(values)

@@ -27,10 +27,10 @@ from dataclasses import replace
 import numpy as np
 
 from standout._blas import WORST_CONDITION, Array, cholesky, rank_tolerance, regular_factor, threads_for, times
-from standout._checkpoint import warn_unused
 from standout._dataset import Dataset, Mixture
 from standout._shrinkage import Evidence, Shrinkage, factor_shrinkage, few_rows
 from standout.errors import RowsNeededError
+from standout.io.checkpoint import warn_unused
 from standout.solvers import dense
 from standout.solvers.gsvd import solve_from_factors, solve_from_rows
 from standout.solvers.matrix_free import solve_matrix_free

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, cho_factor, cho_solve
 
-from standout._accumulate import DEARER, NEAR_ZERO
+from standout._accumulate import NEAR_ZERO, SPARSE_COST
 from standout._blas import Array, add_gram, mirror, n_above, product, rank_tolerance, times, top_eigen
 from standout._dataset import Dataset, Mixture
 from standout._shrinkage import (
@@ -410,7 +410,7 @@ def _pays_off(matrices: Sequence[Any]) -> bool:
     entries = np.zeros(n_features)
     for matrix in matrices:
         entries += np.bincount(matrix.indices, minlength=n_features)
-    return bool(DEARER * (entries @ entries) < float(n_rows) ** 2 * n_features)
+    return bool(SPARSE_COST * (entries @ entries) < float(n_rows) ** 2 * n_features)
 
 
 class SparseSpan(RowSpan):
