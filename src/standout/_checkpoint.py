@@ -88,7 +88,7 @@ class CheckpointedPass:
                 position = self._walked(steps, position, accumulator, fingerprint)
             check_all_used(checked, position.rows, role)
             self._save(accumulator, replace(position, finished=True), fingerprint)
-        self.stream.note_rows(position.rows)
+        self.stream.n_rows = position.rows
         self.groups = None if position.groups is None else frozenset(position.groups)
         return accumulator.finish(), position.rows
 

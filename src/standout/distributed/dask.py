@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
@@ -37,11 +36,9 @@ from standout.io.memory import (
     checked_table,
     may_be_numbers,
 )
-from standout.io.options import Options, choose
+from standout.io.options import Coded, Options, Texts, choose
 from standout.io.read import is_on_cluster, read
 from standout.io.source import ArraySource, Part, Source, select_columns
-from standout.io.stream import Layout
-from standout.io.tables import Coded, Texts, warn_aside
 
 # Data embedded in the graph are sent via the scheduler to the workers; below this size, do not warn.
 _WORTH_A_WORD = 10_000_000
@@ -330,10 +327,7 @@ def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
     numeric = {str(name) for name, kind in empty.schema.items() if may_be_numbers(kind, empty, name)}
     chosen = choose(list(label_of), numeric, options, role)
     described = RowColumns(data, options.label, options.groups, options.ids)
-    source = open_collection(data[[label_of[name] for name in chosen.features]], role, described)
-    if options.columns is None:
-        warn_aside(Layout(Path(role), source.names, source.n_features, chosen.aside, chosen.unasked))
-    return source
+    return open_collection(data[[label_of[name] for name in chosen.features]], role, described)
 
 
 class DaskSource(DistributedSource):

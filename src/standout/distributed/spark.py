@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +19,6 @@ from standout.errors import FeatureError, InputError, MissingExtraError, RowsNee
 from standout.io.memory import check_names, checked_block, checked_table
 from standout.io.options import Options, choose
 from standout.io.source import ArraySource, Part, block_rows
-from standout.io.stream import Layout
-from standout.io.tables import warn_aside
 
 if TYPE_CHECKING:
     from standout.distributed.spark_partitions import Reader
@@ -197,8 +194,6 @@ def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
     chosen = choose(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
     if len(chosen.features) > 1 and set(vectors).intersection(chosen.features):
         raise FeatureError(f"{role}: a vector holds all features, and other columns were named too. Name one of both.")
-    if options.columns is None:
-        warn_aside(Layout(Path(role), None, len(chosen.features), chosen.aside, chosen.unasked))
     position = {name: i for i, name in enumerate(kinds)}
     features, aside = ([position[name] for name in names] for names in (chosen.features, chosen.aside))
     return replace(

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from standout._blas import Array
 from standout.errors import InputError, StandoutError
-from standout.io.arrow import coded, numbers_of
+from standout.io.options import Texts
 from standout.io.source import Part, Source
-from standout.io.tables import Texts
+from standout.io.tables import coded, numbers_of
 
 # Number of adjacent results merged by one task. Two rounds merge a thousand partitions.
 FAN = 32

@@ -13,9 +13,8 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,10 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from standout.errors import InputError, NotNumbersError, StandoutError
-from standout.io.arrow import coded, is_number, numbers_of
 from standout.io.containers import first_line, readable
-from standout.io.options import Options, check_distinct, check_same, choose
+from standout.io.options import Coded, Options, check_distinct, choose
 from standout.io.stream import Stream, TableInMemory
-from standout.io.tables import RowBatch, Table, open_table
+from standout.io.tables import RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
 
 # The name of a first column without a name: pandas and R leave the name of the index empty.
 INDEX = "index"
@@ -58,36 +56,85 @@ _THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+\s*$"
 # three digits are dates, versions or phone numbers.
 _GROUPED = r"(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3})+(?:,[0-9]+)?|(?:'[0-9]{3})+(?:[.,][0-9]+)?"
 _LIKE_NUMBER = rf"^\s*[+-]?(?:[0-9]*[.,]?[0-9]+|[1-9][0-9]{{0,2}}(?:{_GROUPED}))\s*%?\s*$"
-_QUOTE = ord('"')
+_REMEDY = "name the column in `standout.read(X, label=..., groups=..., ids=..., drop=...)`."
+
+
+def _number_pattern(decimal: str = ".") -> str:
+    point = re.escape(decimal)
+    digits = rf"(?:[0-9]+{point}?[0-9]*|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    return rf"^\s*[+-]?(?:{digits}|(?i:inf|infinity))\s*$"
+
+
+def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
+    """Return the source of one or more text files with the same columns."""
+    files = [_read_header(path, f"{role}: {path}") for path in paths]
+    check_same(files, options)
+    inferred = next((found for file in files if (found := _infer_types(file, options)) is not None), None)
+    if inferred is None:
+        raise InputError(f"{role}: {shown}: it has column names, but no rows. Give a table with rows.")
+    types, decimal, rows_per_byte = inferred
+    max_bytes = max(options.memory // 16, _MIN_CHUNK_BYTES)
+    files = [replace(file, types=types, decimal=decimal, max_bytes=max_bytes) for file in files]
+    estimate = rows_per_byte * sum(file.size for file in files)
+    return open_table(files, types, options, shown, role, estimated_rows=estimate)
 
 
 @dataclass(frozen=True)
-class TextFile:
-    """A text file, with what its header contains."""
+class Chunk:
+    """Some whole rows of a file."""
+
+    data: bytes
+    line: int  # of the first row
+    start: int  # bytes of text before the first row
+    share: float  # of the (compressed) file read so far
+
+
+@dataclass(frozen=True)
+class TextFile(TableFile):
+    """A text file: the contents of its header, and the notation of its numbers."""
 
     path: Path
     location: str
     names: tuple[str, ...]
     index: tuple[str, ...]  # the first column, if its name is empty
+    size: int
     separator: str
     header_bytes: int
     header_lines: int
-    size: int
+    types: Mapping[str, Any] = field(default_factory=dict)  # of the numeric columns
+    decimal: str = "."
+    max_bytes: int = _MAX_CHUNK_BYTES
 
     @property
     def chunk_bytes(self) -> int:
         """Bytes to read at a time: a few hundred rows, and a few megabytes."""
         return min(max(_MIN_CHUNK_BYTES, 256 * self.header_bytes), _MAX_CHUNK_BYTES)
 
-    def chunks(self, max_bytes: int, start: int | None = None, line: int | None = None) -> Iterator[Chunk]:
+    def batches(
+        self, features: tuple[str, ...], metadata: tuple[str, ...], position: Sequence[int]
+    ) -> Iterator[RowBatch]:
+        """Read these columns, from the byte and the line at ``position`` on."""
+        types = {name: self.types[name] for name in features} | dict.fromkeys(metadata, pa.string())
+        for chunk in self.chunks(*position):
+            batch = _parse_or_explain(chunk, self, types, [*features, *metadata])
+            if batch is not None:
+                numbers = numbers_of(batch.select(list(features)))
+                about = {name: _written(batch.column(name)) for name in metadata}
+                yield RowBatch(numbers, about, chunk.share, (chunk.start, chunk.line))
+
+    def chunks(self, start: int = 0, line: int = 0) -> Iterator[Chunk]:
         """Yield whole rows after the header, or from byte ``start``, in ``line``, on: a few megabytes at a time."""
-        start, line = (self.header_bytes, self.header_lines + 1) if start is None or line is None else (start, line)
-        size = min(self.chunk_bytes, max_bytes)
+        start, line = start or self.header_bytes, line or self.header_lines + 1
         with _opened(self.path, self.location) as (stream, file):
-            _skip(stream, start, stream is not file)
+            if stream is file:
+                file.seek(start)
+            else:
+                skip = start
+                while skip > 0 and (piece := stream.read(min(skip, _SKIP_BYTES))):
+                    skip -= len(piece)
             rest, at_end = b"", False
             while not at_end:
-                piece = stream.read(max(size, len(rest)))  # more and more, until a long row ends
+                piece = stream.read(max(min(self.chunk_bytes, self.max_bytes), len(rest)))  # more for a long row
                 at_end = not piece
                 rest += piece
                 end = end_of_rows(rest, self.separator)
@@ -100,69 +147,54 @@ class TextFile:
                     )
                 end = len(rest) if at_end else end
                 if end:
-                    yield Chunk(rest[:end], line, start, file.tell())
+                    yield Chunk(rest[:end], line, start, file.tell() / self.size)
                     line += rest.count(b"\n", 0, end)
                     rest, start = rest[end:], start + end
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Some whole rows of a file."""
-
-    data: bytes
-    line: int  # of the first row
-    start: int  # bytes of text before the first row
-    position: int  # bytes of the (compressed) file read so far
+@contextmanager
+def _opened(path: Path, location: str) -> Iterator[tuple[Any, Any]]:
+    """Open a file: the stream of its text, and the file itself, whose position is the progress."""
+    gzip = path.suffix.lower() == ".gz"
+    with readable(location, "gzip-compressed text" if gzip else "text"), pa.OSFile(str(path)) as file:
+        yield (pa.CompressedInputStream(file, "gzip") if gzip else file), file
 
 
-def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
-    """Return the source of one or more text files with the same columns."""
-    files = [_read_header(path, f"{role}: {path}") for path in paths]
-    for file in files[1:]:
-        check_same(file.names, files[0].names, options, file.location, files[0].path.name)
-    inferred = next((found for file in files if (found := _infer_types(file, options)) is not None), None)
-    if inferred is None:
-        raise InputError(f"{role}: {shown}: it has column names, but no rows. Give a table with rows.")
-    types, decimal, rows_per_byte = inferred
-    table = Table(
-        path=shown,
-        location=f"{role}: {shown}",
-        columns=files[0].names,
-        numeric=frozenset(types),
-        batches=partial(_batches, files, types, decimal, max(options.memory // 16, _MIN_CHUNK_BYTES)),
-        index=files[0].index,
-        estimated_rows=rows_per_byte * sum(file.size for file in files),
-    )
-    return open_table(table, options)
+def end_of_rows(data: bytes, separator: str) -> int:
+    r"""Return where the last complete row ends (0 if there is none); newlines in quoted values do not end a row.
+
+    Examples
+    --------
+    >>> end_of_rows(b'1,"a\nb"\n2,"c\n', ",")
+    8
+    """
+    end = data.rfind(b"\n") + 1
+    if b'"' not in data:
+        return end
+    text = np.frombuffer(data, dtype=np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    # A quote counts only at the start of a value. If every second one opens a value (or doubles the one before), all
+    # of them count, and a newline ends a row if the number of quotes before it is even.
+    opening = quotes[::2]
+    before = text[opening[opening > 0] - 1]
+    if not np.isin(before, (ord(separator), *b'\n\r"')).all():
+        return _end_by_value(data, separator)
+    while end and (count := int(np.searchsorted(quotes, end))) % 2:
+        end = data.rfind(b"\n", 0, int(quotes[count - 1])) + 1
+    return end
 
 
-def _batches(
-    files: Sequence[TextFile],
-    types: Mapping[str, Any],
-    decimal: str,
-    max_bytes: int,
-    features: tuple[str, ...],
-    metadata: tuple[str, ...],
-    position: tuple[int, ...],
-) -> Iterator[RowBatch]:
-    """Make one pass over all files, starting at a file, a byte and a line of it."""
-    first = position[0] if position else 0
-    total, done = sum(file.size for file in files), sum(file.size for file in files[:first])
-    columns = {name: types[name] for name in features} | dict.fromkeys(metadata, pa.string())
-    for number, file in enumerate(files[first:], first):
-        for chunk in file.chunks(max_bytes, *position[1:]):
-            batch = _parse_or_explain(chunk, file, decimal, columns, [*features, *metadata])
-            if batch is not None:
-                yield RowBatch(
-                    numbers_of(batch.select(list(features))),
-                    {name: _written(batch.column(name)) for name in metadata},
-                    (done + chunk.position) / total,
-                    (number, chunk.start, chunk.line),
-                )
-        done, position = done + file.size, ()
+def _end_by_value(data: bytes, separator: str) -> int:
+    """Do the same value by value, for text in which some quotes are ordinary characters."""
+    quoted = re.compile(rb'(?:\A|(?<=[%s\r\n]))"(?:[^"]|"")*(?:"|\Z)' % re.escape(separator.encode()))
+    end = start = 0
+    for value in quoted.finditer(data):
+        end = max(end, data.rfind(b"\n", start, value.start()) + 1)
+        start = value.end()
+    return max(end, data.rfind(b"\n", start) + 1)
 
 
-def _written(column: Any) -> Any:
+def _written(column: Any) -> Coded:
     """Return a metadata column; blank text is missing, and any text may be a number."""
     text = coded(column)
     return replace(text, values=[value or None for value in text.values], written=True)
@@ -189,9 +221,9 @@ def _read_header(path: Path, location: str) -> TextFile:
         names[0] = names[0] if INDEX in names else INDEX
         index = (names[0],)
     check_distinct(names, location)
-    _check_header(names, index, location)
+    _check_header(names[len(index) :], location, bool(index))
     header_bytes = bom + len("".join(lines[: reader.line_num]).encode())
-    return TextFile(path, location, tuple(names), index, separator, header_bytes, reader.line_num, size)
+    return TextFile(path, location, tuple(names), index, size, separator, header_bytes, reader.line_num)
 
 
 def _read_start(path: Path, location: str) -> tuple[bytes, int]:
@@ -221,10 +253,19 @@ def _check_text(start: bytes, path: Path, location: str) -> None:
         raise InputError(f"{location}: this is a binary file, not text. Check the file, and give a table as text.")
     if not start.strip(b"\xef\xbb\xbf \t\r\n"):
         raise InputError(f"{location}: the file is empty. Give a table with column names in its first line.")
+    _check_utf8(start, location, 1, final=False)
+
+
+def _check_utf8(data: bytes, location: str, line: int, final: bool = True) -> None:
+    """Raise an error for text that is not UTF-8; its last character may be incomplete unless ``final``."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(start)
+        codecs.getincrementaldecoder("utf-8")().decode(data, final)
     except UnicodeDecodeError as error:
-        raise _not_utf8(location, 1 + start.count(b"\n", 0, error.start)) from error
+        line += data.count(b"\n", 0, error.start)
+        raise InputError(
+            f"{location}: line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252. Convert the file, for "
+            "instance with iconv -f WINDOWS-1252 -t UTF-8."
+        ) from error
 
 
 def _find_separator(text: str, path: Path) -> str:
@@ -233,22 +274,21 @@ def _find_separator(text: str, path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in _SEPARATORS]
     usual = _SEPARATORS[suffixes[-1] if suffixes else ".txt"]
     counts = {separator: line.count(separator) for separator in usual}
-    if " " in counts and any(counts[separator] for separator in usual if separator != " "):
+    if any(counts[separator] for separator in usual if separator != " "):
         counts[" "] = 0  # names may contain spaces; they are separators only without any other
     return max(usual, key=lambda separator: counts[separator])
 
 
-def _check_header(names: Sequence[str], index: Sequence[str], location: str) -> None:
+def _check_header(names: Sequence[str], location: str, has_index: bool) -> None:
     """Raise an error for a first line that is a row: half of it or more are numbers, and no column count or scale."""
-    own = [name for name in names if name not in index]
-    numbers = [name for name in own if re.match(_number_pattern(), name)]
+    numbers = [name for name in names if re.match(_number_pattern(), name)]
     values = [float(name) for name in numbers]
-    if 2 * len(values) < len(own) or _is_scale(values, _MIN_SCALE if len(values) == len(own) else 3):
+    if 2 * len(values) < len(names) or _is_scale(values, _MIN_SCALE if len(values) == len(names) else 3):
         return
-    if values == list(range(len(own))) and (len(values) > 2 or index):
+    if values == list(range(len(names))) and (len(values) > 2 or has_index):
         return  # columns numbered by pandas
     raise InputError(
-        f"{location}: the first line must contain column names, but {len(values)} of {len(own)} entries are numbers, "
+        f"{location}: the first line must contain column names, but {len(values)} of {len(names)} entries are numbers, "
         f"such as {numbers[0]!r}. Add a line of names, or name numbered columns 0, 1, 2 and so on."
     )
 
@@ -261,64 +301,10 @@ def _is_scale(values: Sequence[float], least: int) -> bool:
     return len(values) >= _MIN_SCALE or max(steps) - min(steps) <= 1e-3 * abs(steps[0])
 
 
-# Chunks of whole rows
-
-
-@contextmanager
-def _opened(path: Path, location: str) -> Iterator[tuple[Any, Any]]:
-    """Open a file: the stream of its text, and the file itself, whose position is the progress."""
-    gzip = path.suffix.lower() == ".gz"
-    with readable(location, "gzip-compressed text" if gzip else "text"), pa.OSFile(str(path)) as file:
-        yield (pa.CompressedInputStream(file, "gzip") if gzip else file), file
-
-
-def _skip(stream: Any, count: int, compressed: bool) -> None:
-    """Skip the first bytes of a text: by seeking, or by decompressing them."""
-    if not compressed:
-        stream.seek(count)
-        return
-    while count > 0 and (piece := stream.read(min(count, _SKIP_BYTES))):
-        count -= len(piece)
-
-
-def end_of_rows(data: bytes, separator: str) -> int:
-    r"""Return where the last complete row ends (0 if there is none); newlines in quoted values do not end a row.
-
-    Examples
-    --------
-    >>> end_of_rows(b'1,"a\nb"\n2,"c\n', ",")
-    8
-    """
-    end = data.rfind(b"\n") + 1
-    if b'"' not in data:
-        return end
-    text = np.frombuffer(data, dtype=np.uint8)
-    quotes = np.flatnonzero(text == _QUOTE)
-    # A quote counts only at the start of a value. If every second one opens a value (or doubles the one before), all
-    # of them count, and a newline ends a row if the number of quotes before it is even.
-    opening = quotes[::2]
-    before = text[opening[opening > 0] - 1]
-    if not np.isin(before, (ord(separator), *b'\n\r"')).all():
-        return _end_by_value(data, separator)
-    while end and (count := int(np.searchsorted(quotes, end))) % 2:
-        end = data.rfind(b"\n", 0, int(quotes[count - 1])) + 1
-    return end
-
-
-def _end_by_value(data: bytes, separator: str) -> int:
-    """Do the same value by value, for text in which some quotes are ordinary characters."""
-    quoted = re.compile(rb'(?:\A|(?<=[%s\r\n]))"(?:[^"]|"")*(?:"|\Z)' % re.escape(separator.encode()))
-    end = start = 0
-    for value in quoted.finditer(data):
-        end = max(end, data.rfind(b"\n", start, value.start()) + 1)
-        start = value.end()
-    return max(end, data.rfind(b"\n", start) + 1)
-
-
 # Parsing, and errors that name the line
 
 
-def _parse(chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
+def _parse(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
     """Return the rows of a chunk as a record batch, or None if it has only empty lines."""
     if not chunk.data or chunk.data.isspace():
         return None
@@ -326,32 +312,27 @@ def _parse(chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any],
     reading = arrow_csv.ReadOptions(column_names=file.names, block_size=len(chunk.data) + 1)
     parsing = arrow_csv.ParseOptions(delimiter=file.separator, newlines_in_values=b'"' in chunk.data)
     conversion = arrow_csv.ConvertOptions(
-        column_types=types, include_columns=columns, null_values=_MISSING, decimal_point=decimal
+        column_types=types, include_columns=columns, null_values=_MISSING, decimal_point=file.decimal
     )
     table = arrow_csv.read_csv(pa.BufferReader(chunk.data), reading, parsing, conversion)
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else None
 
 
-def _parse_or_explain(
-    chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any], columns: Sequence[str]
-) -> Any:
+def _parse_or_explain(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
     try:
-        return _parse(chunk, file, decimal, types, columns)
+        return _parse(chunk, file, types, columns)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _explain(error, chunk, file, decimal, types) from error
+        raise _explain(error, chunk, file, types) from error
 
 
-def _explain(error: Exception, chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any]) -> StandoutError:
+def _explain(error: Exception, chunk: Chunk, file: TextFile, types: Mapping[str, Any]) -> StandoutError:
     """Return an error for the first value of a chunk that does not have the type of its column."""
-    try:
-        text = chunk.data.decode()
-    except UnicodeDecodeError as wrong:
-        return _not_utf8(file.location, chunk.line + chunk.data.count(b"\n", 0, wrong.start))
-    number, n_columns = re.compile(_number_pattern(decimal)), len(file.names)
+    _check_utf8(chunk.data, file.location, chunk.line)
+    number, n_columns = re.compile(_number_pattern(file.decimal)), len(file.names)
     kinds = [(position, name, types.get(name, pa.string())) for position, name in enumerate(file.names)]
     numeric = [column for column in kinds if column[2] != pa.string()]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=file.separator)
+    reader = csv.reader(io.StringIO(chunk.data.decode(), newline=""), delimiter=file.separator)
     line = chunk.line
     try:
         for row in reader:
@@ -368,8 +349,7 @@ def _explain(error: Exception, chunk: Chunk, file: TextFile, decimal: str, types
                     shown = value if len(value) <= 40 else f"{value[:40]}..."
                     return NotNumbersError(
                         f"{file.location}, line {line}: column {name!r} is numeric, but {shown!r} is not a number. "
-                        "Leave the cell empty if it is missing, or name the column in `label`, `groups`, `ids` or "
-                        "`drop` of standout.read."
+                        f"Leave the cell empty if it is missing, or {_REMEDY}"
                     )
             line = chunk.line + reader.line_num
     except csv.Error:
@@ -379,70 +359,48 @@ def _explain(error: Exception, chunk: Chunk, file: TextFile, decimal: str, types
     )
 
 
-def _not_utf8(location: str, line: int) -> InputError:
-    return InputError(
-        f"{location}: line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252. Convert the file, for instance "
-        "with iconv -f WINDOWS-1252 -t UTF-8."
-    )
-
-
 # Types and decimal commas, from the first chunk
-
-
-def _number_pattern(decimal: str = ".") -> str:
-    point = re.escape(decimal)
-    digits = rf"(?:[0-9]+{point}?[0-9]*|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
-    return rf"^\s*[+-]?(?:{digits}|(?i:inf|infinity))\s*$"
 
 
 def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str, float] | None:
     """Return the types of the numeric columns, the decimal sign and the rows per byte; None for a file without rows."""
-    wanted = choose(file.names, frozenset(file.names), options, file.location, file.index).features
-    metadata = [name for name in (*options.roles, *file.index) if name not in wanted]
-    for chunk in file.chunks(_MAX_CHUNK_BYTES):
-        batch, decimal = _parse_inferred(chunk, file, ".", metadata), "."
+    features = choose(file.names, file.names, options, file.location, file.index).features
+    metadata = [name for name in (*options.roles, *file.index) if name not in features]
+    for chunk in file.chunks():
+        batch = _parse_inferred(chunk, file, metadata)
         if batch is None:
             continue
         types = _numeric_types(batch)
-        text = [name for name in wanted if batch.schema.field(name).type == pa.string()]
-        commas = [name for name in text if _has_decimal_commas(batch.column(name), name, file)]
+        text = {name: _present(batch.column(name)) for name in features if batch.schema.field(name).type == pa.string()}
+        commas = [name for name, values in text.items() if _has_decimal_commas(values, name, file)]
         if commas:
-            decimal = ","
-            with_points, types = types, _numeric_types(_parse_inferred(chunk, file, decimal, metadata))
+            file, with_points = replace(file, decimal=","), types
+            types = _numeric_types(_parse_inferred(chunk, file, metadata))
             points = [name for name in with_points if name not in types]
             if points:
                 raise InputError(
                     f"{file.location}: column {commas[0]!r} has decimal commas, but column {points[0]!r} has decimal "
                     "points. Convert one of them, or name it in `standout.read(X, drop=...)`."
                 )
-        for name in text:
+        for name, values in text.items():
             if name not in types:
-                _check_not_numbers(batch.column(name), name, chunk, file, decimal)
-        return types, decimal, batch.num_rows / chunk.position
+                _check_not_numbers(values, name, chunk, file)
+        return types, file.decimal, batch.num_rows / (chunk.share * file.size)
     return None
 
 
-def _parse_inferred(chunk: Chunk, file: TextFile, decimal: str, metadata: Sequence[str]) -> Any:
+def _parse_inferred(chunk: Chunk, file: TextFile, metadata: Sequence[str]) -> Any:
     """Return the rows of a chunk with inferred types; metadata columns are text."""
-    try:
-        text = chunk.data.decode()
-    except UnicodeDecodeError as error:
-        raise _not_utf8(file.location, chunk.line + chunk.data.count(b"\n", 0, error.start)) from error
+    _check_utf8(chunk.data, file.location, chunk.line)
     texts = dict.fromkeys(metadata, pa.string())
-    # pyarrow tries a dozen types for every column. A guess from five rows saves that for all but a few columns.
-    number = re.compile(_number_pattern(decimal))
+    # pyarrow tries a dozen types for every column. A guess from the first rows saves that for all but a few columns.
+    end = end_of_rows(chunk.data[: file.chunk_bytes // 64], file.separator)
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=file.separator)
-        rows = [row for row in islice(reader, 5) if len(row) == len(file.names)]
-        columns = zip(file.names, zip(*rows, strict=True), strict=bool(rows))
-        guess = {
-            name: pa.float64()
-            for name, values in columns
-            if all(number.match(value) or value in _MISSING for value in values)
-        }
-        return _parse(chunk, file, decimal, guess | texts, file.names)
-    except (csv.Error, pa.ArrowException):
-        return _parse_or_explain(chunk, file, decimal, texts, file.names)
+        head = _parse(replace(chunk, data=chunk.data[:end]), file, texts, file.names)
+        guess = {} if head is None else {name: t for name, t in _numeric_types(head).items() if t == pa.float64()}
+        return _parse(chunk, file, guess | texts, file.names)
+    except pa.ArrowException:
+        return _parse_or_explain(chunk, file, texts, file.names)
 
 
 def _numeric_types(batch: Any) -> dict[str, Any]:
@@ -468,9 +426,8 @@ def _mostly(found: NDArray[np.bool_]) -> bool:
     return 2 * int(found.sum()) > len(found)
 
 
-def _has_decimal_commas(column: Any, name: str, file: TextFile) -> bool:
-    """Return whether a text column has numbers with decimal commas; ambiguous commas are an error."""
-    values = _present(column)
+def _has_decimal_commas(values: Any, name: str, file: TextFile) -> bool:
+    """Return whether text values are numbers with decimal commas; ambiguous commas are an error."""
     one, thousands = _matches(values, _ONE_COMMA), _matches(values, _THOUSANDS)
     either = one | thousands
     if not either.any() or not _mostly(either | _matches(values, _number_pattern())):
@@ -480,21 +437,20 @@ def _has_decimal_commas(column: Any, name: str, file: TextFile) -> bool:
     if not decimal or (thousands & ~one).any():
         raise InputError(
             f"{file.location}: column {name!r} has numbers with commas, such as "
-            f"{values[int(np.argmax(either))].as_py()!r}; it is not clear whether they separate decimals or thousands. "
-            "Convert them to a decimal point alone, or name the column in `standout.read(X, drop=...)`."
+            f"{values[int(np.argmax(either))].as_py()!r}, which may separate decimals or thousands. Convert them to a "
+            "decimal point alone, or name the column in `standout.read(X, drop=...)`."
         )
     return True
 
 
-def _check_not_numbers(column: Any, name: str, chunk: Chunk, file: TextFile, decimal: str) -> None:
+def _check_not_numbers(values: Any, name: str, chunk: Chunk, file: TextFile) -> None:
     """Raise an error for a text column that consists mostly of numbers: it is not a label."""
-    values = _present(column)
-    plain, like = _matches(values, _number_pattern(decimal)), _matches(values, _LIKE_NUMBER)
+    plain, like = _matches(values, _number_pattern(file.decimal)), _matches(values, _LIKE_NUMBER)
     if _mostly(plain):
-        raise _explain(ValueError(f"column {name!r} has numbers and text"), chunk, file, decimal, {name: pa.float64()})
+        raise _explain(ValueError(f"column {name!r} has numbers and text"), chunk, file, {name: pa.float64()})
     if _mostly(like):
         raise NotNumbersError(
             f"{file.location}: column {name!r} has numbers in an unsupported notation, such as "
-            f"{values[int(np.argmax(like & ~plain))].as_py()!r}. Convert them to plain numbers such as 1234.5, or name "
-            "the column in `standout.read(X, label=..., groups=..., ids=..., drop=...)`."
+            f"{values[int(np.argmax(like & ~plain))].as_py()!r}. Convert them to plain numbers such as 1234.5, or "
+            f"{_REMEDY}"
         )
