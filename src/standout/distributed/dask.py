@@ -36,7 +36,7 @@ from standout.io.memory import (
     checked_table,
     may_be_numbers,
 )
-from standout.io.options import Coded, Options, Texts, choose
+from standout.io.options import Coded, Options, choose
 from standout.io.read import is_on_cluster, read
 from standout.io.source import ArraySource, Part, Source, select_columns
 
@@ -187,7 +187,7 @@ def _as_it_is(partition: Any) -> Any:
 def _texts(partition: Any) -> NDArray[Any]:
     import narwhals.stable.v2 as nw
 
-    return Texts().of(Coded.of(nw.from_native(partition, series_only=True).to_list()))
+    return Coded.of(nw.from_native(partition, series_only=True).to_list()).texts()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from standout._blas import Array
 from standout.errors import InputError, StandoutError
-from standout.io.options import Texts
 from standout.io.source import Part, Source
 from standout.io.tables import coded, numbers_of
 
@@ -130,7 +129,7 @@ class OfPart:
 
     def _values(self, name: str, column: Any) -> NDArray[Any]:
         # Groups as strings, consistent with frames and files read into memory: 5 is the id "5".
-        return _weights(column, self.reader.role) if name == "weights" else Texts().of(coded(column))
+        return _weights(column, self.reader.role) if name == "weights" else coded(column).texts()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +319,10 @@ def _parse(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequ
     return batches[0] if batches else None
 
 
+def _rows(chunk: Chunk, file: TextFile) -> Any:
+    return csv.reader(io.StringIO(chunk.data.decode(), newline=""), delimiter=file.separator)
+
+
 def _parse_or_explain(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
     try:
         return _parse(chunk, file, types, columns)
@@ -332,8 +336,7 @@ def _explain(error: Exception, chunk: Chunk, file: TextFile, types: Mapping[str,
     number, n_columns = re.compile(_number_pattern(file.decimal)), len(file.names)
     kinds = [(position, name, types.get(name, pa.string())) for position, name in enumerate(file.names)]
     numeric = [column for column in kinds if column[2] != pa.string()]
-    reader = csv.reader(io.StringIO(chunk.data.decode(), newline=""), delimiter=file.separator)
-    line = chunk.line
+    reader, line = _rows(chunk, file), chunk.line
     try:
         for row in reader:
             if row and len(row) != n_columns:
@@ -392,14 +395,16 @@ def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str,
 def _parse_inferred(chunk: Chunk, file: TextFile, metadata: Sequence[str]) -> Any:
     """Return the rows of a chunk with inferred types; metadata columns are text."""
     _check_utf8(chunk.data, file.location, chunk.line)
-    texts = dict.fromkeys(metadata, pa.string())
-    # pyarrow tries a dozen types for every column. A guess from the first rows saves that for all but a few columns.
-    end = end_of_rows(chunk.data[: file.chunk_bytes // 64], file.separator)
+    texts, number = dict.fromkeys(metadata, pa.string()), re.compile(_number_pattern(file.decimal))
+    # pyarrow tries a dozen types for every column. A guess from five rows saves that for all but a few columns.
+    guess = {}
     try:
-        head = _parse(replace(chunk, data=chunk.data[:end]), file, texts, file.names)
-        guess = {} if head is None else {name: t for name, t in _numeric_types(head).items() if t == pa.float64()}
+        rows = [row for row in islice(_rows(chunk, file), 5) if len(row) == len(file.names)]
+        for name, values in zip(file.names, zip(*rows, strict=True), strict=bool(rows)):
+            if all(number.match(value) or value in _MISSING for value in values):
+                guess[name] = pa.float64()
         return _parse(chunk, file, guess | texts, file.names)
-    except pa.ArrowException:
+    except (csv.Error, pa.ArrowException):
         return _parse_or_explain(chunk, file, texts, file.names)
 
 

@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,7 +31,7 @@ from standout.io.output import check_writable
 
 MISSING = ("auto", "drop_rows", "drop_features", "mean")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-# Distinct values of a column that are remembered. Columns with more are ids, of which hardly any are equal.
+# Distinct values of a column that are remembered for messages.
 _MAX_DISTINCT = 2**16
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
@@ -267,9 +267,14 @@ class Coded:
         codes = np.fromiter((positions.setdefault(as_text(item), len(positions)) for item in items), dtype=np.intp)
         return cls(codes, list(positions), typed)
 
-    def select(self, mask: NDArray[np.bool_] | None) -> Coded:
-        """Return the column for the rows in ``mask`` (None: all)."""
-        return self if mask is None else replace(self, codes=self.codes[mask])
+    def texts(self, mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+        """Return the text of each row in ``mask`` (None: all), 8 bytes a row."""
+        values = np.empty(len(self.values), dtype=object)
+        values[:] = self.values
+        if len(self.values) <= max(64, len(self.codes) // 8):  # labels: equal ones are one object in all batches
+            values[:] = [value and sys.intern(value) for value in self.values]
+        text: NDArray[Any] = values[self.codes if mask is None else self.codes[mask]]
+        return text
 
 
 def as_text(item: Any) -> str | None:
@@ -279,30 +284,6 @@ def as_text(item: Any) -> str | None:
     if is_missing(item):
         return None
     return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
-
-
-class Texts:
-    """Decode a column so that equal values are one object in all batches: 8 bytes a row."""
-
-    def __init__(self) -> None:
-        self._distinct: dict[str | None, str | None] = {None: None}
-        self.nbytes = 0
-
-    def of(self, column: Coded) -> NDArray[Any]:
-        """Return one object for each row."""
-        values = np.empty(len(column.values), dtype=object)
-        values[:] = [self._shared(value) for value in column.values]
-        text: NDArray[Any] = values[column.codes]
-        self.nbytes += text.nbytes
-        return text
-
-    def _shared(self, value: str | None) -> str | None:
-        if value in self._distinct:
-            return self._distinct[value]
-        self.nbytes += sys.getsizeof(value)
-        if len(self._distinct) < _MAX_DISTINCT:
-            self._distinct[value] = value
-        return value
 
 
 class RowFilter:

@@ -18,7 +18,7 @@ from standout.io.checkpoint import CheckpointFile, FileStamp
 from standout.io.containers import import_extra, readable
 from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, may_be_numbers
 from standout.io.missing import handle_missing
-from standout.io.options import Coded, Options, RowFilter, Texts, choose
+from standout.io.options import Coded, Options, RowFilter, choose
 from standout.io.source import ArraySource, Source
 from standout.io.stream import Layout, Stream, TableInMemory
 
@@ -305,7 +305,7 @@ def _open_frame(frame: Any, options: Options, role: str) -> TableInMemory:
         Path(role), chosen.features if isinstance(given[0], str) else None, len(chosen.features), chosen.aside,
         options.label, options.groups, options.groups_match, options.ids,
     )  # fmt: skip
-    texts = {column: Texts().of(values.select(mask)) for column, values in metadata.items()}
+    texts = {column: values.texts(mask) for column, values in metadata.items()}
     return TableInMemory(layout, numbers if mask is None else numbers[mask], texts)
 
 

@@ -10,6 +10,7 @@ no row positions to resume from.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from pyarrow import parquet as pq
 
 from standout.errors import FeatureError, InputError, NotNumbersError, listed
 from standout.io.containers import check_file, readable
-from standout.io.options import Coded, Options, RowFilter, Texts, as_text, choose, matching
+from standout.io.options import Coded, Options, RowFilter, as_text, choose, matching
 from standout.io.source import ahead, block_rows, report
 from standout.io.stream import Block, Layout, Stream, TableInMemory
 
@@ -101,30 +102,25 @@ def open_table(
         shown, chosen.features, len(chosen.features), chosen.aside, options.label, options.groups,
         options.groups_match, chosen.ids, n_rows if n_rows > 0 and not options.where else None, options.memory,
     )  # fmt: skip
-    read = partial(_blocks, files, chosen.features, options.where, location)
+    open_blocks = partial(_blocks, files, chosen.features, options.where, location)
     max_rows = options.memory // (8 * layout.n_features)
     expected, error = (n_rows, 1.0) if n_rows > 0 else (estimated_rows, _ESTIMATE_ERROR)
     if max_rows and (options.where or expected <= error * max_rows):
-        texts = {column: Texts() for column in chosen.aside}
-        loaded = _load(read(None, texts), layout, texts, max_rows, min(max_rows, int(1.05 * expected) + 1024))
+        first_rows = min(max_rows, int(1.05 * expected) + 1024)
+        loaded = _load(open_blocks(None, chosen.aside), layout, max_rows, first_rows)
         if loaded is not None:
             return loaded
-
-    def open_blocks(rows: int, columns: tuple[str, ...], mark: Any = None) -> Iterator[Block]:
-        return read(rows, {column: Texts() for column in columns}, mark)
-
     return Stream(layout, open_blocks)
 
 
-def _load(
-    blocks: Iterator[Block], layout: Layout, texts: Mapping[str, Texts], max_rows: int, first_rows: int
-) -> TableInMemory | None:
+def _load(blocks: Iterator[Block], layout: Layout, max_rows: int, first_rows: int) -> TableInMemory | None:
     """Read a table into memory; return None as soon as it does not fit."""
     metadata: dict[str, list[NDArray[Any]]] = {column: [] for column in layout.aside}
-    buffer, filled = np.empty((first_rows, layout.n_features)), 0
+    buffer, filled, nbytes = np.empty((first_rows, layout.n_features)), 0, 0
     for block in blocks:
         stop = filled + len(block.numbers)
-        nbytes = 8 * stop * layout.n_features + sum(text.nbytes for text in texts.values())
+        nbytes += block.numbers.nbytes
+        nbytes += sum(text.nbytes + sum(map(sys.getsizeof, set(text.tolist()))) for text in block.about.values())
         if stop > max_rows or nbytes > layout.memory:
             return None
         if stop > len(buffer):
@@ -147,7 +143,7 @@ def _blocks(
     where: Mapping[str, tuple[str, ...]],
     location: str,
     rows: int | None,
-    texts: Mapping[str, Texts],
+    columns: tuple[str, ...],
     mark: Mapping[str, Any] | None = None,
 ) -> Iterator[Block]:
     """Make one pass over the rows that ``where`` selects, with the text of some columns.
@@ -158,10 +154,10 @@ def _blocks(
     row_filter = RowFilter(where, location, found)
     parts: list[Block] = []
     count = total = 0
-    for batch in ahead(_batches(files, features, tuple(dict.fromkeys((*texts, *where))), position)):
+    for batch in ahead(_batches(files, features, tuple(dict.fromkeys((*columns, *where))), position)):
         mask = row_filter.mask(batch.metadata)
         numbers = batch.numbers if mask is None else batch.numbers[mask]
-        about = {name: text.of(batch.metadata[name].select(mask)) for name, text in texts.items()}
+        about = {name: batch.metadata[name].texts(mask) for name in columns}
         total += len(numbers)
         start = min(skip, len(numbers))
         skip -= start
