@@ -26,12 +26,10 @@ from pyarrow import csv as arrow_csv
 
 from standout.errors import InputError, NotNumbersError, StandoutError
 from standout.io.containers import first_line, readable
-from standout.io.options import Coded, Options, check_distinct, choose
+from standout.io.options import Options, check_distinct, choose
 from standout.io.stream import Stream, TableInMemory
 from standout.io.tables import RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
 
-# The name of a first column without a name: pandas and R leave the name of the index empty.
-INDEX = "index"
 # Bytes read first to find the header, and the longest header.
 _HEADER_BYTES = 2**18
 _MAX_HEADER_BYTES = 64 * 2**20
@@ -119,7 +117,9 @@ class TextFile(TableFile):
             batch = _parse_or_explain(chunk, self, types, [*features, *metadata])
             if batch is not None:
                 numbers = numbers_of(batch.select(list(features)))
-                about = {name: _written(batch.column(name)) for name in metadata}
+                columns = {name: coded(batch.column(name)) for name in metadata}
+                # Blank text is missing, and any text may be a number.
+                about = {k: replace(c, values=[v or None for v in c.values], written=True) for k, c in columns.items()}
                 yield RowBatch(numbers, about, chunk.share, (chunk.start, chunk.line))
 
     def chunks(self, start: int = 0, line: int = 0) -> Iterator[Chunk]:
@@ -194,20 +194,14 @@ def _end_by_value(data: bytes, separator: str) -> int:
     return max(end, data.rfind(b"\n", start) + 1)
 
 
-def _written(column: Any) -> Coded:
-    """Return a metadata column; blank text is missing, and any text may be a number."""
-    text = coded(column)
-    return replace(text, values=[value or None for value in text.values], written=True)
-
-
 # The header
 
 
 def _read_header(path: Path, location: str) -> TextFile:
+    """Return a file with the separator and the names in its first line."""
     start, size = _read_start(path, location)
-    _check_text(start, path, location)
     bom = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0
-    text = codecs.getincrementaldecoder("utf-8")().decode(start[bom:])
+    text = _decode(start[bom:], location, 1, final=False)
     separator = _find_separator(text, path)
     lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(lines, delimiter=separator)
@@ -217,8 +211,8 @@ def _read_header(path: Path, location: str) -> TextFile:
         raise InputError(f"{location}: its first line cannot be read ({error}). Check its quotes.") from error
     names = [name or f"column {position}" for position, name in enumerate(found, 1)]
     index: tuple[str, ...] = ()
-    if not found[0] and len(found) > 1:
-        names[0] = names[0] if INDEX in names else INDEX
+    if not found[0] and len(found) > 1:  # pandas and R leave the name of the index empty
+        names[0] = names[0] if "index" in names else "index"
         index = (names[0],)
     check_distinct(names, location)
     _check_header(names[len(index) :], location, bool(index))
@@ -227,39 +221,32 @@ def _read_header(path: Path, location: str) -> TextFile:
 
 
 def _read_start(path: Path, location: str) -> tuple[bytes, int]:
-    """Return the start of a file, long enough for its first line, and the size of the file."""
+    """Return the start of a text file, long enough for its first line, and the size of the file."""
     with _opened(path, location) as (stream, file):
         start: bytes = stream.read(_HEADER_BYTES)
-        while b"\0" not in start and not end_of_rows(start.lstrip(), ","):
+        while b"\0" not in start and not end_of_rows(start.lstrip(), ",") and (more := stream.read(len(start))):
+            start += more
             if len(start) > _MAX_HEADER_BYTES:
                 raise InputError(
                     f"{location}: its first line is longer than {len(start) >> 20} MB. Give a table with column names "
                     "in its first line and rows below."
                 )
-            more = stream.read(len(start))
-            if not more:
-                break
-            start += more
-        return start, file.size()
-
-
-def _check_text(start: bytes, path: Path, location: str) -> None:
-    """Raise an error for a file that does not begin with UTF-8 text."""
+        size: int = file.size()
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{location}: this is UTF-16 text. Convert it to UTF-8, for instance with iconv -f UTF-16.")
     if start.startswith(b"\x1f\x8b"):
         raise InputError(f"{location}: the file is gzip-compressed. Rename it to {path.name}.gz.")
     if b"\0" in start:
         raise InputError(f"{location}: this is a binary file, not text. Check the file, and give a table as text.")
-    if not start.strip(b"\xef\xbb\xbf \t\r\n"):
+    if not start.strip(codecs.BOM_UTF8 + b" \t\r\n"):
         raise InputError(f"{location}: the file is empty. Give a table with column names in its first line.")
-    _check_utf8(start, location, 1, final=False)
+    return start, size
 
 
-def _check_utf8(data: bytes, location: str, line: int, final: bool = True) -> None:
-    """Raise an error for text that is not UTF-8; its last character may be incomplete unless ``final``."""
+def _decode(data: bytes, location: str, line: int, final: bool = True) -> str:
+    """Return text; its last character may be incomplete unless ``final``."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(data, final)
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final)
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
         raise InputError(
@@ -320,7 +307,8 @@ def _parse(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequ
 
 
 def _rows(chunk: Chunk, file: TextFile) -> Any:
-    return csv.reader(io.StringIO(chunk.data.decode(), newline=""), delimiter=file.separator)
+    """Return a reader of the rows of a chunk as text; text that is not UTF-8 is an error."""
+    return csv.reader(io.StringIO(_decode(chunk.data, file.location, chunk.line), newline=""), delimiter=file.separator)
 
 
 def _parse_or_explain(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
@@ -332,7 +320,6 @@ def _parse_or_explain(chunk: Chunk, file: TextFile, types: Mapping[str, Any], co
 
 def _explain(error: Exception, chunk: Chunk, file: TextFile, types: Mapping[str, Any]) -> StandoutError:
     """Return an error for the first value of a chunk that does not have the type of its column."""
-    _check_utf8(chunk.data, file.location, chunk.line)
     number, n_columns = re.compile(_number_pattern(file.decimal)), len(file.names)
     kinds = [(position, name, types.get(name, pa.string())) for position, name in enumerate(file.names)]
     numeric = [column for column in kinds if column[2] != pa.string()]
@@ -374,7 +361,8 @@ def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str,
         if batch is None:
             continue
         types = _numeric_types(batch)
-        text = {name: _present(batch.column(name)) for name in features if batch.schema.field(name).type == pa.string()}
+        text = {name: batch.column(name) for name in features if batch.schema.field(name).type == pa.string()}
+        text = {name: column.filter(pc.invert(pc.is_in(column, pa.array(_MISSING)))) for name, column in text.items()}
         commas = [name for name, values in text.items() if _has_decimal_commas(values, name, file)]
         if commas:
             file, with_points = replace(file, decimal=","), types
@@ -394,7 +382,6 @@ def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str,
 
 def _parse_inferred(chunk: Chunk, file: TextFile, metadata: Sequence[str]) -> Any:
     """Return the rows of a chunk with inferred types; metadata columns are text."""
-    _check_utf8(chunk.data, file.location, chunk.line)
     texts, number = dict.fromkeys(metadata, pa.string()), re.compile(_number_pattern(file.decimal))
     # pyarrow tries a dozen types for every column. A guess from five rows saves that for all but a few columns.
     guess = {}
@@ -415,11 +402,6 @@ def _numeric_types(batch: Any) -> dict[str, Any]:
         for field in batch.schema
         if is_number(field.type)
     }
-
-
-def _present(column: Any) -> Any:
-    """Return the values of a text column that are not missing."""
-    return column.filter(pc.invert(pc.is_in(column, pa.array(_MISSING))))
 
 
 def _matches(values: Any, pattern: str) -> NDArray[np.bool_]:
