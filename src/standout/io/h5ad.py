@@ -24,20 +24,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout.errors import InputError, NotNumbersError, did_you_mean, listed
-from standout.io.containers import (
-    Column,
-    Member,
-    as_names,
-    check_file,
-    check_fits,
-    check_matrix,
-    check_size,
-    check_sparse_shape,
-    decode,
-    open_item,
-    readable,
-    size_on_disk,
-)
+from standout.io import containers
+from standout.io.containers import Column, Member, as_names, decode, open_item, readable
 from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, as_source
 from standout.io.memory import NUMBERS, checked_table
 from standout.io.options import Options
@@ -61,7 +49,7 @@ def open_h5ad(path: Path, options: Options, role: str) -> Source:
     matrices are read in blocks of rows; CSC matrices must fit in ``memory``.
     """
     with readable(f"{role}: {path}", "h5ad"):
-        check_file(path, f"{role}: {path}")
+        containers.check_file(path, f"{role}: {path}")
     return open_store(path, partial(h5py.File, path, "r"), options, role)
 
 
@@ -205,22 +193,22 @@ def _decoded(values: Any) -> NDArray[Any]:
 
 def _stored_reader(path: Path, open_matrix: Open, item: Any, options: Options, location: str) -> MatrixReader:
     """Return the reader of a matrix in a store: dense or CSR on disk, CSC in memory."""
-    available = size_on_disk(path)
+    available = containers.size_on_disk(path)
     if hasattr(item, "shape"):
-        check_matrix(Member(tuple(item.shape), item.dtype), location)
-        check_size(int(item.nbytes), available, location)
+        containers.check_matrix(Member(tuple(item.shape), item.dtype), location)
+        containers.check_size(int(item.nbytes), available, location)
         return ChunkedReader(open_matrix, item)
     kind = str(item.attrs.get("encoding-type", item.attrs.get("h5sparse_format", ""))).removesuffix("_matrix")
     if kind not in ("csr", "csc") or not all(part in item for part in _CSR_ARRAYS):
         raise InputError(f"{location}: this is neither an array nor a sparse matrix. Give an intact copy.")
     shape = tuple(int(length) for length in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
-    check_sparse_shape(shape, available, location)
-    check_matrix(Member(shape, item["data"].dtype), location)
+    containers.check_sparse_shape(shape, available, location)
+    containers.check_matrix(Member(shape, item["data"].dtype), location)
     for part in _CSR_ARRAYS:
-        check_size(int(item[part].nbytes), available, location)
+        containers.check_size(int(item[part].nbytes), available, location)
     if kind == "csr":
         return CSRReader(open_matrix, item, (shape[0], shape[1]))
-    check_fits(
+    containers.check_fits(
         sum(int(item[part].nbytes) for part in _CSR_ARRAYS), options.memory, location,
         "a CSC matrix cannot be read in blocks of rows",
         "convert it to CSR (adata.X = adata.X.tocsr(), then write it again)",

@@ -53,31 +53,23 @@ class Options:
     checkpoint: Path | None = None
 
     @classmethod
-    def of(
-        cls,
-        *,
-        columns: str | Iterable[str] | None = None,
-        drop: str | Iterable[str] | None = None,
-        where: Mapping[str, Any] | None = None,
-        memory: str | float = "256MB",
-        checkpoint: str | os.PathLike[str] | None = None,
-        **rest: str | None,
-    ) -> Options:
+    def of(cls, **given: Any) -> Options:
         """Validate the arguments of :func:`standout.read`."""
+        columns, drop, checkpoint, missing = map(given.get, ("columns", "drop", "checkpoint", "missing"))
+        if missing not in (None, *MISSING):
+            raise InputError(f"`missing={missing!r}` is not valid. Use None or one of {listed(MISSING)}.")
         if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
             raise InputError(f"`checkpoint={checkpoint!r}` is not a path. Give the name of a file, or None.")
-        options = cls(
-            columns=None if columns is None else _names("columns", columns),
-            drop=() if drop is None else _names("drop", drop),
-            where={column: _values(column, values) for column, values in (where or {}).items()},
-            memory=as_bytes(memory),
-            checkpoint=None if checkpoint is None else check_writable(checkpoint, "checkpoint"),
-            **rest,
-        )
-        if options.missing not in (None, *MISSING):
-            raise InputError(f"`missing={options.missing!r}` is not valid. Use None or one of {listed(MISSING)}.")
+        given |= {
+            "columns": None if columns is None else _names("columns", columns),
+            "drop": () if drop is None else _names("drop", drop),
+            "where": {column: _values(column, values) for column, values in (given.get("where") or {}).items()},
+            "memory": as_bytes(given.get("memory", cls.memory)),
+            "checkpoint": None if checkpoint is None else check_writable(checkpoint, "checkpoint"),
+        }
+        options = cls(**given)
         if options.groups_match is not None:
-            _check_pattern(options)
+            _check_pattern(options.groups, options.groups_match)
         return options
 
     @property
@@ -123,15 +115,13 @@ def _values(column: str, given: Any) -> tuple[str, ...]:
     return tuple(str(value) for value in values)
 
 
-def _check_pattern(options: Options) -> None:
-    if options.groups is None:
+def _check_pattern(groups: str | None, pattern: str) -> None:
+    if groups is None:
         raise InputError("`groups_match` needs the column of the groups. Give `groups` too.")
     try:
-        re.compile(options.groups_match or "")
+        re.compile(pattern)
     except re.error as error:
-        raise InputError(
-            f"`groups_match={options.groups_match!r}` is not a regular expression ({error}). Check it."
-        ) from error
+        raise InputError(f"`groups_match={pattern!r}` is not a regular expression ({error}). Check it.") from error
 
 
 # Columns

@@ -31,8 +31,7 @@ _TABLES = {
 _MATRICES = {
     ".npy": ("arrays", "open_npy"),
     ".npz": ("arrays", "open_npz"),
-    ".h5": ("arrays", "open_hdf5"),
-    ".hdf5": ("arrays", "open_hdf5"),
+    **dict.fromkeys((".h5", ".hdf5"), ("arrays", "open_hdf5")),
     ".h5ad": ("h5ad", "open_h5ad"),
     ".zarr": ("arrays", "open_zarr"),
     ".mtx": ("arrays", "open_mtx"),
@@ -136,25 +135,31 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
         return open_path(data, options, role)
     if is_on_cluster(data):
         return _on_cluster(data, options, role)
-    if _is_anndata(data) or not options.is_default:
-        return _with_options(data, options, role)
-    if isinstance(data, Source):
+    if isinstance(data, Source) and options.is_default:
         return data
-    # Check the type: column names of a data frame are attributes of the instance.
-    if callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features"):
+    if _is_anndata(data):
+        from standout.io.h5ad import from_anndata
+
+        return from_anndata(data, options, role)
+    if is_frame(data):
+        return _open_frame(data, options, role)
+    if _is_lazy(data):
+        raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
+    if not replace(options, missing=None).is_default:
+        raise InputError(
+            f"{role}: columns are chosen by name, and {type(data).__name__} has no column names. Give a data frame or "
+            "a file, or choose the columns first."
+        )
+    if callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features") and not isinstance(data, Source):
         raise InputError(
             f"{role}: {type(data).__name__} has blocks, but is not a source. Derive it from standout.Source."
         )
-    if _is_lazy(data):
-        raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
-    if sparse.issparse(data):
-        return SparseSource(checked_table(data, role))
-    if is_frame(data):
-        source = FrameSource(data, role)
-        if 0 in (source.n_rows, source.n_features):
-            checked_table(np.empty((source.n_rows, source.n_features)), role)
-        return source
-    return ArraySource(checked_table(data, role))
+    table = checked_table(data, role)
+    if options.is_default:
+        return SparseSource(table) if sparse.issparse(table) else ArraySource(table)
+    if sparse.issparse(table):
+        raise InputError(f"{role}: `missing` does not support sparse matrices. Give an array, or fill in the values.")
+    return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
 
 
 def is_array_like(data: Any) -> bool:
@@ -260,27 +265,13 @@ def _on_cluster(data: Any, options: Options, role: str) -> Source:
     return source
 
 
-def _with_options(data: Any, options: Options, role: str) -> Source:
-    """Apply the options for files (columns that describe rows, rows to keep) to data in memory."""
-    if is_frame(data):
-        return _open_frame(data, options, role)
-    if _is_anndata(data):
-        from standout.io.h5ad import from_anndata
-
-        return from_anndata(data, options, role)
-    if not replace(options, missing=None).is_default:
-        raise InputError(
-            f"{role}: columns are chosen by name, and {type(data).__name__} has no column names. Give a data frame or "
-            "a file, or choose the columns first."
-        )
-    table = checked_table(data, role)
-    if sparse.issparse(table):
-        raise InputError(f"{role}: `missing` does not support sparse matrices. Give an array, or fill in the values.")
-    return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
-
-
-def _open_frame(frame: Any, options: Options, role: str) -> TableInMemory:
+def _open_frame(frame: Any, options: Options, role: str) -> Source:
     """Return the source of a data frame (any that narwhals supports)."""
+    if options.is_default:
+        source = FrameSource(frame, role)
+        if 0 in (source.n_rows, source.n_features):
+            checked_table(np.empty((source.n_rows, source.n_features)), role)
+        return source
     import narwhals.stable.v2 as nw
 
     given = list(getattr(frame, "column_names", None) or frame.columns)  # pyarrow's ``columns`` are the data
