@@ -324,7 +324,7 @@ def names_in(kind, path, names):
 def test_invalid_feature_names_are_errors_and_not_ignored(tmp_path, rejected, kind):
     path = tmp_path / f"a.{kind}"
     for names, found in (
-        (np.array(NAMES[:4]), "4 for 5 features"),
+        (np.array(NAMES[:4]), "(4,) for 5 features"),
         (np.array([NAMES]), "its shape is (1, 5)"),
         (np.arange(5), "int64"),
     ):

@@ -208,16 +208,19 @@ def _siblings(members: Mapping[str, Member], chosen: str) -> list[tuple[str, str
 def _check_feature_names(names: Member, table: Member, location: str) -> None:
     """Raise an error unless there is one text for each feature; one value for each row is metadata."""
     n_rows, n_features = table.shape
-    remedy = "Give one text for each feature: save them with .astype(str)."
     if names.dtype.kind == "O" and not names.text:
-        raise NotNumbersError(f"{location} should hold feature names, but {_PICKLES} {remedy}")
-    if names.shape in ((n_features,), (n_rows,)):
-        if names.text or names.shape == (n_rows,):
-            return
-        raise NotNumbersError(f"{location} should hold feature names, but its values are {names.dtype}. {remedy}")
-    if names.text:
-        found = f"there are {names.shape[0]}" if len(names.shape) == 1 else f"its shape is {names.shape}"
-        raise InputError(f"{location} should hold feature names, but {found} for {n_features} features. {remedy}")
+        problem = _PICKLES
+    elif names.shape == (n_rows,) or (names.text and names.shape == (n_features,)):
+        return
+    elif names.shape == (n_features,):
+        problem = f"its values are {names.dtype}."
+    elif names.text:
+        problem = f"its shape is {names.shape} for {n_features} features."
+    else:
+        return
+    raise (InputError if names.text else NotNumbersError)(
+        f"{location} should hold feature names, but {problem} Give one text for each feature: save them with .astype(str)."
+    )
 
 
 def sibling_columns(

@@ -28,7 +28,7 @@ from standout.errors import InputError, NotNumbersError, StandoutError
 from standout.io.containers import first_line, readable
 from standout.io.options import Options, check_distinct, choose
 from standout.io.stream import Stream, TableInMemory
-from standout.io.tables import RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
+from standout.io.tables import Names, RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
 
 # Bytes read first to find the header, and the longest header.
 _HEADER_BYTES = 2**18
@@ -72,9 +72,11 @@ def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) 
         raise InputError(f"{role}: {shown}: it has column names, but no rows. Give a table with rows.")
     types, decimal, rows_per_byte = inferred
     max_bytes = max(options.memory // 16, _MIN_CHUNK_BYTES)
-    files = [replace(file, types=types, decimal=decimal, max_bytes=max_bytes) for file in files]
-    estimate = rows_per_byte * sum(file.size for file in files)
-    return open_table(files, types, options, shown, role, estimated_rows=estimate)
+    files = [
+        replace(file, types=types, decimal=decimal, max_bytes=max_bytes, estimated_rows=rows_per_byte * file.size)
+        for file in files
+    ]
+    return open_table(files, types, options, shown, role)
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,8 @@ class TextFile(TableFile):
 
     path: Path
     location: str
-    names: tuple[str, ...]
-    index: tuple[str, ...]  # the first column, if its name is empty
+    names: Names
+    index: Names  # the first column, if its name is empty
     size: int
     separator: str
     header_bytes: int
@@ -102,15 +104,14 @@ class TextFile(TableFile):
     types: Mapping[str, Any] = field(default_factory=dict)  # of the numeric columns
     decimal: str = "."
     max_bytes: int = _MAX_CHUNK_BYTES
+    estimated_rows: float = 0
 
     @property
     def chunk_bytes(self) -> int:
         """Bytes to read at a time: a few hundred rows, and a few megabytes."""
         return min(max(_MIN_CHUNK_BYTES, 256 * self.header_bytes), _MAX_CHUNK_BYTES)
 
-    def batches(
-        self, features: tuple[str, ...], metadata: tuple[str, ...], position: Sequence[int]
-    ) -> Iterator[RowBatch]:
+    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
         """Read these columns, from the byte and the line at ``position`` on."""
         types = {name: self.types[name] for name in features} | dict.fromkeys(metadata, pa.string())
         for chunk in self.chunks(*position):

@@ -151,13 +151,13 @@ def choose(
     Chosen(features=('a', 'b'), aside=('index',), ids='index')
     """
     check_distinct(columns, location)
-    known, roles = frozenset(columns), options.roles  # there may be thousands of names
+    known, roles = dict.fromkeys(columns), options.roles  # a dict, as there may be thousands of names
     for column, argument in roles.items():
         if column not in known:
             raise _no_column(f"{location}: {argument} column {column!r}", argument, column, columns)
     dropped: set[str] = set()
     for pattern in options.drop:
-        matched = [pattern] if pattern in known else matching(pattern, columns)
+        matched = matching(pattern, known)
         if not matched:
             raise _no_column(f"{location}: `drop={pattern!r}`", "drop", pattern, columns)
         dropped.update(matched)
@@ -205,23 +205,24 @@ def _requested_features(
 ) -> list[str]:
     """Return the features that ``columns=`` names, in that order; those of a pattern in the order of the file."""
     found: dict[str, None] = {}
-    known = frozenset(columns)
+    known = dict.fromkeys(columns)
     for pattern in patterns:
-        if pattern in known and pattern not in numeric:
+        every = matching(pattern, known)
+        matched = [c for c in every if c in numeric]
+        if every == [pattern] and not matched:
             raise FeatureError(f"{location}: column {pattern!r} is not numeric. Leave it out of `columns`.")
-        matched = [pattern] if pattern in known else [c for c in matching(pattern, columns) if c in numeric]
         if not matched:
             raise FeatureError(f"{location}: no numeric column is called {pattern!r}.{_hint(pattern, columns)}")
         found |= dict.fromkeys(c for c in matched if c not in taken)
     return list(found)
 
 
-def matching(pattern: str, columns: Sequence[str]) -> list[str]:
-    """Return the columns that match a pattern; only ``*`` and ``?`` are wildcards, as names may contain brackets."""
-    if "*" not in pattern and "?" not in pattern:
-        return []
+def matching(pattern: str, columns: Collection[str]) -> list[str]:
+    """Return the column of that name, or those that match a pattern; only ``*`` and ``?`` are wildcards."""
+    if pattern in columns:
+        return [pattern]
     shell = pattern.replace("[", "[[]")
-    return [column for column in columns if fnmatchcase(column, shell)]
+    return [c for c in columns if fnmatchcase(c, shell)] if "*" in pattern or "?" in pattern else []
 
 
 def _no_column(what: str, argument: str, column: str, columns: Sequence[str]) -> ColumnError:

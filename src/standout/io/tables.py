@@ -40,6 +40,8 @@ _BUFFER_BYTES = 2**16
 # Record batches larger than this are memory-mapped: uncompressed ones then take only the memory of the rows in use.
 _MAP_BYTES = 64 * 2**20
 
+Names = tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class RowBatch:
@@ -56,25 +58,25 @@ class TableFile(ABC):
 
     path: Path
     location: str  # the start of messages
-    names: tuple[str, ...]  # of all columns
-    index: tuple[str, ...]  # columns of row ids, according to the file
+    names: Names  # of all columns
+    index: Names  # columns of row ids, according to the file
     size: int
+    n_rows: int = 0  # if the file stores it
+    estimated_rows: float = 0  # if it does not
 
     @abstractmethod
-    def batches(
-        self, features: tuple[str, ...], metadata: tuple[str, ...], position: Sequence[int]
-    ) -> Iterator[RowBatch]:
+    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
         """Read these columns, from the ``position`` of a batch of an earlier pass on (empty: from the start)."""
 
 
 def check_same(files: Sequence[TableFile], options: Options) -> None:
     """Raise an error if one of several files has other columns than the first; dropped columns may differ."""
-    first = files[0].names
-    ignored = {c for pattern in options.drop for c in (pattern, *matching(pattern, first))}
+    first = dict.fromkeys(files[0].names)
+    ignored = {c for pattern in options.drop for c in matching(pattern, first)}
     for file in files[1:]:
-        known, found = frozenset(first), frozenset(file.names)
-        missing = [c for c in first if c not in found and c not in ignored]
-        extra = [c for c in file.names if c not in known] if options.columns is None else []
+        found = frozenset(file.names) | ignored
+        missing = [c for c in first if c not in found]
+        extra = [c for c in file.names if c not in first] if options.columns is None else []
         if missing or extra:
             parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} added"] * bool(extra)
             raise FeatureError(
@@ -84,18 +86,13 @@ def check_same(files: Sequence[TableFile], options: Options) -> None:
 
 
 def open_table(
-    files: Sequence[TableFile],
-    numeric: Collection[str],
-    options: Options,
-    shown: Path,
-    role: str,
-    n_rows: int = 0,
-    estimated_rows: float = 0,
+    files: Sequence[TableFile], numeric: Collection[str], options: Options, shown: Path, role: str
 ) -> TableInMemory | Stream:
     """Return files with the same columns as one source: in memory if the numbers fit, otherwise a stream.
 
-    ``shown`` is the path as given: a file, a directory or a pattern. A number of rows that is not positive is unknown.
+    ``shown`` is the path as given: a file, a directory or a pattern.
     """
+    n_rows, estimated_rows = sum(file.n_rows for file in files), sum(file.estimated_rows for file in files)
     location = f"{role}: {shown}"
     chosen = choose(files[0].names, numeric, options, location, files[0].index)
     layout = Layout(
@@ -139,11 +136,11 @@ def _load(blocks: Iterator[Block], layout: Layout, max_rows: int, first_rows: in
 
 def _blocks(
     files: Sequence[TableFile],
-    features: tuple[str, ...],
-    where: Mapping[str, tuple[str, ...]],
+    features: Names,
+    where: Mapping[str, Names],
     location: str,
     rows: int | None,
-    columns: tuple[str, ...],
+    columns: Names,
     mark: Mapping[str, Any] | None = None,
 ) -> Iterator[Block]:
     """Make one pass over the rows that ``where`` selects, with the text of some columns.
@@ -185,7 +182,7 @@ def _join(parts: list[Block]) -> Block:
 
 
 def _batches(
-    files: Sequence[TableFile], features: tuple[str, ...], metadata: tuple[str, ...], position: Sequence[int]
+    files: Sequence[TableFile], features: Names, metadata: Names, position: Sequence[int]
 ) -> Iterator[RowBatch]:
     """Make one pass over all files, starting at a file and a position in it."""
     first, *start = position or (0,)
@@ -240,8 +237,6 @@ class ArrowFile(TableFile):
 
     kind: str
     schema: Any
-    n_rows = 0  # if the file stores it
-    estimated_rows = 0  # if it does not
 
     def __init__(self, path: Path, role: str):
         self.path, self.location = path, f"{role}: {path}"
@@ -254,9 +249,7 @@ class ArrowFile(TableFile):
             recorded = (self.schema.pandas_metadata or {}).get("index_columns", ())
             self.index = tuple(name for name in recorded if isinstance(name, str) and name in self.names)
 
-    def batches(
-        self, features: tuple[str, ...], metadata: tuple[str, ...], position: Sequence[int]
-    ) -> Iterator[RowBatch]:
+    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
         """Read these columns, from the row at ``position`` on."""
         columns, step = list(dict.fromkeys((*features, *metadata))), block_rows(len(features))
         skip = position[0] if position else 0
@@ -273,16 +266,13 @@ class ArrowFile(TableFile):
                     (row + batch.num_rows - rest.num_rows,),
                 )
 
-    @abstractmethod
     def _inspect(self) -> None:
         """Set the schema, and the number of rows or an estimate of it."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:
-        """Yield batches of at most ``step`` rows, each with its first row and the share of the file read so far.
-
-        Batches that lie before row ``skip`` may be left out.
-        """
+        """Yield batches of at most ``step`` rows, their first row and the share read; rows before ``skip`` may lack."""
+        raise NotImplementedError
 
 
 class ParquetFile(ArrowFile):
@@ -353,8 +343,7 @@ def _open_arrow(
     """Return the source of one or more files with the same columns."""
     files = [kind(path, role) for path in paths]
     check_same(files, options)
-    n_rows, estimate = sum(file.n_rows for file in files), sum(file.estimated_rows for file in files)
-    return open_table(files, _numeric_columns(files, options), options, shown, role, n_rows, estimate)
+    return open_table(files, _numeric_columns(files, options), options, shown, role)
 
 
 open_parquet = partial(_open_arrow, ParquetFile)
