@@ -96,7 +96,7 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
         chosen = choose_array(headers, options.key, location)
         check_matrix(headers[chosen], f"{location}: {chosen}")
         reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
-        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]))
+        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]), location)
         matrix = MatrixFile(path, "npz", reader, names, metadata, tuple(metadata))
     return as_source(matrix, options, role)
 
@@ -459,7 +459,7 @@ def _chunked_matrix(
                 _check_codecs(item, str(path))
             return np.asarray(item[...])
 
-    names, metadata = sibling_columns(members, chosen, read)
+    names, metadata = sibling_columns(members, chosen, read, location)
     for attribute in FEATURE_NAMES:
         if attribute in array.attrs:
             given = array.attrs[attribute]

@@ -162,24 +162,12 @@ def size_on_disk(path: Path) -> int:
 def choose_array(members: Mapping[str, Member], key: str | None, location: str) -> str:
     """Return the name of the array that holds the rows: ``key``, or the only 2-D array of numbers.
 
-    An array of feature names in the same group that does not fit is an error. If it were ignored, columns would be
-    matched by position.
-
     Examples
     --------
     >>> labels, rows = Member((9,), np.dtype(int)), Member((9, 4), np.dtype(float))
     >>> choose_array({"labels": labels, "rows": rows}, None, "data.npz")
     'rows'
     """
-    chosen = _find_array(members, key, location)
-    if len(members[chosen].shape) == 2:
-        for path, name in _siblings(members, chosen):
-            if name in FEATURE_NAMES:
-                _check_feature_names(members[path], members[chosen], f"{location}: {path!r}")
-    return chosen
-
-
-def _find_array(members: Mapping[str, Member], key: str | None, location: str) -> str:
     tables = [name for name, member in members.items() if member.numeric]
     candidates, name = list(members), None if key is None else key.strip("/")
     if name is not None:
@@ -198,47 +186,40 @@ def _find_array(members: Mapping[str, Member], key: str | None, location: str) -
     raise InputError(f"{location}: it has {problem} {remedy}")
 
 
-def _siblings(members: Mapping[str, Member], chosen: str) -> list[tuple[str, str]]:
-    """Return path and name of the other arrays in the group of the chosen one."""
-    group = chosen.rpartition("/")[0]
-    split = ((path, *path.rpartition("/")[::2]) for path in members if path != chosen)
-    return [(path, name) for path, parent, name in split if parent == group]
-
-
-def _check_feature_names(names: Member, table: Member, location: str) -> None:
-    """Raise an error unless there is one text for each feature; one value for each row is metadata."""
-    n_rows, n_features = table.shape
-    if names.dtype.kind == "O" and not names.text:
-        problem = _PICKLES
-    elif names.shape == (n_rows,) or (names.text and names.shape == (n_features,)):
-        return
-    elif names.shape == (n_features,):
-        problem = f"its values are {names.dtype}."
-    elif names.text:
-        problem = f"its shape is {names.shape} for {n_features} features."
-    else:
-        return
-    raise (InputError if names.text else NotNumbersError)(
-        f"{location} should hold feature names, but {problem} Give one text for each feature: save them with .astype(str)."
-    )
-
-
 def sibling_columns(
-    members: Mapping[str, Member], chosen: str, read: Callable[[str], NDArray[Any]]
+    members: Mapping[str, Member], chosen: str, read: Callable[[str], NDArray[Any]], location: str
 ) -> tuple[tuple[str, ...] | None, dict[str, Column]]:
-    """Return feature names and row metadata (1-D arrays with one entry a row) from the group of the chosen array."""
+    """Return feature names and row metadata (1-D arrays with one entry a row) from the group of the chosen array.
+
+    Feature names that do not fit are an error. If they were ignored, columns would be matched by position.
+    """
     n_rows, n_features = members[chosen].shape
     names: tuple[str, ...] | None = None
     metadata: dict[str, Column] = {}
-    for path, name in _siblings(members, chosen):
-        member = members[path]
-        if len(member.shape) != 1:
+    for path, member in members.items():
+        group, _, name = path.rpartition("/")
+        if path == chosen or group != chosen.rpartition("/")[0]:
             continue
-        if name in FEATURE_NAMES and member.text and member.shape[0] == n_features:
+        if name in FEATURE_NAMES and member.text and member.shape == (n_features,):
             names = as_names(read(path))
-        elif member.shape[0] == n_rows and (member.text or member.dtype.kind in NUMBERS):
+            continue
+        if name in FEATURE_NAMES:
+            _check_not_names(member, n_rows, n_features, f"{location}: {path!r}")
+        if member.shape == (n_rows,) and (member.text or member.dtype.kind in NUMBERS):
             metadata[name] = lambda path=path: decode(read(path))  # type: ignore[misc]
     return names, metadata
+
+
+def _check_not_names(member: Member, n_rows: int, n_features: int, location: str) -> None:
+    """Raise an error for an array that has the name of feature names, unless it has one value for each row."""
+    remedy = "Give one text for each feature: save them with .astype(str)."
+    if member.dtype.kind == "O" and not member.text:
+        raise NotNumbersError(f"{location} should hold feature names, but {_PICKLES} {remedy}")
+    if member.shape != (n_rows,) and (member.text or member.shape == (n_features,)):
+        found = (
+            f"its shape is {member.shape} for {n_features} features" if member.text else f"its type is {member.dtype}"
+        )
+        raise InputError(f"{location} should hold feature names, but its {found}. {remedy}")
 
 
 @contextmanager
