@@ -139,7 +139,7 @@ def test_a_checkpoint_is_valid_only_for_its_groups_pattern(tmp_path, refused):
         return Moments.of(standout.read(tmp_path / "t.csv", **how))
 
     assert moments("^[^_]+").groups == {f"s{i}" for i in range(5)}
-    refused(lambda: moments("[^_]+$"), "other data: different groups.")
+    refused(lambda: moments("[^_]+$"), "other data: different options.")
 
 
 def unused(warned, remedy, *words):

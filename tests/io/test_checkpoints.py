@@ -81,7 +81,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
     monkeypatch.setattr(checkpoint, "block_rows_of", lambda _: 64)
     monkeypatch.setattr("standout.io.memory.block_rows_of", lambda _: 64)
-    monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 50)
+    monkeypatch.setattr("standout.io.tables.block_rows", lambda _: 50)
     monkeypatch.setattr("standout.io.csv.TextFile.chunk_bytes", 4000)
     monkeypatch.setattr("standout.io.csv._SKIP_BYTES", 1000)
 
@@ -199,7 +199,7 @@ def test_a_resumed_pass_keeps_its_block_size_when_memory_changes(path, tmp_path,
     monkeypatch.setattr(checkpoint, "block_rows_of", lambda _: 100)
     monkeypatch.setattr("standout.io.matrix.BLOCK_BYTES", 600)
     monkeypatch.setattr("standout.io.csv.TextFile.chunk_bytes", 3000)
-    monkeypatch.setattr("standout.io.arrow.block_rows", lambda _: 33)
+    monkeypatch.setattr("standout.io.tables.block_rows", lambda _: 33)
     same_bits(Moments.of(standout.read(path, memory=1, checkpoint=tmp_path / "c")), undisturbed)
 
 

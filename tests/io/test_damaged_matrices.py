@@ -234,9 +234,9 @@ def test_an_incomplete_h5ad_is_an_error(tmp_path, rejected):
     whole = adata()
     whole.layers["counts"] = ROWS
     whole.write_h5ad(path)
-    rejected(path, "no layer 'count'", "Did you mean 'counts'", "'X', 'counts'", key="count")
-    rejected(path, "no raw", "Leave `key` out", key="raw")
-    for part, words in (("X", ("no X", "`key`", "'counts'")), ("var", ("no var",)), ("obs", ("no obs",))):
+    rejected(path, "no layers/count.", "Did you mean 'layers/counts'", "'X', 'layers/counts'", key="count")
+    rejected(path, "no raw/X", "Use `key` with one of 'X'", key="raw")
+    for part, words in (("X", ("no X", "`key`", "'layers/counts'")), ("var", ("no var",)), ("obs", ("no obs",))):
         with h5py.File(path, "a") as file:
             del file[part]
         rejected(path, *words)
@@ -324,7 +324,7 @@ def names_in(kind, path, names):
 def test_invalid_feature_names_are_errors_and_not_ignored(tmp_path, rejected, kind):
     path = tmp_path / f"a.{kind}"
     for names, found in (
-        (np.array(NAMES[:4]), "4 for 5 features"),
+        (np.array(NAMES[:4]), "(4,) for 5 features"),
         (np.array([NAMES]), "its shape is (1, 5)"),
         (np.arange(5), "int64"),
     ):

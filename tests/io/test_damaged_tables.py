@@ -288,8 +288,9 @@ def test_chunks_never_split_a_row(tmp_path_factory, text, size):
     path = tmp_path_factory.getbasetemp() / "cut.csv"
     path.write_text(text)
     ends = pairs(f"{text}\nend,end\n".encode())[-1:] == [("end", "end")]  # if not, a quote is unclosed
+    file = TextFile(path, "cut.csv", ("a", "b"), (), len(text), ",", 0, 0, max_bytes=size)
     try:
-        parts = [chunk.data for chunk in TextFile(path, "cut.csv", ("a", "b"), (), ",", 0, 0, len(text)).chunks(size)]
+        parts = [chunk.data for chunk in file.chunks()]
     except InputError:
         assert not ends
         return

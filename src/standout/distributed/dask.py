@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout._blas import threads_for
-from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column, choose_columns
+from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column
 from standout.errors import FeatureError, InputError, listed
 from standout.io.memory import (
     NUMBERS,
@@ -35,10 +35,9 @@ from standout.io.memory import (
     checked_table,
     may_be_numbers,
 )
-from standout.io.options import Options
+from standout.io.options import Coded, Options, choose
 from standout.io.read import is_on_cluster, read
 from standout.io.source import ArraySource, Part, Source, select_columns
-from standout.io.tables import Coded, Texts
 
 # Accumulating this many rows takes several times as long as merging two results; smaller chunks share a task.
 _ROWS_PER_TASK = 1024
@@ -74,7 +73,7 @@ def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
     empty = nw.from_native(data._meta, eager_only=True)
     label_of = {str(name): name for name in data.columns}
     numeric = {str(name) for name, kind in empty.schema.items() if may_be_numbers(kind, empty, name)}
-    chosen = choose_columns(list(label_of), numeric, options, role)
+    chosen = choose(list(label_of), numeric, options, role)
     return _open_frame(data[[label_of[name] for name in chosen.features]], data, options, role)
 
 
@@ -133,7 +132,7 @@ def _texts(partition: Any) -> NDArray[Any]:
     """Return values as strings, consistent with frames and files read into memory: 5 is the id "5"."""
     import narwhals.stable.v2 as nw
 
-    return Texts().of(Coded.of(nw.from_native(partition, series_only=True).to_list()))
+    return Coded.of(nw.from_native(partition, series_only=True).to_list()).texts()
 
 
 @dataclass(frozen=True)

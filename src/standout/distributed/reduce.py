@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,11 +31,8 @@ from standout.io.memory import (
     explain_underflow,
     weighted_blocks,
 )
-from standout.io.options import Chosen, Options, choose
 from standout.io.read import is_on_cluster
 from standout.io.source import Part, Source, block_rows
-from standout.io.stream import Layout
-from standout.io.tables import warn_aside
 
 # The fraction of the memory that collected rows may take.
 _SHARE = 0.25
@@ -121,14 +117,6 @@ def check_row_column(column: str, columns: Sequence[str], features: Sequence[str
             f"{what}: the column {column!r} is a feature too. Leave it out of the features with "
             f"`standout.read(frame, drop={column!r})`."
         )
-
-
-def choose_columns(columns: Sequence[str], numeric: Collection[str], options: Options, role: str) -> Chosen:
-    """Return the features and the columns that describe rows; warn of columns that are neither."""
-    chosen = choose(columns, numeric, options, role)
-    if options.columns is None:
-        warn_aside(Layout(Path(role), None, len(chosen.features), chosen.aside, chosen.unasked))
-    return chosen
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,11 @@ except ImportError as error:
         f"reading Spark DataFrames needs {error.name}. Install it with: pip install 'standout[spark]'"
     ) from error
 
-from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column, choose_columns
-from standout.io.arrow import coded, numbers_of
+from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column
 from standout.io.memory import check_names, checked_block, checked_table
-from standout.io.options import Options
+from standout.io.options import Options, choose
 from standout.io.source import ArraySource, Part, Source, block_rows
-from standout.io.tables import Texts
+from standout.io.tables import coded, numbers_of
 
 _NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType", "BooleanType")
 # Number of adjacent results merged by one task. Two rounds merge a thousand partitions.
@@ -70,7 +69,7 @@ def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     vectors = [name for name, kind in kinds.items() if _is_vector(kind)]
     numbers = {name for name, kind in kinds.items() if type(kind).__name__ in _NUMBERS}
-    chosen = choose_columns(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
+    chosen = choose(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
     if len(chosen.features) > 1 and set(vectors).intersection(chosen.features):
         raise FeatureError(f"{role}: a vector holds all features, and other columns were named too. Name one of both.")
     position = {name: i for i, name in enumerate(kinds)}
@@ -356,7 +355,7 @@ def _part(batch: Any, reader: BatchReader, row_values: Sequence[str]) -> Part:
 
 def _row_values(what: str, column: Any, role: str) -> NDArray[Any]:
     if what == "groups":  # as strings, consistent with frames and files read into memory: 5 is the id "5"
-        return Texts().of(coded(column))
+        return coded(column).texts()
     if column.null_count:
         raise InputError(f"{role} weights: some rows have none (null). Give every row a weight, 0 to leave it out.")
     if pa.types.is_decimal(column.type):

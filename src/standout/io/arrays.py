@@ -159,7 +159,7 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
         chosen = choose_array(headers, options.key, location)
         check_matrix(headers[chosen], f"{location}: {chosen}")
         reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
-        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]))
+        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]), location)
     return as_source(MatrixFile(path, "npz", reader, names, metadata, tuple(metadata)), options, role)
 
 
@@ -410,7 +410,7 @@ def _chunked_matrix(
             _check_codecs(item, str(path))
             return np.asarray(item[...])
 
-    names, metadata = sibling_columns(members, chosen, read)
+    names, metadata = sibling_columns(members, chosen, read, location)
     for attribute in FEATURE_NAMES:
         if attribute in array.attrs:
             given, values = array.attrs[attribute], np.asarray(array.attrs[attribute])

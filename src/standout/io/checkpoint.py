@@ -216,7 +216,7 @@ class CheckpointedPass:
             self.file.sweep(time.time() - _STALE)
             check_all_used(self.weights, position.rows, self.role)
             self._save(replace(position, finished=True))
-        self.stream.note_rows(position.rows)
+        self.stream.n_rows = position.rows
         return position.rows, None if position.groups is None else frozenset(position.groups)
 
     def _add(self, block: Any, position: Position) -> Position:

@@ -25,7 +25,7 @@ FEATURE_NAMES = ("names", "feature_names", "columns", "features")
 # Compressed data may expand by this factor. Below the second limit (bytes) any claim is accepted.
 _MAX_EXPANSION = 10_000
 _ANY_CLAIM = 10**7
-_INSTALL = {"io": "pip install 'standout[io]'", "anndata": "pip install 'standout[anndata]'"}
+_PICKLES = "contains Python objects, which are stored as pickles. Loading a pickle can run any code, so it is not read."
 
 Column = Callable[[], NDArray[Any]]  # reads one metadata column
 
@@ -79,8 +79,9 @@ def import_extra(package: str, location: str, extra: str = "io") -> Any:
     try:
         return import_module(package)
     except ImportError as error:
+        install = f"pip install 'standout[{extra}]'"
         raise MissingExtraError(
-            f"{location}: reading this file needs {error.name}. Install it with: {_INSTALL[extra]}"
+            f"{location}: reading this file needs {error.name}. Install it with: {install}"
         ) from error
 
 
@@ -104,32 +105,22 @@ def check_matrix(member: Member, location: str) -> None:
     """Raise an error unless an array is 2-D, numeric and not empty."""
     shape, kind = member.shape, member.dtype.kind
     if kind == "O" and not member.text:
-        raise NotNumbersError(
-            f"{location}: it contains Python objects, which are stored as pickles. Loading a pickle can run any code, "
-            "so it is not read. Convert it to numbers, for instance with array.astype(float), and save it again."
-        )
-    if kind == "c":
-        raise NotNumbersError(
-            f"{location}: complex numbers are not supported. Use the real and the imaginary part as two features."
-        )
-    if member.dtype.names is not None:
-        raise NotNumbersError(
-            f"{location}: it is a structured array ({listed(member.dtype.names)}), not an array of numbers. Load it as "
-            "a data frame, and give that."
-        )
-    if kind not in NUMBERS:
-        raise NotNumbersError(
-            f"{location}: values of type {'text' if member.text else member.dtype} are not numbers. Convert them to "
-            "numbers, or give another array."
-        )
-    if len(shape) != 2:
-        raise InputError(
-            f"{location}: its shape is {shape}; rows × features are expected. Reshape it to two dimensions, also for a "
-            "single row or feature."
-        )
-    if min(shape) < 1:
+        problem = f"it {_PICKLES} Convert it to numbers, for instance with array.astype(float), and save it again."
+    elif kind == "c":
+        problem = "complex numbers are not supported. Use the real and the imaginary part as two features."
+    elif member.dtype.names is not None:
+        problem = f"it is a structured array ({listed(member.dtype.names)}). Load it as a data frame, and give that."
+    elif kind not in NUMBERS:
+        found = "text" if member.text else member.dtype
+        problem = f"values of type {found} are not numbers. Convert them to numbers, or give another array."
+    elif len(shape) != 2:
+        raise InputError(f"{location}: its shape is {shape}. Reshape it to two dimensions, rows × features.")
+    elif min(shape) < 1:
         lacking = "no rows" if shape[0] < 1 else "no features"
         raise InputError(f"{location}: its shape is {shape}: {lacking}. Give at least one row and one feature.")
+    else:
+        return
+    raise NotNumbersError(f"{location}: {problem}")
 
 
 def check_size(claimed: int, available: int, location: str) -> None:
@@ -171,89 +162,64 @@ def size_on_disk(path: Path) -> int:
 def choose_array(members: Mapping[str, Member], key: str | None, location: str) -> str:
     """Return the name of the array that holds the rows: ``key``, or the only 2-D array of numbers.
 
-    An array of feature names in the same group that does not fit is an error. If it were ignored, columns would be
-    matched by position.
-
     Examples
     --------
     >>> labels, rows = Member((9,), np.dtype(int)), Member((9, 4), np.dtype(float))
     >>> choose_array({"labels": labels, "rows": rows}, None, "data.npz")
     'rows'
     """
-    chosen = _find_array(members, key, location)
-    if len(members[chosen].shape) == 2:
-        for path, name in _siblings(members, chosen):
-            if name in FEATURE_NAMES:
-                _check_feature_names(members[path], members[chosen], f"{location}: {path!r}")
-    return chosen
-
-
-def _find_array(members: Mapping[str, Member], key: str | None, location: str) -> str:
     tables = [name for name, member in members.items() if member.numeric]
-    if key is not None:
-        wanted = key.strip("/")
-        if wanted in members:
-            return wanted
-        problem, candidates = f"no array {key!r}.{did_you_mean(wanted, members)}", list(members)
-    elif len(tables) == 1:
-        return tables[0]
-    elif len(members) == 1:  # check_matrix reports what is wrong with it
-        return next(iter(members))
+    candidates, name = list(members), None if key is None else key.strip("/")
+    if name is not None:
+        if name in members:
+            return name
+        problem = f"no array {key!r}.{did_you_mean(name, members)}"
+    elif len(tables) == 1 or len(members) == 1:  # check_matrix reports what is wrong with a single array
+        return (tables or candidates)[0]
     elif not tables:
-        problem, candidates = "no two-dimensional numeric array (rows × features).", list(members)
+        problem = "no two-dimensional numeric array (rows × features)."
     else:
         problem, candidates = f"{len(tables)} two-dimensional numeric arrays.", tables
-    shown = [f"{name} {members[name].shape}" for name in candidates]
-    more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
-    remedy = f"Choose one with `key`: {', '.join(shown[:8])}{more}." if shown else "Give a file that has one."
+    shown = ", ".join(f"{name} {members[name].shape}" for name in candidates[:8])
+    more = f" and {len(candidates) - 8} more" if len(candidates) > 8 else ""
+    remedy = f"Choose one with `key`: {shown}{more}." if shown else "Give a file that has one."
     raise InputError(f"{location}: it has {problem} {remedy}")
 
 
-def _siblings(members: Mapping[str, Member], chosen: str) -> list[tuple[str, str]]:
-    """Return path and name of the other arrays in the group of the chosen one."""
-    group = chosen.rpartition("/")[0]
-    split = ((path, *path.rpartition("/")[::2]) for path in members if path != chosen)
-    return [(path, name) for path, parent, name in split if parent == group]
-
-
-def _check_feature_names(names: Member, table: Member, location: str) -> None:
-    """Raise an error unless there is one text for each feature; one value for each row is metadata."""
-    n_rows, n_features = table.shape
-    remedy = "Give one text for each feature: save them with .astype(str)."
-    if names.dtype.kind == "O" and not names.text:
-        raise NotNumbersError(
-            f"{location} should hold feature names, but contains Python objects, which are stored as pickles. Loading "
-            f"a pickle can run any code, so it is not read. {remedy}"
-        )
-    if names.shape in ((n_features,), (n_rows,)):
-        if names.text or names.shape == (n_rows,):
-            return
-        raise NotNumbersError(f"{location} should hold feature names, but its values are {names.dtype}. {remedy}")
-    if names.text:
-        found = f"there are {names.shape[0]}" if len(names.shape) == 1 else f"its shape is {names.shape}"
-        raise InputError(f"{location} should hold feature names, but {found} for {n_features} features. {remedy}")
-
-
 def sibling_columns(
-    members: Mapping[str, Member], chosen: str, read: Callable[[str], NDArray[Any]]
+    members: Mapping[str, Member], chosen: str, read: Callable[[str], NDArray[Any]], location: str
 ) -> tuple[tuple[str, ...] | None, dict[str, Column]]:
-    """Return feature names and row metadata from the arrays in the group of the chosen one.
+    """Return feature names and row metadata (1-D arrays with one entry a row) from the group of the chosen array.
 
-    Text with one entry for each feature, under one of the names in ``FEATURE_NAMES``, holds feature names. Every other
-    1-D array with one entry for each row is a metadata column.
+    Feature names that do not fit are an error. If they were ignored, columns would be matched by position.
     """
     n_rows, n_features = members[chosen].shape
     names: tuple[str, ...] | None = None
     metadata: dict[str, Column] = {}
-    for path, name in _siblings(members, chosen):
-        member = members[path]
-        if len(member.shape) != 1:
+    for path, member in members.items():
+        group, _, name = path.rpartition("/")
+        if path == chosen or group != chosen.rpartition("/")[0]:
             continue
-        if name in FEATURE_NAMES and member.text and member.shape[0] == n_features:
+        if name in FEATURE_NAMES and member.text and member.shape == (n_features,):
             names = as_names(read(path))
-        elif member.shape[0] == n_rows and (member.text or member.dtype.kind in NUMBERS):
+            continue
+        if name in FEATURE_NAMES:
+            _check_not_names(member, n_rows, n_features, f"{location}: {path!r}")
+        if member.shape == (n_rows,) and (member.text or member.dtype.kind in NUMBERS):
             metadata[name] = lambda path=path: decode(read(path))  # type: ignore[misc]
     return names, metadata
+
+
+def _check_not_names(member: Member, n_rows: int, n_features: int, location: str) -> None:
+    """Raise an error for an array that has the name of feature names, unless it has one value for each row."""
+    remedy = "Give one text for each feature: save them with .astype(str)."
+    if member.dtype.kind == "O" and not member.text:
+        raise NotNumbersError(f"{location} should hold feature names, but {_PICKLES} {remedy}")
+    if member.shape != (n_rows,) and (member.text or member.shape == (n_features,)):
+        found = (
+            f"its shape is {member.shape} for {n_features} features" if member.text else f"its type is {member.dtype}"
+        )
+        raise InputError(f"{location} should hold feature names, but its {found}. {remedy}")
 
 
 @contextmanager

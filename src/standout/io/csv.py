@@ -13,8 +13,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,11 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from standout.errors import InputError, NotNumbersError, StandoutError
-from standout.io.arrow import coded, is_number, numbers_of
 from standout.io.containers import first_line, readable
-from standout.io.options import Options, check_distinct, check_same, choose
+from standout.io.options import Options, check_distinct, choose
 from standout.io.stream import Stream, TableInMemory
-from standout.io.tables import RowBatch, Table, open_table
+from standout.io.tables import Names, RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
 
-# The name of a first column without a name: pandas and R leave the name of the index empty.
-INDEX = "index"
 # Bytes read first to find the header, and the longest header.
 _HEADER_BYTES = 2**18
 _MAX_HEADER_BYTES = 64 * 2**20
@@ -58,36 +54,88 @@ _THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+\s*$"
 # three digits are dates, versions or phone numbers.
 _GROUPED = r"(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3})+(?:,[0-9]+)?|(?:'[0-9]{3})+(?:[.,][0-9]+)?"
 _LIKE_NUMBER = rf"^\s*[+-]?(?:[0-9]*[.,]?[0-9]+|[1-9][0-9]{{0,2}}(?:{_GROUPED}))\s*%?\s*$"
-_QUOTE = ord('"')
+_REMEDY = "name the column in `standout.read(X, label=..., groups=..., ids=..., drop=...)`."
+
+
+def _number_pattern(decimal: str = ".") -> str:
+    point = re.escape(decimal)
+    digits = rf"(?:[0-9]+{point}?[0-9]*|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    return rf"^\s*[+-]?(?:{digits}|(?i:inf|infinity))\s*$"
+
+
+def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
+    """Return the source of one or more text files with the same columns."""
+    files = [_read_header(path, f"{role}: {path}") for path in paths]
+    check_same(files, options)
+    inferred = next((found for file in files if (found := _infer_types(file, options)) is not None), None)
+    if inferred is None:
+        raise InputError(f"{role}: {shown}: it has column names, but no rows. Give a table with rows.")
+    types, decimal, rows_per_byte = inferred
+    max_bytes = max(options.memory // 16, _MIN_CHUNK_BYTES)
+    files = [
+        replace(file, types=types, decimal=decimal, max_bytes=max_bytes, estimated_rows=rows_per_byte * file.size)
+        for file in files
+    ]
+    return open_table(files, types, options, shown, role)
 
 
 @dataclass(frozen=True)
-class TextFile:
-    """A text file, with what its header contains."""
+class Chunk:
+    """Some whole rows of a file."""
+
+    data: bytes
+    line: int  # of the first row
+    start: int  # bytes of text before the first row
+    share: float  # of the (compressed) file read so far
+
+
+@dataclass(frozen=True)
+class TextFile(TableFile):
+    """A text file: the contents of its header, and the notation of its numbers."""
 
     path: Path
     location: str
-    names: tuple[str, ...]
-    index: tuple[str, ...]  # the first column, if its name is empty
+    names: Names
+    index: Names  # the first column, if its name is empty
+    size: int
     separator: str
     header_bytes: int
     header_lines: int
-    size: int
+    types: Mapping[str, Any] = field(default_factory=dict)  # of the numeric columns
+    decimal: str = "."
+    max_bytes: int = _MAX_CHUNK_BYTES
+    estimated_rows: float = 0
 
     @property
     def chunk_bytes(self) -> int:
         """Bytes to read at a time: a few hundred rows, and a few megabytes."""
         return min(max(_MIN_CHUNK_BYTES, 256 * self.header_bytes), _MAX_CHUNK_BYTES)
 
-    def chunks(self, max_bytes: int, start: int | None = None, line: int | None = None) -> Iterator[Chunk]:
+    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
+        """Read these columns, from the byte and the line at ``position`` on."""
+        types = {name: self.types[name] for name in features} | dict.fromkeys(metadata, pa.string())
+        for chunk in self.chunks(*position):
+            batch = _parse_or_explain(chunk, self, types, [*features, *metadata])
+            if batch is not None:
+                numbers = numbers_of(batch.select(list(features)))
+                columns = {name: coded(batch.column(name)) for name in metadata}
+                # Blank text is missing, and any text may be a number.
+                about = {k: replace(c, values=[v or None for v in c.values], written=True) for k, c in columns.items()}
+                yield RowBatch(numbers, about, chunk.share, (chunk.start, chunk.line))
+
+    def chunks(self, start: int = 0, line: int = 0) -> Iterator[Chunk]:
         """Yield whole rows after the header, or from byte ``start``, in ``line``, on: a few megabytes at a time."""
-        start, line = (self.header_bytes, self.header_lines + 1) if start is None or line is None else (start, line)
-        size = min(self.chunk_bytes, max_bytes)
+        start, line = start or self.header_bytes, line or self.header_lines + 1
         with _opened(self.path, self.location) as (stream, file):
-            _skip(stream, start, stream is not file)
+            if stream is file:
+                file.seek(start)
+            else:
+                skip = start
+                while skip > 0 and (piece := stream.read(min(skip, _SKIP_BYTES))):
+                    skip -= len(piece)
             rest, at_end = b"", False
             while not at_end:
-                piece = stream.read(max(size, len(rest)))  # more and more, until a long row ends
+                piece = stream.read(max(min(self.chunk_bytes, self.max_bytes), len(rest)))  # more for a long row
                 at_end = not piece
                 rest += piece
                 end = end_of_rows(rest, self.separator)
@@ -100,168 +148,9 @@ class TextFile:
                     )
                 end = len(rest) if at_end else end
                 if end:
-                    yield Chunk(rest[:end], line, start, file.tell())
+                    yield Chunk(rest[:end], line, start, file.tell() / self.size)
                     line += rest.count(b"\n", 0, end)
                     rest, start = rest[end:], start + end
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some whole rows of a file."""
-
-    data: bytes
-    line: int  # of the first row
-    start: int  # bytes of text before the first row
-    position: int  # bytes of the (compressed) file read so far
-
-
-def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
-    """Return the source of one or more text files with the same columns."""
-    files = [_read_header(path, f"{role}: {path}") for path in paths]
-    for file in files[1:]:
-        check_same(file.names, files[0].names, options, file.location, files[0].path.name)
-    inferred = next((found for file in files if (found := _infer_types(file, options)) is not None), None)
-    if inferred is None:
-        raise InputError(f"{role}: {shown}: it has column names, but no rows. Give a table with rows.")
-    types, decimal, rows_per_byte = inferred
-    table = Table(
-        path=shown,
-        location=f"{role}: {shown}",
-        columns=files[0].names,
-        numeric=frozenset(types),
-        batches=partial(_batches, files, types, decimal, max(options.memory // 16, _MIN_CHUNK_BYTES)),
-        index=files[0].index,
-        estimated_rows=rows_per_byte * sum(file.size for file in files),
-    )
-    return open_table(table, options)
-
-
-def _batches(
-    files: Sequence[TextFile],
-    types: Mapping[str, Any],
-    decimal: str,
-    max_bytes: int,
-    features: tuple[str, ...],
-    metadata: tuple[str, ...],
-    position: tuple[int, ...],
-) -> Iterator[RowBatch]:
-    """Make one pass over all files, starting at a file, a byte and a line of it."""
-    first = position[0] if position else 0
-    total, done = sum(file.size for file in files), sum(file.size for file in files[:first])
-    columns = {name: types[name] for name in features} | dict.fromkeys(metadata, pa.string())
-    for number, file in enumerate(files[first:], first):
-        for chunk in file.chunks(max_bytes, *position[1:]):
-            batch = _parse_or_explain(chunk, file, decimal, columns, [*features, *metadata])
-            if batch is not None:
-                yield RowBatch(
-                    numbers_of(batch.select(list(features))),
-                    {name: _written(batch.column(name)) for name in metadata},
-                    (done + chunk.position) / total,
-                    (number, chunk.start, chunk.line),
-                )
-        done, position = done + file.size, ()
-
-
-def _written(column: Any) -> Any:
-    """Return a metadata column; blank text is missing, and any text may be a number."""
-    text = coded(column)
-    return replace(text, values=[value or None for value in text.values], written=True)
-
-
-# The header
-
-
-def _read_header(path: Path, location: str) -> TextFile:
-    start, size = _read_start(path, location)
-    _check_text(start, path, location)
-    bom = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0
-    text = codecs.getincrementaldecoder("utf-8")().decode(start[bom:])
-    separator = _find_separator(text, path)
-    lines = list(io.StringIO(text, newline=""))
-    reader = csv.reader(lines, delimiter=separator)
-    try:
-        found = [name.strip() for name in next(row for row in reader if row)]
-    except csv.Error as error:
-        raise InputError(f"{location}: its first line cannot be read ({error}). Check its quotes.") from error
-    names = [name or f"column {position}" for position, name in enumerate(found, 1)]
-    index: tuple[str, ...] = ()
-    if not found[0] and len(found) > 1:
-        names[0] = names[0] if INDEX in names else INDEX
-        index = (names[0],)
-    check_distinct(names, location)
-    _check_header(names, index, location)
-    header_bytes = bom + len("".join(lines[: reader.line_num]).encode())
-    return TextFile(path, location, tuple(names), index, separator, header_bytes, reader.line_num, size)
-
-
-def _read_start(path: Path, location: str) -> tuple[bytes, int]:
-    """Return the start of a file, long enough for its first line, and the size of the file."""
-    with _opened(path, location) as (stream, file):
-        start: bytes = stream.read(_HEADER_BYTES)
-        while b"\0" not in start and not end_of_rows(start.lstrip(), ","):
-            if len(start) > _MAX_HEADER_BYTES:
-                raise InputError(
-                    f"{location}: its first line is longer than {len(start) >> 20} MB. Give a table with column names "
-                    "in its first line and rows below."
-                )
-            more = stream.read(len(start))
-            if not more:
-                break
-            start += more
-        return start, file.size()
-
-
-def _check_text(start: bytes, path: Path, location: str) -> None:
-    """Raise an error for a file that does not begin with UTF-8 text."""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{location}: this is UTF-16 text. Convert it to UTF-8, for instance with iconv -f UTF-16.")
-    if start.startswith(b"\x1f\x8b"):
-        raise InputError(f"{location}: the file is gzip-compressed. Rename it to {path.name}.gz.")
-    if b"\0" in start:
-        raise InputError(f"{location}: this is a binary file, not text. Check the file, and give a table as text.")
-    if not start.strip(b"\xef\xbb\xbf \t\r\n"):
-        raise InputError(f"{location}: the file is empty. Give a table with column names in its first line.")
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(start)
-    except UnicodeDecodeError as error:
-        raise _not_utf8(location, 1 + start.count(b"\n", 0, error.start)) from error
-
-
-def _find_separator(text: str, path: Path) -> str:
-    """Return the separator of the suffix, unless another one occurs more often in the first line."""
-    line = next(iter(re.sub(r'"[^"]*"', "", text.lstrip()).splitlines()), "")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in _SEPARATORS]
-    usual = _SEPARATORS[suffixes[-1] if suffixes else ".txt"]
-    counts = {separator: line.count(separator) for separator in usual}
-    if " " in counts and any(counts[separator] for separator in usual if separator != " "):
-        counts[" "] = 0  # names may contain spaces; they are separators only without any other
-    return max(usual, key=lambda separator: counts[separator])
-
-
-def _check_header(names: Sequence[str], index: Sequence[str], location: str) -> None:
-    """Raise an error for a first line that is a row: half of it or more are numbers, and no column count or scale."""
-    own = [name for name in names if name not in index]
-    numbers = [name for name in own if re.match(_number_pattern(), name)]
-    values = [float(name) for name in numbers]
-    if 2 * len(values) < len(own) or _is_scale(values, _MIN_SCALE if len(values) == len(own) else 3):
-        return
-    if values == list(range(len(own))) and (len(values) > 2 or index):
-        return  # columns numbered by pandas
-    raise InputError(
-        f"{location}: the first line must contain column names, but {len(values)} of {len(own)} entries are numbers, "
-        f"such as {numbers[0]!r}. Add a line of names, or name numbered columns 0, 1, 2 and so on."
-    )
-
-
-def _is_scale(values: Sequence[float], least: int) -> bool:
-    """Return whether numbers are a scale such as wavelengths or years: monotonic, and many or evenly spaced."""
-    steps = [b - a for a, b in pairwise(values)]
-    if len(values) < least or not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
-        return False
-    return len(values) >= _MIN_SCALE or max(steps) - min(steps) <= 1e-3 * abs(steps[0])
-
-
-# Chunks of whole rows
 
 
 @contextmanager
@@ -270,15 +159,6 @@ def _opened(path: Path, location: str) -> Iterator[tuple[Any, Any]]:
     gzip = path.suffix.lower() == ".gz"
     with readable(location, "gzip-compressed text" if gzip else "text"), pa.OSFile(str(path)) as file:
         yield (pa.CompressedInputStream(file, "gzip") if gzip else file), file
-
-
-def _skip(stream: Any, count: int, compressed: bool) -> None:
-    """Skip the first bytes of a text: by seeking, or by decompressing them."""
-    if not compressed:
-        stream.seek(count)
-        return
-    while count > 0 and (piece := stream.read(min(count, _SKIP_BYTES))):
-        count -= len(piece)
 
 
 def end_of_rows(data: bytes, separator: str) -> int:
@@ -293,7 +173,7 @@ def end_of_rows(data: bytes, separator: str) -> int:
     if b'"' not in data:
         return end
     text = np.frombuffer(data, dtype=np.uint8)
-    quotes = np.flatnonzero(text == _QUOTE)
+    quotes = np.flatnonzero(text == ord('"'))
     # A quote counts only at the start of a value. If every second one opens a value (or doubles the one before), all
     # of them count, and a newline ends a row if the number of quotes before it is even.
     opening = quotes[::2]
@@ -315,10 +195,104 @@ def _end_by_value(data: bytes, separator: str) -> int:
     return max(end, data.rfind(b"\n", start) + 1)
 
 
+# The header
+
+
+def _read_header(path: Path, location: str) -> TextFile:
+    """Return a file with the separator and the names in its first line."""
+    start, size = _read_start(path, location)
+    bom = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0
+    text = _decode(start[bom:], location, 1, final=False)
+    separator = _find_separator(text, path)
+    lines = list(io.StringIO(text, newline=""))
+    reader = csv.reader(lines, delimiter=separator)
+    try:
+        found = [name.strip() for name in next(row for row in reader if row)]
+    except csv.Error as error:
+        raise InputError(f"{location}: its first line cannot be read ({error}). Check its quotes.") from error
+    names = [name or f"column {position}" for position, name in enumerate(found, 1)]
+    index: tuple[str, ...] = ()
+    if not found[0] and len(found) > 1:  # pandas and R leave the name of the index empty
+        names[0] = names[0] if "index" in names else "index"
+        index = (names[0],)
+    check_distinct(names, location)
+    _check_header(names[len(index) :], location, bool(index))
+    header_bytes = bom + len("".join(lines[: reader.line_num]).encode())
+    return TextFile(path, location, tuple(names), index, size, separator, header_bytes, reader.line_num)
+
+
+def _read_start(path: Path, location: str) -> tuple[bytes, int]:
+    """Return the start of a text file, long enough for its first line, and the size of the file."""
+    with _opened(path, location) as (stream, file):
+        start: bytes = stream.read(_HEADER_BYTES)
+        while b"\0" not in start and not end_of_rows(start.lstrip(), ",") and (more := stream.read(len(start))):
+            start += more
+            if len(start) > _MAX_HEADER_BYTES:
+                raise InputError(
+                    f"{location}: its first line is longer than {len(start) >> 20} MB. Give a table with column names "
+                    "in its first line and rows below."
+                )
+        size: int = file.size()
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{location}: this is UTF-16 text. Convert it to UTF-8, for instance with iconv -f UTF-16.")
+    if start.startswith(b"\x1f\x8b"):
+        raise InputError(f"{location}: the file is gzip-compressed. Rename it to {path.name}.gz.")
+    if b"\0" in start:
+        raise InputError(f"{location}: this is a binary file, not text. Check the file, and give a table as text.")
+    if not start.strip(codecs.BOM_UTF8 + b" \t\r\n"):
+        raise InputError(f"{location}: the file is empty. Give a table with column names in its first line.")
+    return start, size
+
+
+def _decode(data: bytes, location: str, line: int, final: bool = True) -> str:
+    """Return text; its last character may be incomplete unless ``final``."""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final)
+    except UnicodeDecodeError as error:
+        line += data.count(b"\n", 0, error.start)
+        raise InputError(
+            f"{location}: line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252. Convert the file, for "
+            "instance with iconv -f WINDOWS-1252 -t UTF-8."
+        ) from error
+
+
+def _find_separator(text: str, path: Path) -> str:
+    """Return the separator of the suffix, unless another one occurs more often in the first line."""
+    line = next(iter(re.sub(r'"[^"]*"', "", text.lstrip()).splitlines()), "")
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in _SEPARATORS]
+    usual = _SEPARATORS[suffixes[-1] if suffixes else ".txt"]
+    counts = {separator: line.count(separator) for separator in usual}
+    if any(counts[separator] for separator in usual if separator != " "):
+        counts[" "] = 0  # names may contain spaces; they are separators only without any other
+    return max(usual, key=lambda separator: counts[separator])
+
+
+def _check_header(names: Sequence[str], location: str, has_index: bool) -> None:
+    """Raise an error for a first line that is a row: half of it or more are numbers, and no column count or scale."""
+    numbers = [name for name in names if re.match(_number_pattern(), name)]
+    values = [float(name) for name in numbers]
+    if 2 * len(values) < len(names) or _is_scale(values, _MIN_SCALE if len(values) == len(names) else 3):
+        return
+    if values == list(range(len(names))) and (len(values) > 2 or has_index):
+        return  # columns numbered by pandas
+    raise InputError(
+        f"{location}: the first line must contain column names, but {len(values)} of {len(names)} entries are numbers, "
+        f"such as {numbers[0]!r}. Add a line of names, or name numbered columns 0, 1, 2 and so on."
+    )
+
+
+def _is_scale(values: Sequence[float], least: int) -> bool:
+    """Return whether numbers are a scale such as wavelengths or years: monotonic, and many or evenly spaced."""
+    steps = [b - a for a, b in pairwise(values)]
+    if len(values) < least or not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
+        return False
+    return len(values) >= _MIN_SCALE or max(steps) - min(steps) <= 1e-3 * abs(steps[0])
+
+
 # Parsing, and errors that name the line
 
 
-def _parse(chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
+def _parse(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
     """Return the rows of a chunk as a record batch, or None if it has only empty lines."""
     if not chunk.data or chunk.data.isspace():
         return None
@@ -326,33 +300,31 @@ def _parse(chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any],
     reading = arrow_csv.ReadOptions(column_names=file.names, block_size=len(chunk.data) + 1)
     parsing = arrow_csv.ParseOptions(delimiter=file.separator, newlines_in_values=b'"' in chunk.data)
     conversion = arrow_csv.ConvertOptions(
-        column_types=types, include_columns=columns, null_values=_MISSING, decimal_point=decimal
+        column_types=types, include_columns=columns, null_values=_MISSING, decimal_point=file.decimal
     )
     table = arrow_csv.read_csv(pa.BufferReader(chunk.data), reading, parsing, conversion)
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else None
 
 
-def _parse_or_explain(
-    chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any], columns: Sequence[str]
-) -> Any:
+def _rows(chunk: Chunk, file: TextFile) -> Any:
+    """Return a reader of the rows of a chunk as text; text that is not UTF-8 is an error."""
+    return csv.reader(io.StringIO(_decode(chunk.data, file.location, chunk.line), newline=""), delimiter=file.separator)
+
+
+def _parse_or_explain(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
     try:
-        return _parse(chunk, file, decimal, types, columns)
+        return _parse(chunk, file, types, columns)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _explain(error, chunk, file, decimal, types) from error
+        raise _explain(error, chunk, file, types) from error
 
 
-def _explain(error: Exception, chunk: Chunk, file: TextFile, decimal: str, types: Mapping[str, Any]) -> StandoutError:
+def _explain(error: Exception, chunk: Chunk, file: TextFile, types: Mapping[str, Any]) -> StandoutError:
     """Return an error for the first value of a chunk that does not have the type of its column."""
-    try:
-        text = chunk.data.decode()
-    except UnicodeDecodeError as wrong:
-        return _not_utf8(file.location, chunk.line + chunk.data.count(b"\n", 0, wrong.start))
-    number, n_columns = re.compile(_number_pattern(decimal)), len(file.names)
+    number, n_columns = re.compile(_number_pattern(file.decimal)), len(file.names)
     kinds = [(position, name, types.get(name, pa.string())) for position, name in enumerate(file.names)]
     numeric = [column for column in kinds if column[2] != pa.string()]
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=file.separator)
-    line = chunk.line
+    reader, line = _rows(chunk, file), chunk.line
     try:
         for row in reader:
             if row and len(row) != n_columns:
@@ -368,8 +340,7 @@ def _explain(error: Exception, chunk: Chunk, file: TextFile, decimal: str, types
                     shown = value if len(value) <= 40 else f"{value[:40]}..."
                     return NotNumbersError(
                         f"{file.location}, line {line}: column {name!r} is numeric, but {shown!r} is not a number. "
-                        "Leave the cell empty if it is missing, or name the column in `label`, `groups`, `ids` or "
-                        "`drop` of standout.read."
+                        f"Leave the cell empty if it is missing, or {_REMEDY}"
                     )
             line = chunk.line + reader.line_num
     except csv.Error:
@@ -379,70 +350,50 @@ def _explain(error: Exception, chunk: Chunk, file: TextFile, decimal: str, types
     )
 
 
-def _not_utf8(location: str, line: int) -> InputError:
-    return InputError(
-        f"{location}: line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252. Convert the file, for instance "
-        "with iconv -f WINDOWS-1252 -t UTF-8."
-    )
-
-
 # Types and decimal commas, from the first chunk
-
-
-def _number_pattern(decimal: str = ".") -> str:
-    point = re.escape(decimal)
-    digits = rf"(?:[0-9]+{point}?[0-9]*|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
-    return rf"^\s*[+-]?(?:{digits}|(?i:inf|infinity))\s*$"
 
 
 def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str, float] | None:
     """Return the types of the numeric columns, the decimal sign and the rows per byte; None for a file without rows."""
-    wanted = choose(file.names, frozenset(file.names), options, file.location, file.index).features
-    metadata = [name for name in (*options.roles, *file.index) if name not in wanted]
-    for chunk in file.chunks(_MAX_CHUNK_BYTES):
-        batch, decimal = _parse_inferred(chunk, file, ".", metadata), "."
+    features = choose(file.names, file.names, options, file.location, file.index).features
+    metadata = [name for name in (*options.roles, *file.index) if name not in features]
+    for chunk in file.chunks():
+        batch = _parse_inferred(chunk, file, metadata)
         if batch is None:
             continue
         types = _numeric_types(batch)
-        text = [name for name in wanted if batch.schema.field(name).type == pa.string()]
-        commas = [name for name in text if _has_decimal_commas(batch.column(name), name, file)]
+        text = {name: batch.column(name) for name in features if batch.schema.field(name).type == pa.string()}
+        text = {name: column.filter(pc.invert(pc.is_in(column, pa.array(_MISSING)))) for name, column in text.items()}
+        commas = [name for name, values in text.items() if _has_decimal_commas(values, name, file)]
         if commas:
-            decimal = ","
-            with_points, types = types, _numeric_types(_parse_inferred(chunk, file, decimal, metadata))
+            file, with_points = replace(file, decimal=","), types
+            types = _numeric_types(_parse_inferred(chunk, file, metadata))
             points = [name for name in with_points if name not in types]
             if points:
                 raise InputError(
                     f"{file.location}: column {commas[0]!r} has decimal commas, but column {points[0]!r} has decimal "
                     "points. Convert one of them, or name it in `standout.read(X, drop=...)`."
                 )
-        for name in text:
+        for name, values in text.items():
             if name not in types:
-                _check_not_numbers(batch.column(name), name, chunk, file, decimal)
-        return types, decimal, batch.num_rows / chunk.position
+                _check_not_numbers(values, name, chunk, file)
+        return types, file.decimal, batch.num_rows / (chunk.share * file.size)
     return None
 
 
-def _parse_inferred(chunk: Chunk, file: TextFile, decimal: str, metadata: Sequence[str]) -> Any:
+def _parse_inferred(chunk: Chunk, file: TextFile, metadata: Sequence[str]) -> Any:
     """Return the rows of a chunk with inferred types; metadata columns are text."""
-    try:
-        text = chunk.data.decode()
-    except UnicodeDecodeError as error:
-        raise _not_utf8(file.location, chunk.line + chunk.data.count(b"\n", 0, error.start)) from error
-    texts = dict.fromkeys(metadata, pa.string())
+    texts, number = dict.fromkeys(metadata, pa.string()), re.compile(_number_pattern(file.decimal))
     # pyarrow tries a dozen types for every column. A guess from five rows saves that for all but a few columns.
-    number = re.compile(_number_pattern(decimal))
+    guess = {}
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=file.separator)
-        rows = [row for row in islice(reader, 5) if len(row) == len(file.names)]
-        columns = zip(file.names, zip(*rows, strict=True), strict=bool(rows))
-        guess = {
-            name: pa.float64()
-            for name, values in columns
-            if all(number.match(value) or value in _MISSING for value in values)
-        }
-        return _parse(chunk, file, decimal, guess | texts, file.names)
+        rows = [row for row in islice(_rows(chunk, file), 5) if len(row) == len(file.names)]
+        for name, values in zip(file.names, zip(*rows, strict=True), strict=bool(rows)):
+            if all(number.match(value) or value in _MISSING for value in values):
+                guess[name] = pa.float64()
+        return _parse(chunk, file, guess | texts, file.names)
     except (csv.Error, pa.ArrowException):
-        return _parse_or_explain(chunk, file, decimal, texts, file.names)
+        return _parse_or_explain(chunk, file, texts, file.names)
 
 
 def _numeric_types(batch: Any) -> dict[str, Any]:
@@ -454,11 +405,6 @@ def _numeric_types(batch: Any) -> dict[str, Any]:
     }
 
 
-def _present(column: Any) -> Any:
-    """Return the values of a text column that are not missing."""
-    return column.filter(pc.invert(pc.is_in(column, pa.array(_MISSING))))
-
-
 def _matches(values: Any, pattern: str) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = pc.match_substring_regex(values, pattern).to_numpy(zero_copy_only=False).astype(bool)
     return found
@@ -468,9 +414,8 @@ def _mostly(found: NDArray[np.bool_]) -> bool:
     return 2 * int(found.sum()) > len(found)
 
 
-def _has_decimal_commas(column: Any, name: str, file: TextFile) -> bool:
-    """Return whether a text column has numbers with decimal commas; ambiguous commas are an error."""
-    values = _present(column)
+def _has_decimal_commas(values: Any, name: str, file: TextFile) -> bool:
+    """Return whether text values are numbers with decimal commas; ambiguous commas are an error."""
     one, thousands = _matches(values, _ONE_COMMA), _matches(values, _THOUSANDS)
     either = one | thousands
     if not either.any() or not _mostly(either | _matches(values, _number_pattern())):
@@ -480,21 +425,20 @@ def _has_decimal_commas(column: Any, name: str, file: TextFile) -> bool:
     if not decimal or (thousands & ~one).any():
         raise InputError(
             f"{file.location}: column {name!r} has numbers with commas, such as "
-            f"{values[int(np.argmax(either))].as_py()!r}; it is not clear whether they separate decimals or thousands. "
-            "Convert them to a decimal point alone, or name the column in `standout.read(X, drop=...)`."
+            f"{values[int(np.argmax(either))].as_py()!r}, which may separate decimals or thousands. Convert them to a "
+            "decimal point alone, or name the column in `standout.read(X, drop=...)`."
         )
     return True
 
 
-def _check_not_numbers(column: Any, name: str, chunk: Chunk, file: TextFile, decimal: str) -> None:
+def _check_not_numbers(values: Any, name: str, chunk: Chunk, file: TextFile) -> None:
     """Raise an error for a text column that consists mostly of numbers: it is not a label."""
-    values = _present(column)
-    plain, like = _matches(values, _number_pattern(decimal)), _matches(values, _LIKE_NUMBER)
+    plain, like = _matches(values, _number_pattern(file.decimal)), _matches(values, _LIKE_NUMBER)
     if _mostly(plain):
-        raise _explain(ValueError(f"column {name!r} has numbers and text"), chunk, file, decimal, {name: pa.float64()})
+        raise _explain(ValueError(f"column {name!r} has numbers and text"), chunk, file, {name: pa.float64()})
     if _mostly(like):
         raise NotNumbersError(
             f"{file.location}: column {name!r} has numbers in an unsupported notation, such as "
-            f"{values[int(np.argmax(like & ~plain))].as_py()!r}. Convert them to plain numbers such as 1234.5, or name "
-            "the column in `standout.read(X, label=..., groups=..., ids=..., drop=...)`."
+            f"{values[int(np.argmax(like & ~plain))].as_py()!r}. Convert them to plain numbers such as 1234.5, or "
+            f"{_REMEDY}"
         )

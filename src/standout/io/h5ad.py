@@ -24,20 +24,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout.errors import InputError, NotNumbersError, did_you_mean, listed
-from standout.io.containers import (
-    Column,
-    Member,
-    as_names,
-    check_file,
-    check_fits,
-    check_matrix,
-    check_size,
-    check_sparse_shape,
-    decode,
-    open_item,
-    readable,
-    size_on_disk,
-)
+from standout.io import containers
+from standout.io.containers import Column, Member, as_names, decode, open_item, readable
 from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, as_source
 from standout.io.memory import NUMBERS, checked_table
 from standout.io.options import Options
@@ -45,15 +33,8 @@ from standout.io.source import Source
 
 OBS_NAMES = "obs_names"  # the metadata column that holds the index of obs
 # Encodings of obs columns that can be converted to text; files of older versions do not record any.
-_ENCODINGS = (
-    "array",
-    "string-array",
-    "categorical",
-    "nullable-integer",
-    "nullable-boolean",
-    "nullable-string-array",
-    "",
-)
+_NULLABLE = ("nullable-integer", "nullable-boolean", "nullable-string-array")
+_ENCODINGS = ("", "array", "string-array", "categorical", *_NULLABLE)
 _CSR_ARRAYS = ("data", "indices", "indptr")
 # Rows of a sparse matrix are read in parts of about this size.
 _READ_BYTES = 8 * 2**20
@@ -68,65 +49,86 @@ def open_h5ad(path: Path, options: Options, role: str) -> Source:
     matrices are read in blocks of rows; CSC matrices must fit in ``memory``.
     """
     with readable(f"{role}: {path}", "h5ad"):
-        check_file(path, f"{role}: {path}")
+        containers.check_file(path, f"{role}: {path}")
     return open_store(path, partial(h5py.File, path, "r"), options, role)
 
 
 def open_store(path: Path, open_root: Open, options: Options, role: str) -> Source:
     """Return the source of an AnnData in an h5py or zarr store."""
     location = f"{role}: {path}"
-    with readable(location, "h5ad"):
-        with open_root() as root:
-            for name in ("obs", "var"):
-                if name not in root:
-                    raise InputError(f"{location}: it has no {name}, so it is not an AnnData. Give an intact copy.")
-                if not hasattr(root[name], "keys"):
-                    raise InputError(
-                        f"{location}: it was written by anndata before 0.7. Convert it with "
-                        "anndata.read_h5ad(path).write_h5ad(path)."
-                    )
-            key = _find_matrix(root, options.key, location)
-            names = as_names(_read_column(root["raw/var" if key == "raw/X" else "var"], None))
-            obs = root["obs"]
-            columns = [str(name) for name in obs.attrs.get("column-order", ())]
-            deferred = tuple(
-                name for name in columns if name in obs and str(obs[name].attrs.get("encoding-type", "")) in _ENCODINGS
-            )
-            reader = _stored_reader(path, partial(open_item, open_root, key), root[key], options, f"{location}: {key}")
-        _check_names(reader, names, location)
+    with readable(location, "h5ad"), open_root() as root:
+        for name in ("obs", "var"):
+            if name not in root:
+                raise InputError(f"{location}: it has no {name}, so it is not an AnnData. Give an intact copy.")
+            if not hasattr(root[name], "keys"):
+                raise InputError(
+                    f"{location}: it was written by anndata before 0.7. Convert it with "
+                    "anndata.read_h5ad(path).write_h5ad(path)."
+                )
+        stored = [name for name in ("X", "raw/X") if name in root]
+        stored += [f"layers/{name}" for name in root.get("layers", ())]
+        key = _matrix_path(options.key, stored, location)
+        reader = _stored_reader(path, partial(open_item, open_root, key), root[key], options, f"{location}: {key}")
+        names = as_names(_read_column(root["raw/var" if key == "raw/X" else "var"], None))
+        obs = root["obs"]
+        columns = [str(name) for name in obs.attrs.get("column-order", ())]
+        known = [name for name in columns if name in obs and obs[name].attrs.get("encoding-type", "") in _ENCODINGS]
         read = partial(_read_obs, open_root, reader.shape[0])
         metadata: dict[str, Column] = {name: partial(read, name) for name in columns}
         metadata[OBS_NAMES] = partial(read, None)
-    matrix = MatrixFile(path, "h5ad", reader, names, metadata, ids=OBS_NAMES, deferred=deferred)
-    return as_source(matrix, options, role)
+        matrix = MatrixFile(path, "h5ad", reader, names, metadata, ids=OBS_NAMES, deferred=tuple(known))
+    return as_source(_checked(matrix, location), options, role)
 
 
 def from_anndata(adata: Any, options: Options, role: str) -> Source:
     """Return the source of an AnnData object; its matrix is not copied, and a backed one stays on disk."""
-    raw = options.key in ("raw", "raw/X")
-    if raw and adata.raw is None:
-        raise InputError(f"{role}: this AnnData has no raw. Leave `key` out, or set adata.raw.")
-    layer = None if raw or options.key in (None, "X") else str(options.key).removeprefix("layers/")
-    if layer is not None and layer not in adata.layers:
-        raise _no_layer(layer, list(adata.layers), role)
-    holder = adata.raw if raw else adata
     location = f"{role}: {adata.filename}" if adata.isbacked else role
+    stored = ["X", *["raw/X"] * (adata.raw is not None), *(f"layers/{name}" for name in adata.layers)]
+    key = _matrix_path(options.key, stored, role)
+    holder = adata.raw if key == "raw/X" else adata
     with readable(location, "AnnData"):
-        matrix = holder.X if layer is None else adata.layers[layer]
+        matrix = adata.layers[key.removeprefix("layers/")] if key.startswith("layers/") else holder.X
         item = getattr(matrix, "group", matrix)  # a backed sparse matrix is an HDF5 group
+        reader: MatrixReader
         if isinstance(item, h5py.Dataset | h5py.Group):
             reader = _stored_reader(Path(item.file.filename), partial(nullcontext, item), item, options, location)
         else:
             reader = _object_reader(matrix, location)
         names = as_names(holder.var_names)
-        _check_names(reader, names, location)
     obs = adata.obs
     metadata: dict[str, Column] = {str(name): partial(_decoded, obs[name]) for name in obs.columns}
     metadata[OBS_NAMES] = partial(np.asarray, adata.obs_names, dtype=object)
-    deferred = tuple(str(name) for name in obs.columns if obs[name].dtype.kind in NUMBERS + "OU")
+    known = [str(name) for name in obs.columns if obs[name].dtype.kind in NUMBERS + "OU"]
     path = Path(adata.filename) if adata.isbacked else Path("AnnData")
-    matrix = MatrixFile(path, "AnnData", reader, names, metadata, ids=OBS_NAMES, deferred=deferred)
-    return as_source(matrix, options, role)
+    file = MatrixFile(path, "AnnData", reader, names, metadata, ids=OBS_NAMES, deferred=tuple(known))
+    return as_source(_checked(file, location), options, role)
+
+
+def _checked(matrix: MatrixFile, location: str) -> MatrixFile:
+    """Return the matrix if it has one distinct name for each column."""
+    names = matrix.names or ()
+    if matrix.reader.shape[1] != len(names):
+        raise InputError(
+            f"{location}: {matrix.reader.shape[1]} columns, but {len(names)} var_names. It is damaged: give an intact "
+            "copy."
+        )
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        raise InputError(
+            f"{location}: {len(duplicates)} duplicate var_names: {listed(duplicates)}. Call "
+            "adata.var_names_make_unique() first."
+        )
+    return matrix
+
+
+def _matrix_path(key: str | None, stored: list[str], location: str) -> str:
+    """Return the path of the matrix that ``key`` names, among those that are stored."""
+    found = {None: "X", "X": "X", "raw": "raw/X", "raw/X": "raw/X"}.get(key)
+    found = found or f"layers/{str(key).removeprefix('layers/')}"
+    if found not in stored:
+        remedy = f"Use `key` with one of {listed(stored)}." if stored else "Give an intact copy."
+        raise InputError(f"{location}: it has no {found}.{did_you_mean(found, stored)} {remedy}")
+    return found
 
 
 class CSRReader(MatrixReader):
@@ -171,42 +173,6 @@ class CSRReader(MatrixReader):
         return found
 
 
-def _find_matrix(root: Any, key: str | None, location: str) -> str:
-    """Return the path of the matrix that ``key`` names."""
-    layers = list(root["layers"]) if "layers" in root else []
-    if key in ("raw", "raw/X"):
-        if "raw" not in root or "X" not in root["raw"]:
-            raise InputError(f"{location}: it has no raw. Leave `key` out, or use one of {listed(['X', *layers])}.")
-        return "raw/X"
-    if key is None or key == "X":
-        if "X" not in root:
-            remedy = f"Use `key` with one of its layers: {listed(layers)}." if layers else "Give a file that has one."
-            raise InputError(f"{location}: it has no X. {remedy}")
-        return "X"
-    layer = key.removeprefix("layers/")
-    if layer not in layers:
-        raise _no_layer(layer, layers, location)
-    return f"layers/{layer}"
-
-
-def _no_layer(layer: str, layers: list[str], location: str) -> InputError:
-    hint = did_you_mean(layer, layers)
-    return InputError(f"{location}: there is no layer {layer!r}.{hint} Use one of {listed(['X', *layers])}.")
-
-
-def _check_names(reader: MatrixReader, names: tuple[str, ...], location: str) -> None:
-    if reader.shape[1] != len(names):
-        raise InputError(
-            f"{location}: {reader.shape[1]} columns, but {len(names)} var_names. It is damaged: give an intact copy."
-        )
-    duplicates = [name for name, count in Counter(names).items() if count > 1]
-    if duplicates:
-        raise InputError(
-            f"{location}: {len(duplicates)} duplicate var_names: {listed(duplicates)}. Call "
-            "adata.var_names_make_unique() first."
-        )
-
-
 def _read_column(table: Any, name: str | None) -> NDArray[Any]:
     """Read a column of obs or var, or its index (None)."""
     return _decoded(read_elem(table[table.attrs["_index"] if name is None else name]))
@@ -227,22 +193,22 @@ def _decoded(values: Any) -> NDArray[Any]:
 
 def _stored_reader(path: Path, open_matrix: Open, item: Any, options: Options, location: str) -> MatrixReader:
     """Return the reader of a matrix in a store: dense or CSR on disk, CSC in memory."""
-    available = size_on_disk(path)
+    available = containers.size_on_disk(path)
     if hasattr(item, "shape"):
-        check_matrix(Member(tuple(item.shape), item.dtype), location)
-        check_size(int(item.nbytes), available, location)
+        containers.check_matrix(Member(tuple(item.shape), item.dtype), location)
+        containers.check_size(int(item.nbytes), available, location)
         return ChunkedReader(open_matrix, item)
     kind = str(item.attrs.get("encoding-type", item.attrs.get("h5sparse_format", ""))).removesuffix("_matrix")
     if kind not in ("csr", "csc") or not all(part in item for part in _CSR_ARRAYS):
         raise InputError(f"{location}: this is neither an array nor a sparse matrix. Give an intact copy.")
     shape = tuple(int(length) for length in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
-    check_sparse_shape(shape, available, location)
-    check_matrix(Member(shape, item["data"].dtype), location)
+    containers.check_sparse_shape(shape, available, location)
+    containers.check_matrix(Member(shape, item["data"].dtype), location)
     for part in _CSR_ARRAYS:
-        check_size(int(item[part].nbytes), available, location)
+        containers.check_size(int(item[part].nbytes), available, location)
     if kind == "csr":
         return CSRReader(open_matrix, item, (shape[0], shape[1]))
-    check_fits(
+    containers.check_fits(
         sum(int(item[part].nbytes) for part in _CSR_ARRAYS), options.memory, location,
         "a CSC matrix cannot be read in blocks of rows",
         "convert it to CSR (adata.X = adata.X.tocsr(), then write it again)",

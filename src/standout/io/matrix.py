@@ -21,10 +21,9 @@ from scipy import sparse
 from standout.errors import ColumnError, InputError, did_you_mean, listed
 from standout.io.containers import Column, readable
 from standout.io.memory import NUMBERS
-from standout.io.options import Options, choose
+from standout.io.options import Coded, Options, RowFilter, choose
 from standout.io.source import BLOCK_BYTES, Index, RowSource, Source, ahead, block_rows_of, report
 from standout.io.stream import Block, Layout, SparseInMemory, Stream, TableInMemory
-from standout.io.tables import Coded, RowFilter
 
 Open = Callable[[], AbstractContextManager[Any]]  # opens a store, or an array in it
 
@@ -125,9 +124,9 @@ def as_source(matrix: MatrixFile, options: Options, role: str) -> Source:
         names,
         n_features=reader.shape[1] if columns is None else len(columns),
         aside=tuple(dict.fromkeys((*options.roles, *matrix.kept, *ids, *matrix.deferred))),
-        unasked=tuple(name for name in matrix.kept if name not in options.roles),
         label=options.label,
         groups=options.groups,
+        groups_match=options.groups_match,
         ids=options.ids or matrix.ids,
         n_rows=reader.shape[0] if rows is None else len(rows),
         memory=options.memory,

@@ -1,21 +1,39 @@
-"""Options of :func:`standout.read`: validation, and the choice of feature and metadata columns."""
+"""Options of :func:`standout.read`: validation, and the choice of columns and rows."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from standout.errors import ColumnError, FeatureError, InputError, did_you_mean, listed
+import numpy as np
+from numpy.typing import NDArray
+
+from standout.errors import (
+    ColumnError,
+    FeatureError,
+    FeatureWarning,
+    InputError,
+    StandoutWarning,
+    did_you_mean,
+    listed,
+    warn_user,
+)
+from standout.io.memory import is_missing
 from standout.io.output import check_writable
 
 MISSING = ("auto", "drop_rows", "drop_features", "mean")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+# Distinct values of a column that are remembered for messages.
+_MAX_DISTINCT = 2**16
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -27,6 +45,7 @@ class Options:
     drop: tuple[str, ...] = ()  # columns to leave out, by name or pattern with * or ?
     label: str | None = None
     groups: str | None = None
+    groups_match: str | None = None  # regular expression for the subject in a group
     ids: str | None = None
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # rows to select: column → values, as text
     key: str | None = None  # the array in a file that holds several
@@ -34,31 +53,24 @@ class Options:
     checkpoint: Path | None = None
 
     @classmethod
-    def of(
-        cls,
-        *,
-        missing: str | None = None,
-        columns: str | Iterable[str] | None = None,
-        drop: str | Iterable[str] | None = None,
-        where: Mapping[str, Any] | None = None,
-        memory: str | float = "256MB",
-        checkpoint: str | os.PathLike[str] | None = None,
-        **names: str | None,
-    ) -> Options:
-        """Validate the arguments of :func:`standout.read`; ``names`` are label, groups, ids and key."""
-        if missing is not None and missing not in MISSING:
-            raise InputError(f"`missing={missing!r}` is not valid. Use None or one of {', '.join(map(repr, MISSING))}.")
+    def of(cls, **given: Any) -> Options:
+        """Validate the arguments of :func:`standout.read`."""
+        columns, drop, checkpoint, missing = map(given.get, ("columns", "drop", "checkpoint", "missing"))
+        if missing not in (None, *MISSING):
+            raise InputError(f"`missing={missing!r}` is not valid. Use None or one of {listed(MISSING)}.")
         if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
             raise InputError(f"`checkpoint={checkpoint!r}` is not a path. Give the name of a file, or None.")
-        return cls(
-            missing=missing,
-            columns=None if columns is None else _names("columns", columns),
-            drop=() if drop is None else _names("drop", drop),
-            where={column: _values(column, values) for column, values in (where or {}).items()},
-            memory=as_bytes(memory),
-            checkpoint=None if checkpoint is None else check_writable(checkpoint, "checkpoint"),
-            **names,
-        )
+        given |= {
+            "columns": None if columns is None else _names("columns", columns),
+            "drop": () if drop is None else _names("drop", drop),
+            "where": {column: _values(column, values) for column, values in (given.get("where") or {}).items()},
+            "memory": as_bytes(given.get("memory", cls.memory)),
+            "checkpoint": None if checkpoint is None else check_writable(checkpoint, "checkpoint"),
+        }
+        options = cls(**given)
+        if options.groups_match is not None:
+            _check_pattern(options.groups, options.groups_match)
+        return options
 
     @property
     def roles(self) -> dict[str, str]:
@@ -97,10 +109,22 @@ def _names(argument: str, given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _values(column: str, given: Any) -> tuple[str, ...]:
-    values = list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
+    values = given if isinstance(given, list | tuple | set | frozenset) else [given]
     if not values:
         raise InputError(f"where: no value for column {column!r}. Give at least one of its values.")
     return tuple(str(value) for value in values)
+
+
+def _check_pattern(groups: str | None, pattern: str) -> None:
+    if groups is None:
+        raise InputError("`groups_match` needs the column of the groups. Give `groups` too.")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"`groups_match={pattern!r}` is not a regular expression ({error}). Check it.") from error
+
+
+# Columns
 
 
 @dataclass(frozen=True)
@@ -109,43 +133,31 @@ class Chosen:
 
     features: tuple[str, ...]
     aside: tuple[str, ...]  # metadata columns
-    unasked: tuple[str, ...]  # those of them that no argument names: they are not numeric
     ids: str | None = None  # the column of row ids: as requested, or according to the file
 
 
 def choose(
     columns: Sequence[str], numeric: Collection[str], options: Options, location: str, index: Collection[str] = ()
 ) -> Chosen:
-    """Divide columns into features, metadata and columns to leave out.
+    """Divide columns into features, metadata and columns to leave out; warn of those that no argument names.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        All columns of the table.
-    numeric : collection of str
-        Those that hold numbers.
-    options : Options
-        The options of :func:`standout.read`.
-    location : str
-        The start of error messages.
-    index : collection of str
-        Columns that hold row ids according to the file. They are features only if ``columns=`` names them.
+    ``index`` are columns that hold row ids according to the file. They are features only if ``columns=`` names them.
 
     Examples
     --------
     >>> choose(["id", "a", "b"], {"a", "b"}, Options(ids="id", drop=("b",)), "rows.csv")
-    Chosen(features=('a',), aside=('id',), unasked=(), ids='id')
+    Chosen(features=('a',), aside=('id',), ids='id')
     >>> choose(["index", "a", "b"], {"index", "a", "b"}, Options(), "rows.csv", index=["index"])
-    Chosen(features=('a', 'b'), aside=('index',), unasked=(), ids='index')
+    Chosen(features=('a', 'b'), aside=('index',), ids='index')
     """
     check_distinct(columns, location)
-    known, roles = frozenset(columns), options.roles  # there may be thousands of names
+    known, roles = dict.fromkeys(columns), options.roles  # a dict, as there may be thousands of names
     for column, argument in roles.items():
         if column not in known:
             raise _no_column(f"{location}: {argument} column {column!r}", argument, column, columns)
     dropped: set[str] = set()
     for pattern in options.drop:
-        matched = [pattern] if pattern in known else _matching(pattern, columns)
+        matched = matching(pattern, known)
         if not matched:
             raise _no_column(f"{location}: `drop={pattern!r}`", "drop", pattern, columns)
         dropped.update(matched)
@@ -162,8 +174,19 @@ def choose(
             f"{location}: no features are left: {len(numeric)} of {len(columns)} columns are numeric. Check the "
             "contents of the file, and which columns `columns` and `drop` leave."
         )
-    ids = rows[0] if options.ids is None and len(rows) == 1 else options.ids
-    return Chosen(tuple(features), tuple(aside), tuple(c for c in aside if c not in roles and c not in rows), ids)
+    if options.columns is None:
+        _warn_unused([c for c in aside if c not in roles and c not in rows], location)
+    return Chosen(tuple(features), tuple(aside), rows[0] if options.ids is None and len(rows) == 1 else options.ids)
+
+
+def _warn_unused(columns: Sequence[str], location: str) -> None:
+    if columns:
+        count = "1 non-numeric column is" if len(columns) == 1 else f"{len(columns)} non-numeric columns are"
+        warn_user(
+            f"{location}: {count} not used as features: {listed(columns)}. Name them in `label`, `groups` or `ids` of "
+            "standout.read to use them, or in `drop` to leave them out.",
+            FeatureWarning,
+        )
 
 
 def check_distinct(columns: Sequence[str], location: str) -> None:
@@ -177,42 +200,29 @@ def check_distinct(columns: Sequence[str], location: str) -> None:
         )
 
 
-def check_same(columns: Sequence[str], first: Sequence[str], options: Options, location: str, like: str) -> None:
-    """Raise an error if one of several files has other columns than the first, ``like``; dropped columns may differ."""
-    ignored = {c for pattern in options.drop for c in (pattern, *_matching(pattern, first))}
-    known, found = frozenset(first), frozenset(columns)
-    missing = [c for c in first if c not in found and c not in ignored]
-    extra = [c for c in columns if c not in known] if options.columns is None else []
-    if missing or extra:
-        parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} added"] * bool(extra)
-        raise FeatureError(
-            f"{location}: its columns differ from those of {like}: {', '.join(parts)}. Give files with the same "
-            "columns, or name those to use in `columns`."
-        )
-
-
 def _requested_features(
     patterns: Iterable[str], columns: Sequence[str], numeric: Collection[str], location: str, taken: set[str]
 ) -> list[str]:
     """Return the features that ``columns=`` names, in that order; those of a pattern in the order of the file."""
     found: dict[str, None] = {}
-    known = frozenset(columns)
+    known = dict.fromkeys(columns)
     for pattern in patterns:
-        if pattern in known and pattern not in numeric:
+        every = matching(pattern, known)
+        matched = [c for c in every if c in numeric]
+        if every == [pattern] and not matched:
             raise FeatureError(f"{location}: column {pattern!r} is not numeric. Leave it out of `columns`.")
-        matched = [pattern] if pattern in known else [c for c in _matching(pattern, columns) if c in numeric]
         if not matched:
             raise FeatureError(f"{location}: no numeric column is called {pattern!r}.{_hint(pattern, columns)}")
         found |= dict.fromkeys(c for c in matched if c not in taken)
     return list(found)
 
 
-def _matching(pattern: str, columns: Sequence[str]) -> list[str]:
-    """Return the columns that match a pattern; only ``*`` and ``?`` are wildcards, as names may contain brackets."""
-    if "*" not in pattern and "?" not in pattern:
-        return []
+def matching(pattern: str, columns: Collection[str]) -> list[str]:
+    """Return the column of that name, or those that match a pattern; only ``*`` and ``?`` are wildcards."""
+    if pattern in columns:
+        return [pattern]
     shell = pattern.replace("[", "[[]")
-    return [column for column in columns if fnmatchcase(column, shell)]
+    return [c for c in columns if fnmatchcase(c, shell)] if "*" in pattern or "?" in pattern else []
 
 
 def _no_column(what: str, argument: str, column: str, columns: Sequence[str]) -> ColumnError:
@@ -221,3 +231,138 @@ def _no_column(what: str, argument: str, column: str, columns: Sequence[str]) ->
 
 def _hint(name: str, columns: Sequence[str]) -> str:
     return f"{did_you_mean(name, columns)} Use one of its columns: {listed(columns)}."
+
+
+# Rows
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A metadata column: its distinct values as text, and the position of each row's value among them."""
+
+    codes: NDArray[np.intp]
+    values: Sequence[str | None]  # None: missing
+    typed: bool = False  # the file stores numbers or booleans: 3 and 3.0 are equal
+    written: bool = False  # the file stores text only: 3 and 3.0 may be equal
+
+    @classmethod
+    def of(cls, items: Iterable[Any], typed: bool = False) -> Coded:
+        """Encode items of any type as text.
+
+        Examples
+        --------
+        >>> Coded.of([3, None, 3]).values
+        ['3', None]
+        """
+        positions: dict[str | None, int] = {}
+        codes = np.fromiter((positions.setdefault(as_text(item), len(positions)) for item in items), dtype=np.intp)
+        return cls(codes, list(positions), typed)
+
+    def texts(self, mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+        """Return the text of each row in ``mask`` (None: all), 8 bytes a row."""
+        values = np.empty(len(self.values), dtype=object)
+        values[:] = self.values
+        if len(self.values) <= max(64, len(self.codes) // 8):  # labels: equal ones are one object in all batches
+            values[:] = [value and sys.intern(value) for value in self.values]
+        text: NDArray[Any] = values[self.codes if mask is None else self.codes[mask]]
+        return text
+
+
+def as_text(item: Any) -> str | None:
+    """Return a single value as text; None if it is missing."""
+    if isinstance(item, str):
+        return str(item)
+    if is_missing(item):
+        return None
+    return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
+
+
+class RowFilter:
+    """Select rows by the values of metadata columns (``where=``), and report values that never occur.
+
+    Text files may write a number differently from the request: pandas writes 1.0 for 1 in a column with missing
+    values. A value that occurs exactly as requested takes precedence over such spellings.
+
+    ``state`` is what a pass has found so far, as JSON, by column: the values, the requested values that occur as
+    given, and those that occur in another spelling, which is selected or skipped.
+    """
+
+    def __init__(self, where: Mapping[str, tuple[str, ...]], location: str, state: dict[str, Any] | None = None):
+        self._where, self._location = where, location
+        parts = ("values", "exact", "selected", "skipped")
+        self.state = state or {"rows": 0, **{part: {column: {} for column in where} for part in parts}}
+
+    def mask(self, metadata: Mapping[str, Coded]) -> NDArray[np.bool_] | None:
+        """Return which rows are selected; None for all."""
+        mask: NDArray[np.bool_] | None = None
+        for column in self._where:
+            matches = self._matches(column, metadata[column])[metadata[column].codes]
+            mask = matches if mask is None else mask & matches
+        self.state["rows"] += 0 if mask is None else int(mask.sum())
+        return mask
+
+    def _matches(self, column: str, coded: Coded) -> NDArray[np.bool_]:
+        """Return which distinct values are selected."""
+        requested = self._where[column]
+        values, exact = self.state["values"][column], self.state["exact"][column]
+        selected, skipped = self.state["selected"][column], self.state["skipped"][column]
+        exact.update(dict.fromkeys(set(requested).intersection(coded.values)))
+        matches = np.zeros(len(coded.values), dtype=bool)
+        for position, value in enumerate(coded.values):
+            if value is None:
+                continue
+            if len(values) < _MAX_DISTINCT:
+                values[value] = None
+            if value in exact:
+                matches[position] = True
+                continue
+            equal = [name for name in requested if _equal_values(name, value)] if coded.typed or coded.written else []
+            if coded.typed:
+                exact.update(dict.fromkeys(equal))
+                matches[position] = bool(equal)
+                continue
+            for name in equal:
+                (skipped if name in exact else selected).setdefault(name, value)
+                matches[position] |= name not in exact
+        return matches
+
+    def check(self) -> None:
+        """Raise an error, at the end of a pass, if a value did not occur or no row is selected."""
+        for column, requested in self._where.items():
+            exact, selected = self.state["exact"][column], self.state["selected"][column]
+            self._check_spellings(column)
+            absent = [value for value in requested if value not in exact and value not in selected]
+            if absent:
+                values = list(self.state["values"][column])
+                raise InputError(
+                    f"{self._location}: where: no row has {absent[0]!r} in column {column!r}."
+                    f"{did_you_mean(absent[0], values)} Use values that occur: {listed(values)}."
+                )
+        if self._where and not self.state["rows"]:
+            conditions = ", ".join(f"{column} = {listed(values)}" for column, values in self._where.items())
+            raise InputError(
+                f"{self._location}: where: every value occurs, but no row meets all conditions ({conditions}). Leave "
+                "one of the conditions out."
+            )
+
+    def _check_spellings(self, column: str) -> None:
+        """Raise an error or warn if the file writes a requested number in several ways."""
+        for name, value in self.state["selected"][column].items():
+            if name in self.state["exact"][column]:
+                raise InputError(
+                    f"{self._location}: where: column {column!r} has {value!r} in some rows and {name!r} in later "
+                    "ones. Name both in `where` if both are meant; otherwise rename one of them in the file."
+                )
+        for name, value in self.state["skipped"][column].items():
+            warn_user(
+                f"{self._location}: where: rows with {value!r} in column {column!r} are not selected, because "
+                f"{name!r} occurs exactly as given. Name both in `where` if both are meant.",
+                StandoutWarning,
+            )
+
+
+def _equal_values(one: str, other: str) -> bool:
+    """Return whether two texts are the same number or boolean: 3 and 3.0, true and True."""
+    if _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other):
+        return Decimal(one) == Decimal(other)  # float would merge neighbouring long ids
+    return one.lower() == other.lower() and one.lower() in ("true", "false")

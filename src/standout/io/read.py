@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from glob import has_magic, iglob
 from importlib import import_module
@@ -16,131 +16,29 @@ from scipy import sparse
 from standout.errors import InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.io.checkpoint import CheckpointFile, FileStamp
 from standout.io.containers import import_extra, readable
-from standout.io.memory import FrameSource, SparseSource, checked_table
+from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, may_be_numbers
 from standout.io.missing import handle_missing
-from standout.io.options import Options
+from standout.io.options import Coded, Options, RowFilter, choose
 from standout.io.source import ArraySource, Source
-from standout.io.stream import Layout, Stream, TableInMemory, name_subjects
+from standout.io.stream import Layout, Stream, TableInMemory
 
 # Suffix → (module, function). Tables are read from one file or from many with the same columns.
 _TABLES = {
-    ".csv": ("csv", "open_csv"),
-    ".tsv": ("csv", "open_csv"),
-    ".txt": ("csv", "open_csv"),
-    ".parquet": ("arrow", "open_parquet"),
-    ".pq": ("arrow", "open_parquet"),
-    ".feather": ("arrow", "open_feather"),
-    ".arrow": ("arrow", "open_feather"),
+    **dict.fromkeys((".csv", ".tsv", ".txt"), ("csv", "open_csv")),
+    **dict.fromkeys((".parquet", ".pq"), ("tables", "open_parquet")),
+    **dict.fromkeys((".feather", ".arrow"), ("tables", "open_feather")),
 }
 _MATRICES = {
     ".npy": ("arrays", "open_npy"),
     ".npz": ("arrays", "open_npz"),
-    ".h5": ("arrays", "open_hdf5"),
-    ".hdf5": ("arrays", "open_hdf5"),
+    **dict.fromkeys((".h5", ".hdf5"), ("arrays", "open_hdf5")),
     ".h5ad": ("h5ad", "open_h5ad"),
     ".zarr": ("arrays", "open_zarr"),
     ".mtx": ("arrays", "open_mtx"),
 }
 SUFFIXES = (*_TABLES, *_MATRICES)
-_PACKED = (".gz",)
 # Distributed collections, identified by the package of their type, so that it is not imported unless used.
 _ENGINES = {"dask": "standout.distributed.dask", "pyspark": "standout.distributed.spark"}
-
-
-def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str) -> Source:
-    """Return the source of a file, a directory of tables, or a pattern such as ``runs/*.parquet``."""
-    if os.fsdecode(given) == "-":
-        raise InputError(f"{role}: -: standard input is not read, as data are read more than once. Give a file.")
-    path = Path(os.fsdecode(given)).expanduser()
-    where = f"{role}: {path}"
-    with readable(where, "a file"):
-        paths = _files(path, where)
-    kind = _kind(paths, where)
-    files = FileStamp.of(paths, where)
-    if kind in _TABLES:
-        return _as_opened(_reader(_TABLES[kind], where)(paths, path, options, role), files, options, role)
-    if len(paths) > 1:
-        raise InputError(
-            f"{where}: {len(paths)} files of the kind {kind}, and only tables ({', '.join(_TABLES)}) are read as one "
-            "dataset. Give one file."
-        )
-    return _as_opened(_reader(_MATRICES[kind], where)(paths[0], options, role), files, options, role)
-
-
-def _as_opened(source: Any, files: FileStamp, options: Options, role: str) -> Source:
-    """Attach the file stamp and, if requested, the checkpoint to a source that is not in memory."""
-    if isinstance(source, Stream):
-        source.layout = replace(source.layout, files=files)
-    if options.checkpoint is not None and isinstance(source, Stream):
-        resumption = CheckpointFile(options.checkpoint, files, options)
-        resumption.check(role)
-        source.layout = replace(source.layout, resumption=resumption)
-    elif options.checkpoint is not None:
-        warn_user(
-            f"{role}: the checkpoint {options.checkpoint} is not used: the numbers fit the memory allowed, are read "
-            "once and kept there. Leave `checkpoint` out, or give less `memory`.",
-            StandoutWarning,
-        )
-    found: Source = source
-    return found
-
-
-def has_names(given: str | os.PathLike[Any]) -> bool:
-    """Return whether files of this type always have column names."""
-    path = Path(given).expanduser()
-    return (path.is_dir() and path.suffix != ".zarr") or _suffix(path) in (*_TABLES, ".h5ad")
-
-
-def _files(path: Path, where: str) -> tuple[Path, ...]:
-    """Return the files that match the path, sorted by name."""
-    if path.is_dir() and path.suffix != ".zarr":
-        found = sorted(p for p in path.rglob("*") if p.is_file() and _suffix(p) in _TABLES and p.name[0] not in "._")
-        if not found:
-            raise InputError(f"{where}: this directory holds no tables. Give one with {listed(tuple(_TABLES))} files.")
-        return tuple(found)
-    if path.exists():
-        return (path,)
-    if has_magic(str(path)):
-        matched = sorted(Path(name) for name in iglob(str(path), recursive=True))
-        if matched:
-            return tuple(matched)
-        raise InputError(f"{where}: no file matches this pattern. Check the path.")
-    label = where.startswith("background") and not path.suffix
-    hint = " If it is a label, name its column in `where`." if label else ""
-    raise InputError(f"{where}: there is no such file.{_neighbour(path)}{hint} Check the path.")
-
-
-def _neighbour(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f" Neither is there a directory {str(path.parent)!r}."
-    return did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
-
-
-def _suffix(path: Path) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and (suffixes[-1] in _PACKED or suffixes[-2:] == [".zarr", ".zip"]):
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
-
-
-def _kind(paths: tuple[Path, ...], where: str) -> str:
-    kinds = sorted({_suffix(path) for path in paths})
-    unknown = [kind for kind in kinds if kind not in SUFFIXES]
-    if unknown:
-        raise InputError(
-            f"{where}: files of the kind {unknown[0]!r} are not known. Use one of {', '.join(SUFFIXES)} "
-            "(tables may be packed with .gz)."
-        )
-    if len(kinds) > 1:
-        raise InputError(f"{where}: files of several kinds ({', '.join(kinds)}). Give files of one kind.")
-    return kinds[0]
-
-
-def _reader(home: tuple[str, str], where: str) -> Callable[..., Source]:
-    module, function = home
-    package = import_extra(f"standout.io.{module}", where, "anndata" if module == "h5ad" else "io")
-    reader: Callable[..., Source] = getattr(package, function)
-    return reader
 
 
 def read(
@@ -215,8 +113,8 @@ def read(
     [(2, 2), (1, 2)]
     """
     options = Options.of(
-        missing=missing, columns=columns, drop=drop, label=label, groups=groups, ids=ids, where=where, key=key,
-        memory=memory, checkpoint=checkpoint,
+        missing=missing, columns=columns, drop=drop, label=label, groups=groups, groups_match=groups_match, ids=ids,
+        where=where, key=key, memory=memory, checkpoint=checkpoint,
     )  # fmt: skip
     if checkpoint is not None and not isinstance(data, str | bytes | os.PathLike):
         raise InputError(
@@ -224,12 +122,6 @@ def read(
             "leave `checkpoint` out."
         )
     source = open_data(data, role, options)
-    if groups_match is not None and not source.is_local:
-        raise InputError(
-            f"{role}: `groups_match` is for files, and these rows lie on a cluster. Make a column of it there."
-        )
-    if groups_match is not None:
-        name_subjects(source, groups, groups_match)
     return source if missing is None else handle_missing(source, missing, role)
 
 
@@ -243,25 +135,31 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
         return open_path(data, options, role)
     if is_on_cluster(data):
         return _on_cluster(data, options, role)
-    if _is_anndata(data) or not options.is_default:
-        return _with_options(data, options, role)
-    if isinstance(data, Source):
+    if isinstance(data, Source) and options.is_default:
         return data
-    # Check the type: column names of a data frame are attributes of the instance.
-    if callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features"):
+    if _is_anndata(data):
+        from standout.io.h5ad import from_anndata
+
+        return from_anndata(data, options, role)
+    if is_frame(data):
+        return _open_frame(data, options, role)
+    if _is_lazy(data):
+        raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
+    if not replace(options, missing=None).is_default:
+        raise InputError(
+            f"{role}: columns are chosen by name, and {type(data).__name__} has no column names. Give a data frame or "
+            "a file, or choose the columns first."
+        )
+    if callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features") and not isinstance(data, Source):
         raise InputError(
             f"{role}: {type(data).__name__} has blocks, but is not a source. Derive it from standout.Source."
         )
-    if _is_lazy(data):
-        raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
-    if sparse.issparse(data):
-        return SparseSource(checked_table(data, role))
-    if is_frame(data):
-        source = FrameSource(data, role)
-        if 0 in (source.n_rows, source.n_features):
-            checked_table(np.empty((source.n_rows, source.n_features)), role)
-        return source
-    return ArraySource(checked_table(data, role))
+    table = checked_table(data, role)
+    if options.is_default:
+        return SparseSource(table) if sparse.issparse(table) else ArraySource(table)
+    if sparse.issparse(table):
+        raise InputError(f"{role}: `missing` does not support sparse matrices. Give an array, or fill in the values.")
+    return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
 
 
 def is_array_like(data: Any) -> bool:
@@ -276,6 +174,157 @@ def is_dataset(item: Any) -> bool:
     if hasattr(item, "shape"):
         return len(item.shape) == 2
     return isinstance(item, list | tuple) and len(item) > 0 and np.ndim(item[0]) == 1
+
+
+def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str) -> Source:
+    """Return the source of a file, a directory of tables, or a pattern such as ``runs/*.parquet``."""
+    if os.fsdecode(given) == "-":
+        raise InputError(f"{role}: -: standard input is not read, as data are read more than once. Give a file.")
+    path = Path(os.fsdecode(given)).expanduser()
+    where = f"{role}: {path}"
+    with readable(where, "a file"):
+        paths = _files(path, where)
+    kinds = sorted({_suffix(path) for path in paths})
+    unknown = [kind for kind in kinds if kind not in SUFFIXES]
+    if unknown:
+        raise InputError(
+            f"{where}: unsupported file type {unknown[0]!r}. Use one of {', '.join(SUFFIXES)} (tables may be "
+            "compressed with .gz)."
+        )
+    if len(kinds) > 1:
+        raise InputError(f"{where}: files of several types ({', '.join(kinds)}). Give files of one type.")
+    if len(paths) > 1 and kinds[0] in _MATRICES:
+        raise InputError(
+            f"{where}: {len(paths)} {kinds[0]} files. Only tables ({', '.join(_TABLES)}) are read as one dataset: give "
+            "one file."
+        )
+    stamp = FileStamp.of(paths, where)
+    module, function = (_TABLES | _MATRICES)[kinds[0]]
+    package = import_extra(f"standout.io.{module}", where, "anndata" if module == "h5ad" else "io")
+    arguments = (paths, path) if kinds[0] in _TABLES else paths
+    source: Source = getattr(package, function)(*arguments, options, role)
+    if isinstance(source, Stream):
+        source.layout = replace(source.layout, files=stamp)
+        if options.checkpoint is not None:
+            source.checkpoint = CheckpointFile(options.checkpoint, stamp, options)
+            source.checkpoint.check(role)
+            source.layout = replace(source.layout, resumption=source.checkpoint)
+    elif options.checkpoint is not None:
+        warn_user(
+            f"{role}: the checkpoint {options.checkpoint} is not used: the data fit the memory allowed, are read once "
+            "and kept there. Leave `checkpoint` out, or give less `memory`.",
+            StandoutWarning,
+        )
+    return source
+
+
+def has_names(given: str | os.PathLike[Any]) -> bool:
+    """Return whether files of this type always have column names."""
+    path = Path(given).expanduser()
+    return (path.is_dir() and path.suffix != ".zarr") or _suffix(path) in (*_TABLES, ".h5ad")
+
+
+def _files(path: Path, where: str) -> tuple[Path, ...]:
+    """Return the files that match the path, sorted by name."""
+    if path.is_dir() and path.suffix != ".zarr":
+        found = sorted(p for p in path.rglob("*") if p.is_file() and _suffix(p) in _TABLES and p.name[0] not in "._")
+        if not found:
+            raise InputError(f"{where}: this directory holds no tables. Give one with {listed(tuple(_TABLES))} files.")
+        return tuple(found)
+    if path.exists():
+        return (path,)
+    if has_magic(str(path)):
+        matched = sorted(Path(name) for name in iglob(str(path), recursive=True))
+        if matched:
+            return tuple(matched)
+        raise InputError(f"{where}: no file matches this pattern. Check the path.")
+    hint = f" The directory {str(path.parent)!r} does not exist either."
+    if path.parent.is_dir():
+        hint = did_you_mean(path.name, [file.name for file in path.parent.iterdir()])
+    if where.startswith("background") and not path.suffix:
+        hint += " If it is a label, name its column in `where`."
+    raise InputError(f"{where}: there is no such file.{hint} Check the path.")
+
+
+def _suffix(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and (suffixes[-1] == ".gz" or suffixes[-2:] == [".zarr", ".zip"]):
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def _on_cluster(data: Any, options: Options, role: str) -> Source:
+    engine = import_module(str(_engine(data)))
+    if options.where or options.missing or options.key or options.groups_match:
+        raise InputError(
+            f"{role}: `where`, `missing`, `key` and `groups_match` of read are for files and data in memory, and this "
+            f"is a {type(data).__name__} on a cluster. Select rows and fill in missing values there first."
+        )
+    arguments = (data, role) if options.is_default else (data, options, role)
+    source: Source = (engine.open_collection if options.is_default else engine.open_chosen)(*arguments)
+    return source
+
+
+def _open_frame(frame: Any, options: Options, role: str) -> Source:
+    """Return the source of a data frame (any that narwhals supports)."""
+    if options.is_default:
+        source = FrameSource(frame, role)
+        if 0 in (source.n_rows, source.n_features):
+            checked_table(np.empty((source.n_rows, source.n_features)), role)
+        return source
+    import narwhals.stable.v2 as nw
+
+    given = list(getattr(frame, "column_names", None) or frame.columns)  # pyarrow's ``columns`` are the data
+    check_names(given, role)
+    table = nw.from_native(frame, eager_only=True)
+    names = [str(name) for name in given]  # column names may be numbers
+    position = {name: i for i, name in enumerate(names)}
+    types = dict(zip(names, table.schema.values(), strict=True))
+    numeric = {str(name) for name, kind in table.schema.items() if may_be_numbers(kind, table, name)}
+    chosen = choose(names, numeric, options, role)
+    metadata = {
+        name: Coded.of(table[:, position[name]].to_list(), types[name].is_numeric() or types[name] == nw.Boolean)
+        for name in chosen.aside
+    }
+    row_filter = RowFilter(options.where, role)
+    mask = row_filter.mask(metadata)
+    row_filter.check()
+    numbers = FrameSource(table[:, [position[name] for name in chosen.features]], role).rows(0, table.shape[0])
+    if len(numbers) == 0:
+        raise InputError(f"{role}: it has no rows. Give a table with rows.")
+    layout = Layout(
+        Path(role), chosen.features if isinstance(given[0], str) else None, len(chosen.features), chosen.aside,
+        options.label, options.groups, options.groups_match, options.ids,
+    )  # fmt: skip
+    texts = {column: values.texts(mask) for column, values in metadata.items()}
+    return TableInMemory(layout, numbers if mask is None else numbers[mask], texts)
+
+
+def _engine(data: Any) -> str | None:
+    packages = (kind.__module__.split(".")[0] for kind in type(data).__mro__)
+    return next((_ENGINES[package] for package in packages if package in _ENGINES), None)
+
+
+def is_on_cluster(data: Any) -> bool:
+    """Return whether data is a Dask or Spark collection."""
+    return _engine(data) is not None
+
+
+def is_frame(data: Any) -> bool:
+    """Return whether data is a table with named columns (pandas, polars, pyarrow, ...)."""
+    if isinstance(data, np.ndarray | list | tuple) or _is_lazy(data) or not hasattr(data, "columns"):
+        return False
+    from narwhals.stable.v2 import dependencies
+
+    return bool(dependencies.is_into_dataframe(data))
+
+
+def _is_anndata(data: Any) -> bool:
+    return type(data).__name__ == "AnnData" and hasattr(data, "obs") and hasattr(data, "var")
+
+
+def _is_lazy(data: Any) -> bool:
+    return type(data).__name__ == "LazyFrame" and hasattr(data, "collect")
 
 
 def read_scores(scores: Any, n_components: int) -> Any:
@@ -296,65 +345,3 @@ def read_scores(scores: Any, n_components: int) -> Any:
             "components. Give one column of numbers for each component."
         )
     return scores
-
-
-def _engine(data: Any) -> str | None:
-    packages = (kind.__module__.split(".")[0] for kind in type(data).__mro__)
-    return next((_ENGINES[package] for package in packages if package in _ENGINES), None)
-
-
-def is_on_cluster(data: Any) -> bool:
-    """Return whether data is a Dask or Spark collection."""
-    return _engine(data) is not None
-
-
-def _on_cluster(data: Any, options: Options, role: str) -> Source:
-    engine = import_module(str(_engine(data)))
-    if options.is_default:
-        whole: Source = engine.open_collection(data, role)
-        return whole
-    if options.where or options.missing or options.key:
-        raise InputError(
-            f"{role}: `where`, `missing` and `key` of read are for files and for what is in memory, and this is a "
-            f"{type(data).__name__} on a cluster. Choose the rows there, or fill in what is missing, first."
-        )
-    chosen: Source = engine.open_chosen(data, options, role)
-    return chosen
-
-
-def _with_options(data: Any, options: Options, role: str) -> Source:
-    """Apply the options for files (columns that describe rows, rows to keep) to data in memory."""
-    if is_frame(data):
-        from standout.io.tables import open_frame
-
-        return open_frame(data, options, role)
-    if _is_anndata(data):
-        from standout.io.h5ad import from_anndata
-
-        return from_anndata(data, options, role)
-    if not replace(options, missing=None).is_default:
-        raise InputError(
-            f"{role}: columns are chosen by name, and {type(data).__name__} has no column names. Give a data frame or "
-            "a file, or choose the columns first."
-        )
-    table = checked_table(data, role)
-    if sparse.issparse(table):
-        raise InputError(f"{role}: `missing` is not done to a sparse matrix. Give it as an array, or fill in its data.")
-    return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
-
-
-def is_frame(data: Any) -> bool:
-    """Return whether data is a table with named columns (pandas, polars, pyarrow, ...)."""
-    if isinstance(data, np.ndarray | list | tuple) or _is_lazy(data) or not hasattr(data, "columns"):
-        return False
-    from narwhals.stable.v2 import dependencies
-
-    return bool(dependencies.is_into_dataframe(data))
-
-
-def _is_anndata(data: Any) -> bool:
-    return type(data).__name__ == "AnnData" and hasattr(data, "obs") and hasattr(data, "var")
-
-
-def _is_lazy(data: Any) -> bool:
-    return type(data).__name__ == "LazyFrame" and hasattr(data, "collect")

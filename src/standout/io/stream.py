@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from standout.errors import InputError
 from standout.io.checkpoint import CheckpointFile, FileStamp
 from standout.io.memory import SparseSource
-from standout.io.source import ArraySource, Source, block_rows_of, report
+from standout.io.source import ArraySource, RowSource, Source, block_rows_of, report
 
 RowMetadata = dict[str, NDArray[Any]]
 
@@ -38,12 +38,11 @@ class Layout:
     names: tuple[str, ...] | None  # features
     n_features: int
     aside: tuple[str, ...] = ()  # the other columns, which describe rows
-    unasked: tuple[str, ...] = ()  # those not named by the user, excluded because they are not numeric
     label: str | None = None
     groups: str | None = None
+    groups_match: str | None = None  # regular expression for the subject in a group
     ids: str | None = None
     n_rows: int | None = None
-    groups_match: str | None = None  # regular expression for the subject in a group
     memory: int = 0  # total bytes for blocks
     resumption: CheckpointFile | None = None  # checkpoint from which a killed pass resumes
     files: FileStamp | None = None  # the files, with their state when opened
@@ -64,99 +63,76 @@ class ReadSummary:
     missing: Mapping[str, int] = field(default_factory=dict)  # number of missing values, by feature
 
 
-def _matched(groups: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    """Return the part of each group that identifies the subject; missing groups remain missing."""
-    pattern = re.compile(layout.groups_match or "")
-    names: dict[Any, str | None] = {None: None}
-    for group in dict.fromkeys(groups.tolist()):
-        if group is None:
-            continue
-        found = pattern.search(str(group))
-        if found is None:
-            raise InputError(
-                f"{layout.path}: `groups_match={layout.groups_match!r}` does not match the group {group!r}. Give a "
-                "pattern that matches all of them."
-            )
-        names[group] = found[1] if pattern.groups else found[0]
-    return np.array([names[group] for group in groups.tolist()], dtype=object)
-
-
 class _Described:
     """Mixin for file sources: the path, and the columns that describe rows."""
 
-    layout: Layout
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.layout.path
-
-    @property
-    def aside(self) -> tuple[str, ...]:
-        """Columns that are not features."""
-        return self.layout.aside
+    def __init__(self, layout: Layout):
+        self.layout, self.path, self.names = layout, layout.path, layout.names
+        self.aside = layout.aside  # columns that are not features
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows."""
         raise NotImplementedError
 
-    def name_subjects(self, pattern: str) -> None:
-        """Use the part of each group that matches the pattern as the subject."""
-        self.layout = replace(self.layout, groups_match=pattern)
-        if "groups" in self.__dict__:  # cached, and not read again
-            self.__dict__["groups"] = self._subjects()
-
     def without_groups(self) -> Any:
         """Return the same rows without groups."""
         plain = copy.copy(self)
         plain.layout = replace(self.layout, groups=None)
-        if "groups" in plain.__dict__:
-            plain.__dict__["groups"] = None
+        plain.__dict__.pop("groups", None)  # of rows in memory
         return plain
 
     def _role(self, column: str | None) -> NDArray[Any] | None:
         return None if column is None else self.about(column)
 
-    def _subjects(self) -> NDArray[Any] | None:
-        groups = self._role(self.layout.groups)
-        return groups if groups is None or self.layout.groups_match is None else _matched(groups, self.layout)
+    def _subjects(self, groups: NDArray[Any] | None) -> NDArray[Any] | None:
+        """Return the part of each group that identifies the subject; missing groups remain missing."""
+        if groups is None or self.layout.groups_match is None:
+            return groups
+        pattern = re.compile(self.layout.groups_match)
+        names: dict[Any, str | None] = {None: None}
+        for group in dict.fromkeys(groups.tolist()):
+            if group is None:
+                continue
+            found = pattern.search(str(group))
+            if found is None:
+                raise InputError(
+                    f"{self.path}: `groups_match={pattern.pattern!r}` does not match the group {group!r}. Give a "
+                    "pattern that matches all of them."
+                )
+            names[group] = found[1] if pattern.groups else found[0]
+        return np.array([names[group] for group in groups.tolist()], dtype=object)
 
 
-class TableInMemory(_Described, ArraySource):
-    """A file that fits into memory: features, names, and the columns that describe rows."""
+class _InMemory(_Described, RowSource):
+    """Mixin for the rows of a file in memory."""
 
-    def __init__(self, layout: Layout, numbers: NDArray[Any], about: RowMetadata, account: ReadSummary | None = None):
-        super().__init__(numbers, layout.names)
-        self.layout, self._about = layout, about
+    def __init__(self, layout: Layout, rows: Any, about: RowMetadata, account: ReadSummary | None = None):
+        super(_Described, self).__init__(rows)  # type: ignore[call-arg]
+        _Described.__init__(self, layout)
+        self._about = about
         self.labels, self.row_ids = map(self._role, (layout.label, layout.ids))
-        self.groups = self._subjects()
-        self.account = account or ReadSummary(str(layout.path), self.n_rows, self.n_features, aside=layout.aside)
+        self.groups = self._subjects(self._role(layout.groups))
+        self.account = account or ReadSummary(str(self.path), self.n_rows or 0, self.n_features, aside=layout.aside)
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows."""
         return self._about[column]
 
     def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
-        """Yield the rows with what describes them: all of it, or these columns."""
-        wanted = self.aside if columns is None else columns
-        for start in range(0, self.n_rows, rows):
-            stop = min(start + rows, self.n_rows)
-            yield Block(self.rows(start, stop), {name: self.about(name)[start:stop] for name in wanted})
+        """Yield the rows with the columns that describe them: all, or these."""
+        start, chosen = 0, self.aside if columns is None else columns
+        for numbers in self.blocks(rows):
+            stop = start + len(numbers)
+            yield Block(numbers, {name: self.about(name)[start:stop] for name in chosen})
+            start = stop
 
 
-class SparseInMemory(_Described, SparseSource):
+class TableInMemory(_InMemory, ArraySource):
+    """A file that fits into memory: features, names, and the columns that describe rows."""
+
+
+class SparseInMemory(_InMemory, SparseSource):
     """A sparse file that fits into memory as a sparse matrix."""
-
-    def __init__(self, layout: Layout, matrix: Any, about: RowMetadata):
-        super().__init__(matrix)
-        self.names = layout.names
-        self.layout, self._about = layout, about
-        self.labels, self.row_ids = map(self._role, (layout.label, layout.ids))
-        self.groups = self._subjects()
-        self.account = ReadSummary(str(layout.path), self.n_rows, self.n_features, aside=layout.aside)
-
-    about = TableInMemory.about
-    table_blocks = TableInMemory.table_blocks
 
 
 class Stream(_Described, Source):
@@ -165,59 +141,22 @@ class Stream(_Described, Source):
     ``open_blocks(rows, columns, mark)`` yields :class:`Block`\ s of at most ``rows`` rows, in order; ``columns`` are
     the describing columns to read with them. ``mark`` is the position after the last block of an earlier pass, as
     returned by that block; None is the start of the file. Block boundaries do not depend on where a pass starts.
+    The number of rows is known in advance, or after the first pass.
     """
 
     reads_ahead = True
     chosen: NDArray[np.intp] | None = None  # indices of the columns used; None: all, or selected by name
 
     def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...], Any], Iterator[Block]]):
-        self.layout, self.open_blocks = layout, open_blocks
-        self.names, self.n_features = layout.names, layout.n_features
-        self._seen: int | None = layout.n_rows
+        super().__init__(layout)
+        self.open_blocks, self.n_features, self.n_rows = open_blocks, layout.n_features, layout.n_rows
+        self.memory, self.checkpoint = layout.memory, layout.resumption
         self._kept: RowMetadata = {}
-
-    @property
-    def n_rows(self) -> int | None:  # type: ignore[override]
-        """Number of rows: known in advance, or after the first pass."""
-        return self._seen
-
-    @property
-    def memory(self) -> int:  # type: ignore[override]
-        """Total bytes for blocks."""
-        return self.layout.memory
-
-    @property
-    def checkpoint(self) -> CheckpointFile | None:
-        """The checkpoint from which a long pass resumes."""
-        return self.layout.resumption
 
     @property
     def account(self) -> ReadSummary:
         """Summary of how the file was read."""
         return ReadSummary(str(self.path), self.n_rows or 0, self.n_features, aside=self.aside)
-
-    def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
-        """Yield the rows with what describes them: all of it, or these columns."""
-        yield from self._pass(rows, self.aside if columns is None else columns)
-
-    def blocks_after(self, rows: int, mark: Any, seen: int) -> Iterator[Block]:
-        """Yield the blocks from ``mark`` on, with their groups; ``seen`` is the number of rows before them."""
-        yield from self._pass(rows, () if self.layout.groups is None else (self.layout.groups,), mark, seen)
-
-    def subjects_of(self, block: Block) -> NDArray[Any] | None:
-        """Return the group of each row of a block."""
-        if self.layout.groups is None:
-            return None
-        groups = block.about[self.layout.groups]
-        return groups if self.layout.groups_match is None else _matched(groups, self.layout)
-
-    def note_rows(self, count: int) -> None:
-        """Set the number of rows, counted in an earlier pass."""
-        self._seen = count
-
-    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the features, and cache labels, groups and ids."""
-        yield from self._keeping(rows, self.layout.label, self.layout.groups, self.layout.ids)
 
     @property
     def labels(self) -> NDArray[Any] | None:  # type: ignore[override]
@@ -227,12 +166,28 @@ class Stream(_Described, Source):
     @property
     def groups(self) -> NDArray[Any] | None:  # type: ignore[override]
         """The group of each row."""
-        return self._subjects()
+        return self._subjects(self._role(self.layout.groups))
 
     @property
     def row_ids(self) -> NDArray[Any] | None:  # type: ignore[override]
         """The id of each row."""
         return self._role(self.layout.ids)
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield the features, and cache labels, groups and ids."""
+        yield from self._keeping(rows, self.layout.label, self.layout.groups, self.layout.ids)
+
+    def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
+        """Yield the rows with the columns that describe them: all, or these."""
+        yield from self._pass(rows, self.aside if columns is None else columns)
+
+    def blocks_after(self, rows: int, mark: Any, seen: int) -> Iterator[Block]:
+        """Yield the blocks from ``mark`` on, with their groups; ``seen`` is the number of rows before them."""
+        yield from self._pass(rows, () if self.layout.groups is None else (self.layout.groups,), mark, seen)
+
+    def subjects_of(self, block: Block) -> NDArray[Any] | None:
+        """Return the group of each row of a block."""
+        return None if self.layout.groups is None else self._subjects(block.about[self.layout.groups])
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows; read it in a separate pass unless it is cached."""
@@ -259,7 +214,7 @@ class Stream(_Described, Source):
             report(self.path.name, seen, block.share)
             yield block
         self._check_unchanged()
-        self._seen = seen
+        self.n_rows = seen
 
     def _check_unchanged(self) -> None:
         if self.layout.files is not None:
@@ -269,14 +224,3 @@ class Stream(_Described, Source):
         """Check for changed files in a pass by columns: once per panel of a file, once for a multi-file array."""
         if start == 0 or (self.layout.files is not None and len(self.layout.files.stamps) == 1):
             self._check_unchanged()
-
-
-def name_subjects(source: Any, groups: str | None, pattern: str) -> None:
-    """Set the groups of a source to the part of their column that matches the pattern."""
-    if groups is None:
-        raise InputError("groups_match is about the groups column, and none was given. Give `groups` too.")
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"`groups_match={pattern!r}` is not a regular expression ({error}). Check it.") from error
-    source.name_subjects(pattern)

@@ -1,195 +1,46 @@
-"""Tables as sources: in memory where they fit, a stream of blocks otherwise.
+"""Tables in files as sources: in memory where they fit, a stream of blocks otherwise; parquet, feather and arrow.
 
-Every table format supplies a :class:`Table`, whose batches of rows can be read as often as needed. The choice of rows
-with ``where=``, the text of metadata columns, blocks of equal size and resumed passes are the same for all formats
-and for data frames.
+Every format supplies a :class:`TableFile`, whose batches of rows can be read as often as needed. The choice of rows
+with ``where=``, the text of metadata columns, blocks of equal size and resumed passes are the same for all formats.
+
+Files are read with ``ParquetFile.iter_batches`` and ``pyarrow.ipc``. A scanner of ``pyarrow.dataset`` decodes a whole
+row group at once (600 MB for a row group of 400 MB, against 70 MB), does not read the stream format of arrow, and has
+no row positions to resume from.
 """
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import ipc
+from pyarrow import parquet as pq
 
-from standout.errors import FeatureWarning, InputError, StandoutWarning, did_you_mean, listed, warn_user
-from standout.io.memory import FrameSource, check_names, is_missing, may_be_numbers
-from standout.io.options import Options, choose
-from standout.io.source import ahead, report
-from standout.io.stream import Block, Layout, RowMetadata, Stream, TableInMemory
+from standout.errors import FeatureError, InputError, NotNumbersError, listed
+from standout.io.containers import check_file, readable
+from standout.io.options import Coded, Options, RowFilter, as_text, choose, matching
+from standout.io.source import ahead, block_rows, report
+from standout.io.stream import Block, Layout, Stream, TableInMemory
 
-# Distinct values of a column that are remembered. Columns with more are ids, of which hardly any are equal.
-_MAX_DISTINCT = 2**16
 # A table is tried in memory if its estimated number of rows exceeds what fits by at most this factor.
 _ESTIMATE_ERROR = 1.5
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+# A time without a fraction of a second, with or without a time zone after it.
+_NO_FRACTION = r"\.0+([^0-9]|$)"
+# Column chunks are read through a buffer of this size, so that a row group need not fit in memory.
+_BUFFER_BYTES = 2**16
+# Record batches larger than this are memory-mapped: uncompressed ones then take only the memory of the rows in use.
+_MAP_BYTES = 64 * 2**20
 
-
-@dataclass(frozen=True)
-class Coded:
-    """A metadata column: its distinct values as text, and the position of each row's value among them."""
-
-    codes: NDArray[np.intp]
-    values: Sequence[str | None]  # None: missing
-    typed: bool = False  # the file stores numbers or booleans: 3 and 3.0 are equal
-    written: bool = False  # the file stores text only: 3 and 3.0 may be equal
-
-    @classmethod
-    def of(cls, items: Iterable[Any], typed: bool = False) -> Coded:
-        """Encode items of any type as text.
-
-        Examples
-        --------
-        >>> Coded.of([3, None, 3]).values
-        ['3', None]
-        """
-        positions: dict[str | None, int] = {}
-        codes = np.fromiter((positions.setdefault(as_text(item), len(positions)) for item in items), dtype=np.intp)
-        return cls(codes, list(positions), typed)
-
-    def select(self, mask: NDArray[np.bool_] | None) -> Coded:
-        """Return the column for the rows in ``mask`` (None: all)."""
-        return self if mask is None else replace(self, codes=self.codes[mask])
-
-
-def as_text(item: Any) -> str | None:
-    """Return a single value as text; None if it is missing."""
-    if isinstance(item, str):
-        return str(item)
-    if is_missing(item):
-        return None
-    return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item)
-
-
-class Texts:
-    """Decode a column so that equal values are one object in all batches: 8 bytes a row."""
-
-    def __init__(self) -> None:
-        self._distinct: dict[str | None, str | None] = {None: None}
-        self.nbytes = 0
-
-    def of(self, column: Coded) -> NDArray[Any]:
-        """Return one object for each row."""
-        values = np.empty(len(column.values), dtype=object)
-        values[:] = [self._shared(value) for value in column.values]
-        text: NDArray[Any] = values[column.codes]
-        self.nbytes += text.nbytes
-        return text
-
-    def _shared(self, value: str | None) -> str | None:
-        if value in self._distinct:
-            return self._distinct[value]
-        self.nbytes += sys.getsizeof(value)
-        if len(self._distinct) < _MAX_DISTINCT:
-            self._distinct[value] = value
-        return value
-
-
-class RowFilter:
-    """Select rows by the values of metadata columns (``where=``), and report values that never occur.
-
-    Text files may write a number differently from the request: pandas writes 1.0 for 1 in a column with missing
-    values. A value that occurs exactly as requested takes precedence over such spellings.
-    """
-
-    def __init__(self, wanted: Mapping[str, tuple[str, ...]], location: str):
-        self._wanted, self._location = wanted, location
-        self._met: dict[str, dict[str, None]] = {column: {} for column in wanted}  # values that occur
-        self._exact: dict[str, set[str]] = {column: set() for column in wanted}  # requested values that occur
-        self._found: dict[str, set[str]] = {column: set() for column in wanted}  # those that occur in another spelling
-        self._alike: dict[str, dict[str, str]] = {column: {} for column in wanted}  # requested → other spelling, used
-        self._skipped: dict[str, dict[str, str]] = {column: {} for column in wanted}  # the same, not used
-        self._kept = 0
-
-    def mask(self, metadata: Mapping[str, Coded]) -> NDArray[np.bool_] | None:
-        """Return which rows are selected; None for all."""
-        mask: NDArray[np.bool_] | None = None
-        for column in self._wanted:
-            coded = metadata[column]
-            self._exact[column].update(set(self._wanted[column]).intersection(coded.values))
-            matches = np.array([self._matches(column, value, coded) for value in coded.values], dtype=bool)
-            mask = matches[coded.codes] if mask is None else mask & matches[coded.codes]
-        self._kept += 0 if mask is None else int(mask.sum())
-        return mask
-
-    def _matches(self, column: str, value: str | None, coded: Coded) -> bool:
-        if value is None:
-            return False
-        if len(self._met[column]) < _MAX_DISTINCT:
-            self._met[column][value] = None
-        exact = self._exact[column]
-        if value in exact:
-            return True
-        if not (coded.typed or coded.written):
-            return False
-        equal = {wanted for wanted in self._wanted[column] if _equal_values(wanted, value)}
-        if coded.written:
-            for wanted in equal:
-                (self._skipped if wanted in exact else self._alike)[column].setdefault(wanted, value)
-            equal -= exact
-        self._found[column] |= equal
-        return bool(equal)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of a pass, as JSON."""
-        sets = {name: {c: sorted(v) for c, v in getattr(self, name).items()} for name in ("_found", "_exact")}
-        plain = {name: getattr(self, name) for name in ("_alike", "_skipped", "_kept")}
-        return {**sets, **plain, "_met": {c: list(v) for c, v in self._met.items()}}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the state of an interrupted pass."""
-        for name in ("_found", "_exact"):
-            setattr(self, name, {column: set(values) for column, values in state[name].items()})
-        self._alike, self._skipped, self._kept = state["_alike"], state["_skipped"], state["_kept"]
-        self._met = {column: dict.fromkeys(values) for column, values in state["_met"].items()}
-
-    def check(self) -> None:
-        """Raise an error, at the end of a pass, if a value did not occur or no row is selected."""
-        for column, wanted in self._wanted.items():
-            self._check_spellings(column)
-            absent = [value for value in wanted if value not in self._found[column] | self._exact[column]]
-            if absent:
-                met = list(self._met[column])
-                raise InputError(
-                    f"{self._location}: where: no row has {absent[0]!r} in column {column!r}."
-                    f"{did_you_mean(absent[0], met)} Use values that occur: {listed(met)}."
-                )
-        if self._wanted and not self._kept:
-            conditions = ", ".join(f"{column} = {listed(values)}" for column, values in self._wanted.items())
-            raise InputError(
-                f"{self._location}: where: every value occurs, but no row meets all conditions ({conditions}). Leave "
-                "one of the conditions out."
-            )
-
-    def _check_spellings(self, column: str) -> None:
-        """Raise an error or warn if the file writes a requested number in several ways."""
-        for wanted, value in self._alike[column].items():
-            if wanted in self._exact[column]:
-                raise InputError(
-                    f"{self._location}: where: column {column!r} has {value!r} in some rows and {wanted!r} in later "
-                    "ones; it is not clear whether both are meant. Name both in `where` if they are; otherwise rename "
-                    "one of them in the file."
-                )
-        for wanted, value in self._skipped[column].items():
-            warn_user(
-                f"{self._location}: where: rows with {value!r} in column {column!r} are not selected, because "
-                f"{wanted!r} occurs exactly as given. Name both in `where` if both are meant.",
-                StandoutWarning,
-            )
-
-
-def _equal_values(one: str, other: str) -> bool:
-    """Return whether two texts are the same number or boolean: 3 and 3.0, true and True."""
-    if _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other):
-        return Decimal(one) == Decimal(other)  # float would merge neighbouring long ids
-    return one.lower() == other.lower() and one.lower() in ("true", "false")
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -198,76 +49,76 @@ class RowBatch:
 
     numbers: NDArray[np.float64]  # (n_rows, n_features)
     metadata: Mapping[str, Coded]
-    share: float | None = None  # of the whole pass, up to the end of this batch
-    position: tuple[int, ...] = ()  # where it begins, for a pass that is resumed
+    share: float  # of the file, up to the end of this batch
+    position: tuple[int, ...]  # where it begins, for a pass that is resumed
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table that can be read as often as needed.
+class TableFile(ABC):
+    """A file with a table."""
 
-    ``batches(features, metadata, position)`` starts a pass over these columns, from the ``position`` of a batch of an
-    earlier pass (``()``: from the beginning).
-    """
-
-    path: Path  # a file, a directory or a pattern
+    path: Path
     location: str  # the start of messages
-    columns: tuple[str, ...]
-    numeric: frozenset[str]
-    batches: Callable[[tuple[str, ...], tuple[str, ...], tuple[int, ...]], Iterator[RowBatch]]
-    index: tuple[str, ...] = ()  # columns of row ids, according to the file
-    n_rows: int | None = None  # where the file stores it
-    estimated_rows: float | None = None  # where it does not
+    names: Names  # of all columns
+    index: Names  # columns of row ids, according to the file
+    size: int
+    n_rows: int = 0  # if the file stores it
+    estimated_rows: float = 0  # if it does not
+
+    @abstractmethod
+    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
+        """Read these columns, from the ``position`` of a batch of an earlier pass on (empty: from the start)."""
 
 
-def open_table(table: Table, options: Options) -> TableInMemory | Stream:
-    """Return a table as a source: in memory if its numbers fit, otherwise a stream."""
-    chosen = choose(table.columns, table.numeric, options, table.location, table.index)
+def check_same(files: Sequence[TableFile], options: Options) -> None:
+    """Raise an error if one of several files has other columns than the first; dropped columns may differ."""
+    first = dict.fromkeys(files[0].names)
+    ignored = {c for pattern in options.drop for c in matching(pattern, first)}
+    for file in files[1:]:
+        found = frozenset(file.names) | ignored
+        missing = [c for c in first if c not in found]
+        extra = [c for c in file.names if c not in first] if options.columns is None else []
+        if missing or extra:
+            parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} added"] * bool(extra)
+            raise FeatureError(
+                f"{file.location}: its columns differ from those of {files[0].path.name}: {', '.join(parts)}. Give "
+                "files with the same columns, or name those to use in `columns`."
+            )
+
+
+def open_table(
+    files: Sequence[TableFile], numeric: Collection[str], options: Options, shown: Path, role: str
+) -> TableInMemory | Stream:
+    """Return files with the same columns as one source: in memory if the numbers fit, otherwise a stream.
+
+    ``shown`` is the path as given: a file, a directory or a pattern.
+    """
+    n_rows, estimated_rows = sum(file.n_rows for file in files), sum(file.estimated_rows for file in files)
+    location = f"{role}: {shown}"
+    chosen = choose(files[0].names, numeric, options, location, files[0].index)
     layout = Layout(
-        table.path, chosen.features, len(chosen.features), chosen.aside, chosen.unasked, options.label, options.groups,
-        chosen.ids, None if options.where else table.n_rows, memory=options.memory,
+        shown, chosen.features, len(chosen.features), chosen.aside, options.label, options.groups,
+        options.groups_match, chosen.ids, n_rows if n_rows > 0 and not options.where else None, options.memory,
     )  # fmt: skip
-    source: TableInMemory | Stream | None = _load(table, layout, options)
-    if source is None:
-
-        def open_blocks(rows: int, columns: tuple[str, ...], mark: Any = None) -> Iterator[Block]:
-            texts = {column: Texts() for column in columns}
-            return _blocks_of(_selected_rows(table, layout, options, texts, mark), rows)
-
-        source = Stream(layout, open_blocks)
-    if options.columns is None:
-        warn_aside(layout)
-    return source
-
-
-def warn_aside(layout: Layout) -> None:
-    """Warn about non-numeric columns that no argument names."""
-    if layout.unasked:
-        count = len(layout.unasked)
-        subject = f"{count} non-numeric columns of {layout.path.name} are"
-        if count == 1:
-            subject = f"1 non-numeric column of {layout.path.name} is"
-        warn_user(
-            f"{subject} not used as features: {listed(layout.unasked)}. Name them in `label`, `groups` or `ids` of "
-            "standout.read to use them, or in `drop` to leave them out.",
-            FeatureWarning,
-        )
-
-
-def _load(table: Table, layout: Layout, options: Options) -> TableInMemory | None:
-    """Read a table into memory; return None as soon as it does not fit."""
+    open_blocks = partial(_blocks, files, chosen.features, options.where, location)
     max_rows = options.memory // (8 * layout.n_features)
-    expected, error = (table.n_rows, 1.0) if table.n_rows is not None else (table.estimated_rows, _ESTIMATE_ERROR)
-    if max_rows == 0 or (expected is not None and not options.where and expected > error * max_rows):
-        return None
-    texts = {column: Texts() for column in layout.aside}
+    expected, error = (n_rows, 1.0) if n_rows > 0 else (estimated_rows, _ESTIMATE_ERROR)
+    if max_rows and (options.where or expected <= error * max_rows):
+        first_rows = min(max_rows, int(1.05 * expected) + 1024)
+        loaded = _load(open_blocks(None, chosen.aside), layout, max_rows, first_rows)
+        if loaded is not None:
+            return loaded
+    return Stream(layout, open_blocks)
+
+
+def _load(blocks: Iterator[Block], layout: Layout, max_rows: int, first_rows: int) -> TableInMemory | None:
+    """Read a table into memory; return None as soon as it does not fit."""
     metadata: dict[str, list[NDArray[Any]]] = {column: [] for column in layout.aside}
-    buffer = np.empty((min(max_rows, int(1.05 * (expected or 0)) + 1024), layout.n_features))
-    filled = 0
-    for block in _selected_rows(table, layout, options, texts):
+    buffer, filled, nbytes = np.empty((first_rows, layout.n_features)), 0, 0
+    for block in blocks:
         stop = filled + len(block.numbers)
-        nbytes = 8 * stop * layout.n_features + sum(text.nbytes for text in texts.values())
-        if stop > max_rows or nbytes > options.memory:
+        nbytes += block.numbers.nbytes
+        nbytes += sum(text.nbytes + sum(map(sys.getsizeof, set(text.tolist()))) for text in block.about.values())
+        if stop > max_rows or nbytes > layout.memory:
             return None
         if stop > len(buffer):
             larger = np.empty((min(max_rows, 2 * stop), layout.n_features))
@@ -278,95 +129,240 @@ def _load(table: Table, layout: Layout, options: Options) -> TableInMemory | Non
         for column, values in block.about.items():
             metadata[column].append(values)
         report(layout.path.name, filled, block.share)
-    if filled == 0:
-        raise InputError(f"{table.location}: it has no rows. Give a table with rows.")
     # Pages that were never written take no memory: copy only if most of the buffer is unused.
     numbers = buffer[:filled] if 2 * filled > len(buffer) else buffer[:filled].copy()
     return TableInMemory(layout, numbers, {column: np.concatenate(parts) for column, parts in metadata.items()})
 
 
-def _selected_rows(
-    table: Table, layout: Layout, options: Options, texts: Mapping[str, Texts], mark: Any = None
+def _blocks(
+    files: Sequence[TableFile],
+    features: Names,
+    where: Mapping[str, Names],
+    location: str,
+    rows: int | None,
+    columns: Names,
+    mark: Mapping[str, Any] | None = None,
 ) -> Iterator[Block]:
-    """Make one pass over the rows that ``where=`` selects, with the text of some columns."""
-    assert layout.names is not None
-    row_filter = RowFilter(options.where, table.location)
-    position, skip = (), 0
-    if mark is not None:
-        position, skip = tuple(mark["place"]), mark["rows"]
-        row_filter.restore(mark["where"])
-    for batch in ahead(table.batches(layout.names, tuple(dict.fromkeys((*texts, *options.where))), position)):
-        mask = row_filter.mask(batch.metadata)
-        metadata: RowMetadata = {name: text.of(batch.metadata[name].select(mask)) for name, text in texts.items()}
-        numbers = batch.numbers if mask is None else batch.numbers[mask]
-        done = min(skip, len(numbers))
-        skip -= done
-        after = partial(_mark_after, row_filter, batch.position, done)
-        yield _slice(Block(numbers, metadata, batch.share, after), done, len(numbers))
-    row_filter.check()
+    """Make one pass over the rows that ``where`` selects, with the text of some columns.
 
-
-def _mark_after(row_filter: RowFilter, position: tuple[int, ...], done: int, rows: int) -> dict[str, Any]:
-    """Return where to resume after ``rows`` rows of a batch, ``done`` of which an earlier pass had used."""
-    return {"place": position, "rows": done + rows, "where": row_filter.state()}
-
-
-def _blocks_of(batches: Iterable[Block], rows: int) -> Iterator[Block]:
-    """Split and join batches into blocks of exactly ``rows`` rows, so that results do not depend on the batches."""
+    Blocks have exactly ``rows`` rows, so that results do not depend on the batches of a file; None: as they are read.
+    """
+    position, skip, found = ((), 0, None) if mark is None else (mark["place"], mark["rows"], mark["where"])
+    row_filter = RowFilter(where, location, found)
     parts: list[Block] = []
-    count = 0
-    for batch in batches:
-        start = 0
-        while start < len(batch.numbers):
-            part = _slice(batch, start, start + rows - count)
-            count, start = count + len(part.numbers), start + len(part.numbers)
-            parts.append(part if batch.after is None else replace(part, after=partial(batch.after, start)))
-            if count == rows:
+    count = total = 0
+    for batch in ahead(_batches(files, features, tuple(dict.fromkeys((*columns, *where))), position)):
+        mask = row_filter.mask(batch.metadata)
+        numbers = batch.numbers if mask is None else batch.numbers[mask]
+        about = {name: batch.metadata[name].texts(mask) for name in columns}
+        total += len(numbers)
+        start = min(skip, len(numbers))
+        skip -= start
+        while start < len(numbers):
+            stop = len(numbers) if rows is None else min(start + rows - count, len(numbers))
+            after: Callable[..., Any] = partial(dict, place=batch.position, rows=stop, where=row_filter.state)
+            part = {name: values[start:stop] for name, values in about.items()}
+            parts.append(Block(numbers[start:stop], part, batch.share, after))
+            count, start = count + stop - start, stop
+            if rows is None or count == rows:
                 yield _join(parts)
                 parts, count = [], 0
+    row_filter.check()
+    if not total and mark is None:
+        raise InputError(f"{location}: it has no rows. Give a table with rows.")
     if parts:
         yield _join(parts)
-
-
-def _slice(block: Block, start: int, stop: int) -> Block:
-    metadata = {column: values[start:stop] for column, values in block.about.items()}
-    return Block(block.numbers[start:stop], metadata, block.share, block.after)
 
 
 def _join(parts: list[Block]) -> Block:
     if len(parts) == 1:
         return parts[0]
-    metadata = {column: np.concatenate([part.about[column] for part in parts]) for column in parts[0].about}
-    return Block(np.concatenate([part.numbers for part in parts]), metadata, parts[-1].share, parts[-1].after)
+    about = {column: np.concatenate([part.about[column] for part in parts]) for column in parts[0].about}
+    return replace(parts[-1], numbers=np.concatenate([part.numbers for part in parts]), about=about)
 
 
-def open_frame(frame: Any, options: Options, role: str) -> TableInMemory:
-    """Return the source of a data frame (any that narwhals supports)."""
-    import narwhals.stable.v2 as nw
+def _batches(
+    files: Sequence[TableFile], features: Names, metadata: Names, position: Sequence[int]
+) -> Iterator[RowBatch]:
+    """Make one pass over all files, starting at a file and a position in it."""
+    first, *start = position or (0,)
+    done, total = sum(file.size for file in files[:first]), sum(file.size for file in files)
+    for number, file in enumerate(files[first:], first):
+        for batch in file.batches(features, metadata, start):
+            share = (done + batch.share * file.size) / total
+            yield replace(batch, share=share, position=(number, *batch.position))
+        done, start = done + file.size, []
 
-    given = list(getattr(frame, "column_names", None) or frame.columns)  # pyarrow's ``columns`` are the data
-    check_names(given, role)
-    table = nw.from_native(frame, eager_only=True)
-    names = [str(name) for name in given]  # column names may be numbers
-    types = dict(zip(names, table.schema.values(), strict=True))
-    numeric = {str(name) for name, kind in table.schema.items() if may_be_numbers(kind, table, name)}
-    chosen = choose(names, numeric, options, role)
-    position = {name: i for i, name in enumerate(names)}
-    metadata = {
-        name: Coded.of(table[:, position[name]].to_list(), types[name].is_numeric() or types[name] == nw.Boolean)
-        for name in chosen.aside
-    }
-    row_filter = RowFilter(options.where, role)
-    mask = row_filter.mask(metadata)
-    row_filter.check()
-    numbers = FrameSource(table[:, [position[name] for name in chosen.features]], role).rows(0, table.shape[0])
-    if len(numbers) == 0:
-        raise InputError(f"{role}: it has no rows. Give a table with rows.")
-    layout = Layout(
-        Path(role), chosen.features if isinstance(given[0], str) else None, len(chosen.features), chosen.aside,
-        chosen.unasked, options.label, options.groups, options.ids,
-    )  # fmt: skip
-    if options.columns is None:
-        warn_aside(layout)
-    texts = {column: Texts().of(values.select(mask)) for column, values in metadata.items()}
-    return TableInMemory(layout, numbers if mask is None else numbers[mask], texts)
+
+# Columns of pyarrow
+
+
+def numbers_of(batch: Any) -> NDArray[np.float64]:
+    """Return numeric columns as one array in row order; missing entries become NaN."""
+    double = pa.float64()
+    if any(kind != double for kind in batch.schema.types):
+        columns = [column if column.type == double else column.cast(double, safe=False) for column in batch.columns]
+        batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    numbers: NDArray[np.float64] = batch.to_tensor(null_to_nan=True).to_numpy()
+    return numbers
+
+
+def is_number(kind: Any) -> bool:
+    """Return whether columns of this type can be features: numbers, booleans, and columns without any value."""
+    types = pa.types
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def coded(column: Any) -> Coded:
+    """Return a column of any type as text."""
+    try:
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    except pa.ArrowNotImplementedError:  # lists, structs and similar types
+        return Coded.of(column.to_pylist())
+    values, kind = encoded.dictionary, encoded.dictionary.type
+    if pa.types.is_temporal(kind):
+        values = pc.replace_substring_regex(pc.cast(values, pa.string()), _NO_FRACTION, r"\1")
+    texts = values.to_pylist() if values.type == pa.string() else [as_text(value) for value in values.to_pylist()]
+    # Rows without a value refer to an additional entry, None.
+    codes = encoded.indices.cast(pa.int64()).fill_null(len(texts)).to_numpy(zero_copy_only=False)
+    return Coded(codes.astype(np.intp, copy=False), [*texts, None], typed=is_number(kind))
+
+
+# Parquet, feather and arrow
+
+
+class ArrowFile(TableFile):
+    """A file that pyarrow reads one record batch at a time."""
+
+    kind: str
+    schema: Any
+
+    def __init__(self, path: Path, role: str):
+        self.path, self.location = path, f"{role}: {path}"
+        with readable(self.location, self.kind):
+            check_file(path, self.location)
+            self.size = path.stat().st_size
+            self._inspect()
+            self.names = tuple(self.schema.names)
+            # pandas records the columns that hold its index
+            recorded = (self.schema.pandas_metadata or {}).get("index_columns", ())
+            self.index = tuple(name for name in recorded if isinstance(name, str) and name in self.names)
+
+    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
+        """Read these columns, from the row at ``position`` on."""
+        columns, step = list(dict.fromkeys((*features, *metadata))), block_rows(len(features))
+        skip = position[0] if position else 0
+        with readable(self.location, self.kind):
+            for batch, row, share in self._read(columns, step, skip):
+                if row + batch.num_rows <= skip:
+                    continue
+                batch.validate(full=True)  # pyarrow does not check files: invalid offsets would crash the process
+                rest = batch.slice(max(skip - row, 0))
+                yield RowBatch(
+                    numbers_of(rest.select(list(features))),
+                    {column: coded(rest.column(column)) for column in metadata},
+                    share,
+                    (row + batch.num_rows - rest.num_rows,),
+                )
+
+    def _inspect(self) -> None:
+        """Set the schema, and the number of rows or an estimate of it."""
+        raise NotImplementedError
+
+    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:
+        """Yield batches of at most ``step`` rows, their first row and the share read; rows before ``skip`` may lack."""
+        raise NotImplementedError
+
+
+class ParquetFile(ArrowFile):
+    """A parquet file."""
+
+    kind = "parquet"
+
+    def _inspect(self) -> None:
+        with pq.ParquetFile(self.path) as file:
+            self.schema, self.n_rows = file.schema_arrow, file.metadata.num_rows
+
+    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:
+        with pq.ParquetFile(self.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+            total, seen, group = file.metadata.num_rows, 0, 0
+            while group < file.num_row_groups and seen + (rows := file.metadata.row_group(group).num_rows) <= skip:
+                seen, group = seen + rows, group + 1
+            groups = range(group, file.num_row_groups)
+            for batch in file.iter_batches(batch_size=step, columns=columns, row_groups=groups):
+                yield batch, seen, (seen + batch.num_rows) / total
+                seen += batch.num_rows
+
+
+class FeatherFile(ArrowFile):
+    """A feather or arrow file, in the file format or the stream format."""
+
+    kind = "feather"
+    n_batches = 0  # stored only in the file format
+
+    def _inspect(self) -> None:
+        with pa.OSFile(str(self.path)) as file:
+            if file.read(4) == b"FEA1":
+                raise InputError(
+                    f"{self.location}: feather version 1 is not supported. Convert it to version 2 or parquet."
+                )
+            reader = _ipc_reader(file)
+            self.schema, self.n_batches = reader.schema, getattr(reader, "num_record_batches", 0)
+            if self.schema.names and self.n_batches:
+                self.estimated_rows = self.n_batches * _ipc_reader(file, [0]).get_batch(0).num_rows
+
+    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:  # noqa: ARG002
+        fields = [self.schema.get_field_index(name) for name in columns]
+        mapped = self.n_batches > 0 and self.size / self.n_batches > _MAP_BYTES
+        seen = 0
+        with pa.memory_map(str(self.path)) if mapped else pa.OSFile(str(self.path)) as file:
+            reader = _ipc_reader(file, None if mapped else fields)
+            batches = map(reader.get_batch, range(self.n_batches)) if hasattr(reader, "get_batch") else reader
+            for number, batch in enumerate(batches, 1):
+                share = number / self.n_batches if self.n_batches else file.tell() / self.size
+                batch = batch.select(columns)
+                for start in range(0, batch.num_rows, step):
+                    part = batch.slice(start, step)
+                    yield part, seen, share
+                    seen += part.num_rows
+
+
+def _ipc_reader(file: Any, fields: Sequence[int] | None = None) -> Any:
+    """Open a file in the file format or the stream format of arrow."""
+    options = ipc.IpcReadOptions(included_fields=fields)
+    file.seek(0)
+    is_file_format = file.read(6) == b"ARROW1"
+    file.seek(0)
+    return ipc.open_file(file, options=options) if is_file_format else ipc.open_stream(file, options=options)
+
+
+def _open_arrow(
+    kind: type[ArrowFile], paths: tuple[Path, ...], shown: Path, options: Options, role: str
+) -> TableInMemory | Stream:
+    """Return the source of one or more files with the same columns."""
+    files = [kind(path, role) for path in paths]
+    check_same(files, options)
+    return open_table(files, _numeric_columns(files, options), options, shown, role)
+
+
+open_parquet = partial(_open_arrow, ParquetFile)
+open_feather = partial(_open_arrow, FeatherFile)
+
+
+def _numeric_columns(files: Sequence[ArrowFile], options: Options) -> set[str]:
+    """Return the columns that are numeric in every file; features that are so only in some are an error."""
+    first = files[0]
+    features = set(choose(first.names, first.names, options, first.location, first.index).features)
+    numeric = set(first.names)
+    for file in files:
+        numeric -= {field.name for field in file.schema if not is_number(field.type)}
+    mixed = features - numeric if len(files) > 1 else set()
+    for file in files:
+        for field in file.schema:
+            if field.name in mixed and is_number(field.type) and not pa.types.is_null(field.type):
+                raise NotNumbersError(
+                    f"{file.location}: column {field.name!r} is numeric in this file, but not in all {len(files)} "
+                    "files. Convert it in all of them, or name it in `standout.read(X, drop=...)`."
+                )
+    return numeric
