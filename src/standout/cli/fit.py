@@ -24,7 +24,7 @@ from standout.cli.options import (
     telling_options,
 )
 from standout.cli.session import Session, check_outputs, command_line
-from standout.inference.assess import replicates_of
+from standout.inference.replicates import replicates_of
 from standout.io.output import replacing
 
 _OUTPUT = "Output"

@@ -23,7 +23,6 @@ from standout._folds import (
     Fold,
     Index,
     Spread,
-    Units,
     assigned,
     even_quotas,
     fold_notes,
@@ -234,7 +233,7 @@ def held_out_ratio(
         high=high,
         level=level,
         interval=interval,
-        units=tuple(sample.n_units for sample in samples.sets),
+        units=tuple(sample.units.count for sample in samples.sets),
         by=samples.unit_kind,
         estimators=tuple(fitted),
         notes=(*notes, *fold_notes(logs)),
@@ -243,14 +242,14 @@ def held_out_ratio(
 
 def _split_folds(samples: Samples, n_folds: int, rng: np.random.Generator) -> list[list[Index]]:
     """Return the held-out rows of each set, fold by fold."""
-    smallest = min(samples.sets, key=lambda sample: sample.n_units)
-    count = min(n_folds, smallest.n_units // 2)
+    smallest = min(samples.sets, key=lambda sample: sample.units.count)
+    count = min(n_folds, smallest.units.count // 2)
     if count < 2:
         raise NotEnoughRowsError(
             f"{smallest.role}: {smallest.size_text()} cannot be split, because two folds need at least 4 independent "
             "units (groups where given, else rows). Give more of them."
         )
-    units = [Units(sample.units, sample.ids) for sample in samples.sets]
+    units = [sample.units for sample in samples.sets]
     fold_of = assigned(units, even_quotas(units, count), rng)
     return [_held_out_rows(samples, fold_of, fold) for fold in range(count)]
 
@@ -261,14 +260,14 @@ def _split_once(samples: Samples, split: Any, rng: np.random.Generator) -> list[
         raise InputError(f"split={split!r} is not possible. Use the share to hold out, between 0 and 1.")
     quotas = []
     for sample in samples.sets:
-        held = round(float(split) * sample.n_units)
-        if min(held, sample.n_units - held) < 2:
+        held = round(float(split) * sample.units.count)
+        if min(held, sample.units.count - held) < 2:
             raise NotEnoughRowsError(
                 f"{sample.role}: split={split} of {sample.size_text()} leaves a side with fewer than 2 independent "
                 "units. Give more of them, or use a split nearer to 0.5."
             )
-        quotas.append([held, sample.n_units - held])
-    units = [Units(sample.units, sample.ids) for sample in samples.sets]
+        quotas.append([held, sample.units.count - held])
+    units = [sample.units for sample in samples.sets]
     return _held_out_rows(samples, assigned(units, quotas, rng), 0)
 
 
@@ -282,7 +281,7 @@ def _held_out_rows(samples: Samples, fold_of: list[Index], fold: int) -> list[In
                 f"{sample.role}: {held} of {len(own)} independent units in a fold, and both sides of a split need 2: "
                 "subjects that occur in several sets are held out together. Use fewer folds."
             )
-        rows.append(np.flatnonzero((own == fold)[sample.units]))
+        rows.append(np.flatnonzero((own == fold)[sample.units.rows]))
     return rows
 
 
@@ -299,7 +298,7 @@ def _fit_and_measure(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
         fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds))
-    units = [sample.units[index] for sample, index in zip(samples.sets, held, strict=True)]
+    units = [sample.units.rows[index] for sample, index in zip(samples.sets, held, strict=True)]
     variances = [Spread.of(fitted.transform(rows), own) for rows, own in zip(held_out, units, strict=True)]
     counts = [Counts(len(own), len(own), len(own), len(np.unique(own))) for own in units]
     mixture = Mixture.of(counts[1:], fitted.mix_)

@@ -18,9 +18,9 @@ from standout._blas import Array, threads_for
 from standout._inputs import check_choice, check_count, solve_options
 from standout._model import Summary
 from standout.errors import InputError, NotEnoughRowsError
-from standout.inference.exchange import Shuffle, balance_units, shuffle_of
-from standout.inference.resampling import Samples, collect_samples, deflated, run_chunks
-from standout.inference.statistic import Earlier, NullProblem, Statistic, prepared, statistic_of
+from standout.inference.exchange import Shuffle, balance_units, check_pairs, shuffle_of
+from standout.inference.resampling import Samples, collect_samples, run_chunks
+from standout.inference.statistic import NullProblem, Statistic, deflated, prepared, statistic_of
 from standout.io.source import Progress, watching
 from standout.solvers.problem import check_varies
 
@@ -220,51 +220,56 @@ def permutation_test(
     )
     if isinstance(mix, str):
         check_choice("mix", mix, ("pooled", "equal"))
-    samples = collect_samples(target, background, groups, background_groups, features, "permutation_test")
-    shuffle = shuffle_of(samples, pairs, background_pairs)
-    problem = NullProblem(tuple(sample.role for sample in samples.backgrounds), options.mix, options.shrinkage)
-    sizes = tuple(sample.n_rows for sample in samples.backgrounds)
+    paired = pairs is not None
+    check_pairs(pairs, background_pairs, groups is not None or background_groups is not None)
+    units = (pairs, background_pairs) if paired else (groups, background_groups)
+    try:
+        samples = collect_samples(target, background, *units, features, "permutation_test")
+    except InputError as error:
+        if not paired:
+            raise
+        raise type(error)(str(error).replace("groups: ", "pairs: ")) from error  # pairs are read as groups
+    shuffle = shuffle_of(samples, paired)
+    sizes = [sample.n_rows for sample in samples.sets[1:]]
     samples, shuffle, used = balance_units(samples, shuffle, options.seed)
-    if used:
-        problem = problem.mixed_as(sizes)
-    labels, n_target = shuffle.row_labels, samples.target.n_rows
-    n_possible = shuffle.count()
+    # Pooled backgrounds keep their shares when rows are dropped.
+    shares = sizes if used and isinstance(mix, str) and mix == "pooled" else options.mix
+    problem = NullProblem(tuple(sample.role for sample in samples.sets[1:]), shares, options.shrinkage)
+    labels, n_possible = shuffle.row_labels, shuffle.count()
     complete = n_possible - 1 <= n_permutations
     labellings = [new for new in shuffle.all() if (new != labels).any()] if complete else None
 
     def null_ratios(statistic: Statistic, step: int) -> list[float]:
         def work(rng: np.random.Generator, chunk: range) -> list[float]:
-            if labellings is not None:
-                return [statistic.ratio(labellings[number]) for number in chunk]
-            return [statistic.ratio(shuffle.draw(rng)) for _ in chunk]
+            drawn = (shuffle.draw(rng) if labellings is None else labellings[number] for number in chunk)
+            return [statistic.ratio(new) for new in drawn]
 
         count = n_permutations if labellings is None else len(labellings)
         what = "permutations" + (f", component {step + 1}" if n_components > 1 else "")
         return run_chunks(work, count, options.seed, n_jobs, what)
 
     with threads_for(0), watching(progress) if progress is not None else nullcontext():
-        rows, problem, rank = _prepared(samples, shuffle, problem, n_components, used)
+        rows, problem = _prepared(samples, shuffle, problem, n_components, used)
         original, variance = rows, problem.background_variance(rows, labels)
         rho, ratios, null = 0.0, [], []
-        earlier: Earlier | None = None
         for step in range(n_components):
-            statistic = statistic_of(rows, problem, earlier)
+            statistic = statistic_of(rows, problem)
             if step == 0:
                 rho = statistic.shrinkage(labels)
             ratios.append(statistic.ratio(labels))
-            null.append(null_ratios(statistic_of(shuffle.inflated(rows), problem, earlier), step))
+            null.append(null_ratios(statistic_of(shuffle.inflated(rows), problem), step))
             if step + 1 < n_components:
-                rows = deflated(rows, statistic.scores(labels), n_target)
+                rows = deflated(rows, statistic.scores(labels), labels)
                 removed = np.maximum(variance - problem.background_variance(rows, labels), 0.0)
-                earlier = Earlier(original, removed)
+                problem = replace(problem, original=original, removed=removed)
     exceeding = (np.array(null) >= np.array(ratios)[:, None] * (1 - _TIE)).sum(axis=1)
     found = PermutationTest(
         ratios=np.array(ratios),
         p_values=np.maximum.accumulate((1 + exceeding) / (1 + len(null[0]))),
         null=np.array(null),
         permuted=shuffle.kind,
-        units=tuple(int(size) for size in np.bincount(shuffle.labels)),
-        rank=rank,
+        units=tuple(np.bincount(shuffle.labels).tolist()),
+        rank=problem.rank,
         n_possible=n_possible,
         complete=complete,
         shrinkage=rho,
@@ -275,11 +280,11 @@ def permutation_test(
 
 def _prepared(
     samples: Samples, shuffle: Shuffle, problem: NullProblem, n_components: int, used: str
-) -> tuple[Array, NullProblem, int]:
-    """Return the aligned rows, the problem to solve and the joint rank; ``used`` explains a lack of rows."""
+) -> tuple[Array, NullProblem]:
+    """Return the aligned rows and the problem to solve; ``used`` explains a lack of rows."""
     try:
-        rows, problem, rank = prepared(_centred(samples, shuffle), problem, shuffle)
-        limit = min(rank, samples.target.n_rows - 1)
+        rows, problem = prepared(_centred(samples, shuffle), problem, shuffle)
+        limit = min(problem.rank, samples.sets[0].n_rows - 1)
         if n_components > limit:
             raise InputError(
                 f"`n_components={n_components}`, but the data have only {limit} dimension{'s' if limit != 1 else ''}. "
@@ -289,7 +294,7 @@ def _prepared(
         if not used:
             raise
         raise NotEnoughRowsError(f"{used}, so that exchangeable subjects have equally many: {error}") from error
-    return rows, problem, rank
+    return rows, problem
 
 
 def _centred(samples: Samples, shuffle: Shuffle) -> Array:
@@ -298,16 +303,18 @@ def _centred(samples: Samples, shuffle: Shuffle) -> Array:
     Centring by the mean of the rows would give every small unit the deviation of a large one, under the true labels
     only.
     """
-    parts, n_units = [], len(shuffle.labels)
-    counts = np.bincount(shuffle.units, minlength=n_units)[shuffle.units]
+    parts = []
+    counts = np.bincount(shuffle.units)[shuffle.units]
     weights = np.split(1 / counts, np.cumsum([sample.n_rows for sample in samples.sets])[:-1])
     for sample, weight in zip(samples.sets, weights, strict=True):
         rows = sample.rows()
         mean = np.average(rows, axis=0, weights=weight)
         rows -= mean
         rows -= np.average(rows, axis=0, weights=weight)
-        rows[:, np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows)) <= 10 * _EPS * np.abs(mean)] = 0.0
-        check_varies(np.einsum("ij,ij->j", rows, rows), sample.role)
+        squares = np.einsum("ij,ij->j", rows, rows)
+        constant = np.sqrt(squares / len(rows)) <= 10 * _EPS * np.abs(mean)
+        rows[:, constant] = 0.0
+        check_varies(np.where(constant, 0.0, squares), sample.role)
         parts.append(rows)
     return np.concatenate(parts)
 

@@ -22,7 +22,7 @@ from standout._folds import Index
 from standout._inputs import check_count, seed_from
 from standout._model import Model, Summary, fit_model
 from standout.errors import InputError, NotEnoughRowsError
-from standout.inference.resampling import Sample, Samples, check_level, collect_samples, run_chunks
+from standout.inference.resampling import Sample, Samples, check_level, collect_samples, rows_by_unit, run_chunks
 from standout.io.source import RowSource, RowView
 from standout.solvers.problem import SolveOptions
 
@@ -196,12 +196,12 @@ def stability(
     options = estimator._check_parameters()
     samples = collect_samples(target, background, groups, background_groups, estimator.features, "stability")
     for sample in samples.sets:
-        if sample.n_units < 2:
-            what = "group" if sample.ids else "row"
+        if sample.units.count < 2:
+            what = "group" if sample.units.ids else "row"
             raise NotEnoughRowsError(
-                f"{sample.role}: {sample.n_units} {what}, and a bootstrap needs at least 2. Give more {what}s."
+                f"{sample.role}: {sample.units.count} {what}, and a bootstrap needs at least 2. Give more {what}s."
             )
-    data, *others = (_dataset(sample, np.arange(sample.n_rows), sample.units) for sample in samples.sets)
+    data, *others = (_dataset(sample, np.arange(sample.n_rows), sample.units.rows) for sample in samples.sets)
     backgrounds = {other.role: other for other in others}
     options = estimator._with_graph(options, data.n_features)
     model = fit_model(data, backgrounds, options)
@@ -227,7 +227,7 @@ def stability(
     low, high = np.quantile(correlations, ends, axis=0)
     # Percentile intervals of few samples cover too rarely; the error includes the bias of the bootstrap.
     error = np.sqrt(np.mean((drawn_weights - weights) ** 2, axis=0))
-    margin = stats.t.ppf(ends[1], min(sample.n_units for sample in samples.sets) - 1) * error
+    margin = stats.t.ppf(ends[1], min(sample.units.count for sample in samples.sets) - 1) * error
     return Stability(
         correlations=correlations,
         median=np.median(correlations, axis=0),
@@ -271,17 +271,16 @@ def _replicate(
 
 def _draw(sample: Sample, rng: np.random.Generator) -> tuple[Index, Index]:
     """Draw as many units as there are, with replacement; return their rows, and the draw each row belongs to."""
-    chosen = rng.integers(sample.n_units, size=sample.n_units)
-    if not sample.ids:
+    chosen = rng.integers(sample.units.count, size=sample.units.count)
+    if not sample.units.ids:
         return chosen, chosen
-    order = np.argsort(sample.units, kind="stable")
-    rows = np.split(order, np.cumsum(np.bincount(sample.units))[:-1])
+    rows = rows_by_unit(sample.units.rows)
     units = np.repeat(np.arange(len(chosen)), [len(rows[unit]) for unit in chosen])
     return np.concatenate([rows[unit] for unit in chosen]), units
 
 
 def _dataset(sample: Sample, rows: Index, units: Index) -> Dataset:
-    return Dataset(sample.role, RowView(sample.source, rows), groups=units if sample.ids else None)
+    return Dataset(sample.role, RowView(sample.source, rows), groups=units if sample.units.ids else None)
 
 
 def _centred_scores(model: Model, target: RowSource) -> Array:
@@ -310,13 +309,13 @@ def _weights(model: Model) -> Array:
 def _notes(samples: Samples, options: SolveOptions, model: Model) -> list[str]:
     """Return caveats on the size of the sets."""
     notes = [
-        f"the {sample.role} has only {sample.n_units} {'groups' if sample.ids else 'rows'} to draw from, too few for a "
-        "reliable bootstrap. Give more of them."
+        f"the {sample.role} has only {sample.units.count} {'groups' if sample.units.ids else 'rows'} to draw from, too "
+        "few for a reliable bootstrap. Give more of them."
         for sample in samples.sets
-        if sample.n_units < _FEW_UNITS
+        if sample.units.count < _FEW_UNITS
     ]
     # A bootstrap sample contains 63 % of the units on average.
-    distinct = 0.632 * sum(sample.n_rows for sample in samples.backgrounds)
+    distinct = 0.632 * sum(sample.n_rows for sample in samples.sets[1:])
     if options.shrinkage is None and distinct <= model.rank:
         notes.append(
             f"a bootstrap sample has about {distinct:.0f} different background rows for {model.rank} dimensions, so "
