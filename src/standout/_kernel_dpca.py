@@ -95,7 +95,7 @@ def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int, level: float =
     A component counts if the lower end of the interval of ``held_out_ratio`` is above one.
     """
     logs = held_out_logs(fit, data, split(data, seed))
-    count = int(np.argmin([*(over_folds(logs, level).low > 0), False]))
+    count = int(np.argmin([*(over_folds(logs, level)[0] > 0), False]))
     return count, fold_notes(logs[:, : count + 1])
 
 

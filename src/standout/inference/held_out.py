@@ -157,15 +157,14 @@ def held_out_ratio(
     -----
     Variances are unbiased and taken about the mean of the held-out rows: within groups plus between groups, by a
     one-way analysis of variance. The logarithm of an unbiased variance is too small on average, by
-    ln(ν/2) − ψ(ν/2) for ν degrees of freedom, and folds of a small background have few of them. Each fold's ratio is
-    therefore divided by the ratio expected of Gaussian rows with equal population variances, so that the log ratio of
-    noise is zero on average. With groups, that expectation depends on the intraclass correlation; it is computed from
-    the variances within and between groups, averaged over folds.
+    ln(ν/2) − ψ(ν/2) for ν degrees of freedom, which are few in the folds of a small background. Each fold's ratio is
+    therefore divided by the ratio expected of Gaussian rows with equal population variances (and, with groups, with
+    the observed intraclass correlation), so that the log ratio of noise is zero on average.
 
     For one split the interval is exact for Gaussian scores of independent rows: given the components, the uncorrected
-    ratio is the true one times an F variate. With groups, each counts as one row, which is exact if the rows of a
-    group are copies of each other and too wide otherwise. Over folds, training sets overlap, so that the usual t
-    interval of the mean log ratio would be too narrow; it is widened as proposed by Nadeau and Bengio (2003).
+    ratio is the true one times an F variate. With groups, each counts as one row, which is too wide unless the rows of
+    a group are copies of each other. Over folds, training sets overlap, so that the t interval of the mean log ratio
+    is widened as proposed by Nadeau and Bengio (2003).
 
     A fold in which neither the held-out target nor the held-out background varies has no ratio and is left out.
     If only the background does not vary, the ratio is infinite, and the lower end of the interval is that of the
@@ -195,25 +194,20 @@ def held_out_ratio(
         )
     level = check_level(level)
     samples = collect_samples(target, background, groups, background_groups, features, "held_out_ratio")
-    rng = np.random.default_rng(seed_from(random_state))
+    sides = _split(samples, check_count("folds", folds), split, np.random.default_rng(seed_from(random_state)))
     notes = list(samples.notes)
-    if split is None:
-        sides = _split_folds(samples, check_count("folds", folds), rng)
-        if len(sides) < folds:
-            notes.append(
-                f"{len(sides)} folds instead of {folds}: a fold needs at least 2 independent units of each set. Give "
-                "more of them for more folds."
-            )
-    else:
-        sides = [_split_once(samples, split, rng)]
+    if split is None and len(sides) < folds:
+        notes.append(
+            f"{len(sides)} folds instead of {folds}: a fold needs at least 2 independent units of each set. Give "
+            "more of them for more folds."
+        )
     fitted, measured, freedom = zip(*(_fit_and_measure(estimator, samples, held) for held in sides), strict=True)
     n_components = min(len(fold.unit) for fold in measured)
     if n_components == 0:
         raise InputError("no component above noise in some fold. Give a number of components, and `axes='ratio'`.")
     logs = log_ratios(measured)
     if split is None:
-        ends = over_folds(logs, level)
-        low, high = np.exp(ends.low), np.exp(ends.high)
+        low, high = np.exp(over_folds(logs, level))
         interval = "t over folds, widened because training sets overlap (Nadeau and Bengio)"
     elif fitted[0].centering != "own":
         low = high = np.full(n_components, math.nan)
@@ -240,70 +234,60 @@ def held_out_ratio(
     )
 
 
-def _split_folds(samples: Samples, n_folds: int, rng: np.random.Generator) -> list[list[Index]]:
-    """Return the held-out rows of each set, fold by fold."""
-    smallest = min(samples.sets, key=lambda sample: sample.units.count)
-    count = min(n_folds, smallest.units.count // 2)
-    if count < 2:
-        raise NotEnoughRowsError(
-            f"{smallest.role}: {smallest.size_text()} cannot be split, because two folds need at least 4 independent "
-            "units (groups where given, else rows). Give more of them."
-        )
+def _split(samples: Samples, folds: int, split: Any, rng: np.random.Generator) -> list[list[Index]]:
+    """Return the held-out rows of each set, for every fold or for one split."""
     units = [sample.units for sample in samples.sets]
-    fold_of = assigned(units, even_quotas(units, count), rng)
-    return [_held_out_rows(samples, fold_of, fold) for fold in range(count)]
-
-
-def _split_once(samples: Samples, split: Any, rng: np.random.Generator) -> list[Index]:
-    """Return the held-out rows of each set."""
-    if not (isinstance(split, Real) and 0 < float(split) < 1):
+    if split is None:
+        smallest = min(samples.sets, key=lambda sample: sample.units.count)
+        folds = min(folds, smallest.units.count // 2)
+        if folds < 2:
+            raise NotEnoughRowsError(
+                f"{smallest.role}: {smallest.size_text()} cannot be split, because two folds need at least 4 "
+                "independent units (groups where given, else rows). Give more of them."
+            )
+        quotas = even_quotas(units, folds)
+    elif isinstance(split, Real) and 0 < float(split) < 1:
+        held = [round(float(split) * own.count) for own in units]
+        folds, quotas = 1, [[count, own.count - count] for count, own in zip(held, units, strict=True)]
+        for sample, quota in zip(samples.sets, quotas, strict=True):
+            if min(quota) < 2:
+                raise NotEnoughRowsError(
+                    f"{sample.role}: split={split} of {sample.size_text()} leaves a side with fewer than 2 independent "
+                    "units. Give more of them, or use a split nearer to 0.5."
+                )
+    else:
         raise InputError(f"split={split!r} is not possible. Use the share to hold out, between 0 and 1.")
-    quotas = []
-    for sample in samples.sets:
-        held = round(float(split) * sample.units.count)
-        if min(held, sample.units.count - held) < 2:
-            raise NotEnoughRowsError(
-                f"{sample.role}: split={split} of {sample.size_text()} leaves a side with fewer than 2 independent "
-                "units. Give more of them, or use a split nearer to 0.5."
-            )
-        quotas.append([held, sample.units.count - held])
-    units = [sample.units for sample in samples.sets]
-    return _held_out_rows(samples, assigned(units, quotas, rng), 0)
-
-
-def _held_out_rows(samples: Samples, fold_of: list[Index], fold: int) -> list[Index]:
-    """Return the rows of each set in one fold, given the fold of each unit."""
-    rows = []
-    for sample, own in zip(samples.sets, fold_of, strict=True):
-        held = int((own == fold).sum())
-        if min(held, len(own) - held) < 2:
-            raise NotEnoughRowsError(
-                f"{sample.role}: {held} of {len(own)} independent units in a fold, and both sides of a split need 2: "
-                "subjects that occur in several sets are held out together. Use fewer folds."
-            )
-        rows.append(np.flatnonzero((own == fold)[sample.units.rows]))
-    return rows
+    sides: list[list[Index]] = [[] for _ in range(folds)]
+    for sample, fold_of in zip(samples.sets, assigned(units, quotas, rng), strict=True):
+        for fold, side in enumerate(sides):
+            out = fold_of == fold
+            if min(out.sum(), (~out).sum()) < 2:
+                raise NotEnoughRowsError(
+                    f"{sample.role}: {out.sum()} of {len(out)} independent units in a fold, and both sides of a split "
+                    "need 2: subjects that occur in several sets are held out together. Use fewer folds."
+                )
+            side.append(np.flatnonzero(out[sample.units.rows]))
+    return sides
 
 
 def _fit_and_measure(
     estimator: BaseContrast, samples: Samples, held: list[Index]
 ) -> tuple[BaseContrast, Fold, tuple[float, float]]:
     """Return the estimator fitted without the held-out rows, their variances, and the degrees of freedom of these."""
-    kept = [np.setdiff1d(np.arange(sample.n_rows), index) for sample, index in zip(samples.sets, held, strict=True)]
-    training, held_out = fill_by_training(*(
-        [RowView(sample.source, index) for sample, index in zip(samples.sets, rows, strict=True)]
-        for rows in (kept, held)
-    ))  # fmt: skip
-    target, *backgrounds = training
+    kept, out = [], []
+    for sample, index in zip(samples.sets, held, strict=True):
+        kept.append(RowView(sample.source, np.setdiff1d(np.arange(sample.n_rows), index)))
+        out.append(RowView(sample.source, index))
+    (target, *backgrounds), held_out = fill_by_training(kept, out)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
         fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds))
     units = [sample.units.rows[index] for sample, index in zip(samples.sets, held, strict=True)]
-    variances = [Spread.of(fitted.transform(rows), own) for rows, own in zip(held_out, units, strict=True)]
-    counts = [Counts(len(own), len(own), len(own), len(np.unique(own))) for own in units]
+    own, *others = (Spread.of(fitted.transform(rows), of) for rows, of in zip(held_out, units, strict=True))
+    counts = [Counts(len(of), len(of), len(of), len(np.unique(of))) for of in units]
     mixture = Mixture.of(counts[1:], fitted.mix_)
     shift = None
     if fitted.centering != "own":
-        shift = (variances[0].mean - mixture.mixed_means([part.mean for part in variances[1:]])) ** 2
-    fold = Fold(variances[0], tuple(variances[1:]), mixture.shares, np.asarray(fitted.target_variance_), shift)
+        shift = (own.mean - mixture.mixed_means([other.mean for other in others])) ** 2
+    fold = Fold(own, tuple(others), mixture.shares, np.asarray(fitted.target_variance_), shift)
     return fitted, fold, (counts[0].units - 1, mixture.units - 1)
