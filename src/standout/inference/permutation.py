@@ -86,15 +86,14 @@ class PermutationTest:
 
     def summary(self) -> Summary:
         """Return the result as text."""
-        backgrounds = [f"background {number}" for number in range(1, len(self.units))]
-        sets = ["target", *(["background"] if len(backgrounds) == 1 else backgrounds)]
-        permuted = f"{self.permuted}: " + ", ".join(
-            f"{count} in the {name}" for count, name in zip(self.units, sets, strict=True)
-        )
-        if self.permuted == "pairs":
-            permuted = f"labels within {self.units[0]} pairs"
-        n_null = self.null.shape[1]
-        labellings = f"all {self.n_possible:.0f}" if self.complete else f"{n_null} of {self.n_possible:.3g}"
+        permuted = f"labels within {self.units[0]} pairs"
+        if self.permuted != "pairs":
+            numbers = [""] if len(self.units) == 2 else [f" {number}" for number in range(1, len(self.units))]
+            sets = ["target", *(f"background{number}" for number in numbers)]
+            counts = (f"{count} in the {name}" for count, name in zip(self.units, sets, strict=True))
+            permuted = f"{self.permuted}: {', '.join(counts)}"
+        total = f"{self.n_possible:.0f}" if self.complete else f"{self.n_possible:.3g}"
+        labellings = f"all {total}" if self.complete else f"{self.null.shape[1]} of {total}"
         lines = [
             "Permutation test: could this ratio arise if labels were random?",
             f"  permuted    {permuted}; {labellings} labellings",
@@ -177,28 +176,25 @@ def permutation_test(
     Notes
     -----
     The shift is the median of all differences between target and background rows (the Hodges–Lehmann estimate):
-    feature by feature if the background is shrunk, along the components for the exact problem, along principal axes
-    if features are scaled by their overall sd. For groups and pairs of several rows it is the difference between the
-    means of the subjects. Up to the error of that estimate the test is exact. In simulations
-    (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of freedom and counts at
-    its nominal rate, and less often with few groups.
+    feature by feature if the background is shrunk, along the components for the exact problem. For groups and pairs
+    of several rows it is the difference between the means of the subjects. Up to the error of that estimate the test
+    is exact. In simulations (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of
+    freedom and counts at its nominal rate, and less often with few groups.
 
     Equal covariances are not enough: if the background has heavier tails than the target the test can reject
     although no direction has a larger variance (10 to 17 % for Gaussian against t₄ rows of equal covariance, at a
-    level of 5 %).
+    level of 5 %). For sparse counts the exact ratio is infinite whenever a labelling leaves a feature constant in the
+    background. If more than 5 % of the labellings do so the test cannot reject at that level; a note reports it.
 
-    For sparse counts the exact ratio is infinite whenever a labelling leaves a feature constant in the background.
-    If more than 5 % of the labellings do so the test cannot reject at that level; a note reports it.
-
-    Subjects are exchangeable only with subjects that have as many rows. Of each pair both sides use as many rows as
-    the smaller side has. With groups, rows are dropped until the number of rows per subject has the same distribution
-    in every set. Rows are drawn at random, and the ratios are those of the rows used; a note reports it. The largest
-    exact ratio depends steeply on the number of rows: with 5 rows for each subject against 4, noise would otherwise
-    be rejected in two of five cases.
+    Subjects are exchangeable only with subjects that have as many rows: with 5 rows for each subject against 4, noise
+    would be rejected in two of five cases. Of each pair both sides therefore use as many rows as the smaller side has,
+    and with groups, rows are dropped until the number of rows per subject has the same distribution in every set.
+    Rows are drawn at random, and the ratios are those of the rows used; a note reports it.
 
     With far more features than rows (rows² × features above 4e9) features are scaled by their overall sd instead of
-    the background's, and the background is shrunk toward its mean variance, so that one Gram matrix serves all
-    permutations. Such a test detects signals in many features, and hardly those in a few; a note reports it.
+    the background's, the shift is estimated along principal axes, and the background is shrunk toward its mean
+    variance, so that one Gram matrix serves all permutations. Such a test detects signals in many features, and hardly
+    those in a few; a note reports it.
 
     Examples
     --------
@@ -251,15 +247,15 @@ def permutation_test(
     with threads_for(0), watching(progress) if progress is not None else nullcontext():
         rows, problem = _prepared(samples, shuffle, problem, n_components, used)
         original, variance = rows, problem.background_variance(rows, labels)
-        rho, ratios, null = 0.0, [], []
+        ratios, null, shrunk = [], [], []
         for step in range(n_components):
             statistic = statistic_of(rows, problem)
-            if step == 0:
-                rho = statistic.shrinkage(labels)
             ratios.append(statistic.ratio(labels))
             null.append(null_ratios(statistic_of(shuffle.inflated(rows), problem), step))
+            scores, rho = statistic.component(labels)
+            shrunk.append(rho)
             if step + 1 < n_components:
-                rows = deflated(rows, statistic.scores(labels), labels)
+                rows = deflated(rows, scores, labels)
                 removed = np.maximum(variance - problem.background_variance(rows, labels), 0.0)
                 problem = replace(problem, original=original, removed=removed)
     exceeding = (np.array(null) >= np.array(ratios)[:, None] * (1 - _TIE)).sum(axis=1)
@@ -272,7 +268,7 @@ def permutation_test(
         rank=problem.rank,
         n_possible=n_possible,
         complete=complete,
-        shrinkage=rho,
+        shrinkage=shrunk[0],
         notes=samples.notes,
     )
     return replace(found, notes=(*found.notes, *_notes(found, problem)))

@@ -107,14 +107,14 @@ class NullProblem:
         ``structural`` means that the background does not vary in some direction: with enough rows the exact problem is
         then solved, as in a fit.
         """
-        settled, shrinkage = replace(self, rank=rank), self.shrinkage
+        settled = replace(self, rank=rank)
         evidence = settled.evidence(self.mixture(sizes), rank, float(rank))
-        if shrinkage == "auto" and (not shrinks("auto", evidence) or (structural and not few_rows(evidence))):
-            return replace(settled, shrinkage=None)
-        if shrinkage in (None, 0.0):
-            intensity(shrinkage, evidence)  # raises if the problem has no solution
-            return replace(settled, shrinkage=None)
-        return settled
+        exact = self.shrinkage in (None, 0.0)
+        if exact:
+            intensity(self.shrinkage, evidence)  # raises if the problem has no solution
+        elif self.shrinkage == "auto":
+            exact = not shrinks("auto", evidence) or (structural and not few_rows(evidence))
+        return replace(settled, shrinkage=None) if exact else settled
 
 
 def prepared(rows: Array, problem: NullProblem, shuffle: Shuffle) -> tuple[Array, NullProblem]:
@@ -123,9 +123,8 @@ def prepared(rows: Array, problem: NullProblem, shuffle: Shuffle) -> tuple[Array
     Rows are aligned feature by feature. For the exact problem, which is invariant under linear maps, they are aligned
     along the components under the true labels, so that p-values are invariant too.
     """
-    labels = shuffle.row_labels
+    labels, (n_rows, n_features) = shuffle.row_labels, rows.shape
     sizes = np.bincount(labels)[1:]
-    n_rows, n_features = rows.shape
     if n_features <= n_rows:
         white = _whitened(rows)
         problem = problem.settled(sizes, white.shape[1], _structural(white, labels))
@@ -209,12 +208,8 @@ class Statistic(ABC):
         """Return the largest ratio of target to (shrunk) background variance, possibly infinite."""
 
     @abstractmethod
-    def shrinkage(self, labels: Index) -> float:
-        """Return how much the background is shrunk."""
-
-    @abstractmethod
-    def scores(self, labels: Index) -> Array:
-        """Return the scores of all rows along the first component, (n_rows,)."""
+    def component(self, labels: Index) -> tuple[Array, float]:
+        """Return the scores of all rows along the first component, (n_rows,), and the shrinkage of the background."""
 
 
 def statistic_of(rows: Array, problem: NullProblem) -> Statistic:
@@ -239,15 +234,12 @@ class _CovarianceStatistic(Statistic):
         found = _largest_ratio(target, factor) if info == 0 else math.inf
         return found if found < _INFINITE else math.inf
 
-    def shrinkage(self, labels: Index) -> float:
-        return self._pair(labels)[3]
-
-    def scores(self, labels: Index) -> Array:
-        target, background, unit, _ = self._pair(labels)
+    def component(self, labels: Index) -> tuple[Array, float]:
+        target, background, unit, rho = self._pair(labels)
         last = len(target) - 1
         # Against the sum of both, which is positive definite even if the background is singular.
         _, vector = linalg.eigh(target, target + background, lower=True, subset_by_index=[last, last])
-        return np.asarray(self.rows @ (vector[:, 0] / unit))
+        return self.rows @ (vector[:, 0] / unit), rho
 
     def _pair(self, labels: Index) -> tuple[Array, Array, Array | float, float]:
         """Return target and (shrunk) background covariance, units of the features, and the shrinkage.
@@ -323,22 +315,21 @@ class _GramStatistic(Statistic):
     def ratio(self, labels: Index) -> float:
         return _largest_ratio(self._solved(labels)[1].matrix(), None)
 
-    def shrinkage(self, labels: Index) -> float:
-        return self._solved(labels)[1].shrinkage.rho
-
-    def scores(self, labels: Index) -> Array:
+    def component(self, labels: Index) -> tuple[Array, float]:
         span, problem = self._solved(labels)
         first = top_eigen(problem.matrix(), 1)[1]
         coefficients = np.empty(len(labels))  # of the rows, from those of the centred rows sorted by set
         coefficients[span.order] = span.roots * problem.coefficients(first)[:, 0]
         coefficients -= (np.bincount(labels, coefficients) / span.sizes)[labels]
         if self.gram is not None:
-            return np.asarray(self.gram @ coefficients)
-        return np.asarray(self.rows @ ((coefficients @ self.rows) / span.unit_variance))
+            scores = self.gram @ coefficients
+        else:
+            scores = self.rows @ ((coefficients @ self.rows) / span.unit_variance)
+        return scores, problem.shrinkage.rho
 
     def _solved(self, labels: Index) -> tuple[_LabelledSpan, GramProblem]:
         """Return the rows of a labelling, and its problem in row coordinates."""
-        span = _LabelledSpan(self, labels)
+        span = _LabelledSpan(self.rows, self.gram, self.problem, labels)
         inner = span.gram[span.n_target :, span.n_target :]
         squared = float(np.einsum("ij,ij->", inner, inner)) + span.lost_squared
         evidence = self.problem.evidence(span.mixture, span.n_varying, squared)
@@ -352,18 +343,22 @@ class _GramStatistic(Statistic):
 class _LabelledSpan:
     """The rows of a labelling sorted by set, as a :class:`standout.solvers.gram.Span`."""
 
-    def __init__(self, statistic: _GramStatistic, labels: Index):
-        self.problem, self.rows = statistic.problem, statistic.rows
-        self.order = np.argsort(labels, kind="stable")
-        self.sizes = np.bincount(labels)
+    def __init__(self, rows: Array, gram: Array | None, problem: NullProblem, labels: Index):
+        self.rows, self.problem = rows, problem
+        self.order, self.sizes = np.argsort(labels, kind="stable"), np.bincount(labels)
         self.n_target = int(self.sizes[0])
-        self.mixture = self.problem.mixture(self.sizes[1:])
+        self.mixture = problem.mixture(self.sizes[1:])
         self.shares = np.array([1.0, *self.mixture.shares]) / self.sizes
         self.roots = np.sqrt(np.repeat(self.shares, self.sizes))
-        if statistic.gram is None:
-            self._scale_by_background(labels)
-        else:
-            self._scale_by_mean(statistic.gram)
+        if gram is not None:
+            self._scale_by_mean(gram)
+            return
+        n_features = rows.shape[1]
+        self.unit_variance, self.varies = np.empty(n_features), np.empty(n_features, dtype=bool)
+        self._target, self._background = np.empty(n_features), np.empty(n_features)
+        self._constant = problem.constant(labels)
+        self._build_gram(measure=True)
+        self.n_varying = int(self.varies.sum())
 
     def _scale_by_mean(self, gram: Array) -> None:
         """Divide the rows, of which only products are used, by the mean background sd of all features."""
@@ -380,25 +375,6 @@ class _LabelledSpan:
         # Without features, the search for the target's axes starts from its largest rows.
         self.leading = np.eye(self.n_target)[:, start_features(np.diagonal(self.gram)[: self.n_target])]
 
-    def _scale_by_background(self, labels: Index) -> None:
-        """Divide each feature by its background sd."""
-        n_features, constant = self.rows.shape[1], self.problem.constant(labels)
-        self.unit_variance, self.varies = np.empty(n_features), np.empty(n_features, dtype=bool)
-        self._target, self._background = np.empty(n_features), np.empty(n_features)
-        gram = np.zeros((len(self.order), len(self.order)), order="F")
-        for here, panel in self._panels():
-            target, *backgrounds = (
-                share * np.einsum("ij,ij->j", part, part)
-                for part, share in zip(self._parts(panel), self.shares, strict=True)
-            )
-            background = np.sum(backgrounds, axis=0)
-            unit, self.varies[here] = self.problem.unit_variance(target, background, constant, here)
-            self._target[here], self._background[here], self.unit_variance[here] = target, background, unit
-            panel /= np.sqrt(unit)
-            add_gram(gram, panel)
-        self.n_varying = int(self.varies.sum())
-        self._finish(gram)
-
     def _parts(self, rows: Array) -> list[Array]:
         """Return the rows of each set."""
         return np.split(rows, np.cumsum(self.sizes)[:-1])
@@ -411,8 +387,21 @@ class _LabelledSpan:
                 part -= part.mean(axis=0)
             yield here, panel
 
-    def _finish(self, gram: Array, whole: Array | float = 1.0) -> None:
-        """Set what the search for factors needs; ``whole`` are the variances of whole features."""
+    def _build_gram(self, whole: Array | float = 1.0, measure: bool = False) -> None:
+        """Compute the Gram matrix in one pass; ``whole`` are the variances of whole features in the units used."""
+        gram = np.zeros((len(self.order), len(self.order)), order="F")
+        for here, panel in self._panels():
+            if measure:
+                target, *backgrounds = (
+                    share * np.einsum("ij,ij->j", part, part)
+                    for part, share in zip(self._parts(panel), self.shares, strict=True)
+                )
+                self._target[here], self._background[here] = target, np.sum(backgrounds, axis=0)
+                self.unit_variance[here], self.varies[here] = self.problem.unit_variance(
+                    target, self._background[here], self._constant, here
+                )
+            panel /= np.sqrt(self.unit_variance[here])
+            add_gram(gram, panel)
         self.gram = mirror(gram) * np.outer(self.roots, self.roots)
         first = start_features(self._target / self.unit_variance)
         start = self.rows[np.ix_(self.order[: self.n_target], first)]
@@ -422,11 +411,9 @@ class _LabelledSpan:
         self.lost_squared = float((whole**2 - (self._background / self.unit_variance) ** 2)[self.varies].sum())
 
     def background_variance(self) -> Array | None:
-        """Return the background variance of each feature, zero where it is constant; None if features are not used."""
         return None if self.problem.spanned else np.where(self.varies, self.unit_variance, 0.0)
 
     def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        """Return combinations of rows as vectors of features."""
         together = self.roots[:, None] * np.hstack(coefficients)
         result = np.empty((len(self.unit_variance), together.shape[1]))
         for here, panel in self._panels():
@@ -434,10 +421,5 @@ class _LabelledSpan:
         return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 
     def rescale(self, units: Array) -> None:
-        """Divide features by ``units`` as well."""
         self.unit_variance = self.unit_variance * units**2
-        gram = np.zeros((len(self.order), len(self.order)), order="F")
-        for here, panel in self._panels():
-            panel /= np.sqrt(self.unit_variance[here])
-            add_gram(gram, panel)
-        self._finish(gram, 1 / units**2)
+        self._build_gram(1 / units**2)
