@@ -131,9 +131,8 @@ def assess(
         )
     if folds:
         unseeded = clone(estimator).set_params(n_components=n_components, random_state=None)
-        held_out = _unless_too_few_rows(
-            held_out_ratio, target, background, estimator=unseeded, folds=folds, random_state=random_state, **units
-        )
+        options = {"features": estimator.features, "random_state": random_state, **units}
+        held_out = _unless_too_few_rows(held_out_ratio, target, background, estimator=unseeded, folds=folds, **options)
     if n_bootstrap and isinstance(estimator, DPCA):
         stable = _unless_too_few_rows(
             stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters

@@ -69,8 +69,7 @@ class Shuffle:
     def all(self) -> Iterator[Index]:
         """Yield every labelling of the rows once."""
         if self.blocks is None:
-            for labels in _arrangements(np.bincount(self.labels).tolist()):
-                yield np.array(labels)[self.units]
+            yield from (np.array(new)[self.units] for new in _arrangements(np.bincount(self.labels).tolist()))
             return
         orders = list(itertools.permutations(range(self.blocks.shape[1])))
         for chosen in itertools.product(orders, repeat=len(self.blocks)):

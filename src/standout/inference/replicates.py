@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from sklearn.isotonic import isotonic_regression
-from sklearn.metrics.pairwise import euclidean_distances
 
 from standout._blas import Array
 from standout._folds import Index, coded
@@ -38,7 +37,7 @@ _MAX_ROWS, _MAX_VALUES = 2_000, 2_000_000
 _SEPARATORS = "_-.:/|# "
 
 # Sums and numbers of the squared distances of pairs of rows, by lag (difference of row numbers) from 1 on.
-_LagSums = tuple[Array, Index]
+_LagSums = tuple[NDArray[Any], Index]
 
 
 @dataclass(frozen=True)
@@ -117,6 +116,8 @@ def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> Replicate
     >>> finding.n_units, finding.rule
     (9, "the part of the id before the last '_'")
     """
+    from sklearn.metrics.pairwise import euclidean_distances  # takes long to import
+
     source = read(rows, role="rows")
     ids, labels = collect_values(ids, source, "ids"), collect_values(labels, source, "labels")
     if ids is None:

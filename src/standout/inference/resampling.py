@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import cpu_count
+from joblib import cpu_count  # type: ignore[import-untyped]
 
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset
