@@ -80,14 +80,11 @@ class Shuffle:
     def aligned(self, rows: Array) -> Array:
         """Remove the shift between the sets, feature by feature, in place.
 
-        The shift is the median of all differences between rows of a background and of the target (the
-        Hodges–Lehmann estimate). A difference of means would leave a trace of the true labels in every row: an outlier
-        moves all other rows of its set, and values that are equal in both sets, such as the zeros of sparse counts,
-        become unequal. The median difference ignores outliers, and is exactly zero where most values are equal. The
-        median of all aligned rows becomes zero.
-
-        Rows that are already centred by set stay as they are where units have several rows: there are few units, and
-        the median of few differences is noisy (three groups against three: 1 % rejected instead of 5).
+        The shift is the median of all differences between rows of a background and of the target (the Hodges–Lehmann
+        estimate): it ignores outliers, and is exactly zero where most values are equal, as in sparse counts. A
+        difference of means would leave a trace of the true labels in every row. Where units have several rows, rows
+        stay centred by set: the median of few differences is noisy (three groups against three: 1 % rejected
+        instead of 5).
         """
         if len(self.units) > len(self.labels):
             return rows
@@ -106,9 +103,8 @@ class Shuffle:
         """Restore the variance between units that was lost by estimating the shift.
 
         The G unit means of a set have lost about one of G degrees of freedom to the location of the set, and lose as
-        much again, over all units, when they are centred under other labels. The variance within units is unchanged.
-        Without this correction the test rejects too often with few groups (11 % instead of 5 for three against
-        three); with it, slightly too rarely.
+        much again, over all units, when they are centred under other labels. Without this correction the test rejects
+        too often with few groups (11 % instead of 5 for three against three); with it, slightly too rarely.
         """
         sizes, total = np.bincount(self.labels), len(self.labels)
         factor = np.sqrt(sizes / (sizes - 1) * ((total - 1) / total))[self.labels]
@@ -208,11 +204,7 @@ def _check_disjoint(samples: Samples) -> None:
 
 
 def balance_units(samples: Samples, shuffle: Shuffle, seed: int) -> tuple[Samples, Shuffle, str]:
-    """Balance the numbers of rows of exchangeable units.
-
-    Returns the rows that are used, with a note if rows were dropped, their units, and how many rows are used (empty
-    if all are).
-    """
+    """Balance the numbers of rows of exchangeable units; also return how many rows are used (empty if all are)."""
     kept = balanced_rows(shuffle, seed)
     if kept is None:
         return samples, shuffle, ""

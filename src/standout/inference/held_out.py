@@ -47,16 +47,12 @@ class HeldOut:
     ratios : ndarray of shape (n_components,)
         Target variance over background variance on held-out rows: the geometric mean over folds, each corrected for
         the bias of its logarithm (see the notes of :func:`held_out_ratio`).
-    fold_ratios : ndarray of shape (n_folds, n_components)
-        The same, fold by fold.
-    training_ratios : ndarray of shape (n_folds, n_components)
-        Ratios on the rows that the components were fitted on.
+    fold_ratios, training_ratios : ndarray of shape (n_folds, n_components)
+        The same, fold by fold, and the ratios on the rows that the components were fitted on.
     low, high : ndarray of shape (n_components,)
         Ends of the interval; NaN if there is none.
-    level : float
-        Nominal coverage of the interval.
-    interval : str
-        Method and assumptions of the interval.
+    level, interval : float, str
+        Nominal coverage of the interval, and its method and assumptions.
     units : tuple of int
         Number of groups (rows, without groups) of the target and of each background.
     by : "rows" or "groups"
@@ -85,8 +81,7 @@ class HeldOut:
         split = f"{n_folds} folds" if n_folds > 1 else "one split"
         sizes = f"{self.units[0]} in the target, {' + '.join(map(str, self.units[1:]))} in the background"
         percent = f"{100 * self.level:g} % interval"
-        with np.errstate(divide="ignore"):
-            training_ratios = np.exp(np.log(self.training_ratios).mean(axis=0))
+        training_ratios = stats.gmean(self.training_ratios, axis=0)
         lines = [
             "Held-out ratio: components fitted on some rows, measured on others",
             f"  split       {split} by {self.by}: {sizes}",
@@ -94,9 +89,9 @@ class HeldOut:
             "",
             f"  {'component':>9}  {'training':>9}  {'held out':>9}  {percent:>19}",
         ]
-        for number, (training, ratio) in enumerate(zip(training_ratios, self.ratios, strict=True)):
-            ends = f"{self.low[number]:.3g} to {self.high[number]:.3g}"
-            lines.append(f"  {number + 1:>9}  {training:>9.4g}  {ratio:>9.4g}  {ends:>19}")
+        columns = zip(training_ratios, self.ratios, self.low, self.high, strict=True)
+        for number, (training, ratio, low, high) in enumerate(columns, start=1):
+            lines.append(f"  {number:>9}  {training:>9.4g}  {ratio:>9.4g}  {f'{low:.3g} to {high:.3g}':>19}")
         return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
 
     def _verdict(self) -> str:
@@ -166,9 +161,9 @@ def held_out_ratio(
     a group are copies of each other. Over folds, training sets overlap, so that the t interval of the mean log ratio
     is widened as proposed by Nadeau and Bengio (2003).
 
-    A fold in which neither the held-out target nor the held-out background varies has no ratio and is left out.
-    If only the background does not vary, the ratio is infinite, and the lower end of the interval is that of the
-    finite folds (zero if fewer than two are finite). The notes count these folds.
+    A fold in which neither the held-out target nor the held-out background varies is left out. If only the background
+    does not vary, the ratio is infinite, and the lower end of the interval is that of the finite folds (zero if fewer
+    than two are finite). Notes count these folds.
 
     Examples
     --------
@@ -183,14 +178,10 @@ def held_out_ratio(
     if estimator is None:
         estimator = DPCA(check_count("n_components", n_components))
     if not isinstance(estimator, BaseContrast):
-        raise InputError(
-            f"estimator: a {type(estimator).__name__} does not compare target and background. Use DPCA, CPCA or "
-            "KernelDPCA."
-        )
+        raise InputError(f"estimator: unsupported type {type(estimator).__name__}. Use DPCA, CPCA or KernelDPCA.")
     if estimator.background_label is not None:
         raise InputError(
-            f"estimator: background_label={estimator.background_label!r} cannot be combined with the argument "
-            "background. Use an estimator without background_label."
+            f"estimator: background_label={estimator.background_label!r} and background= cannot be combined. Use one."
         )
     level = check_level(level)
     samples = collect_samples(target, background, groups, background_groups, features, "held_out_ratio")

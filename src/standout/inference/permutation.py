@@ -43,16 +43,13 @@ class PermutationTest:
         component to the next.
     null : ndarray of shape (n_components, n_permutations)
         Ratios of the permuted labellings, the observed one excluded.
-    permuted : "rows", "groups" or "pairs"
-        What was permuted.
-    units : tuple of int
-        Number of rows, groups or pairs of the target and of each background.
+    permuted, units : "rows", "groups" or "pairs", tuple of int
+        What was permuted, and its number in the target and in each background.
     rank : int
         Number of dimensions in which target and backgrounds vary.
-    n_possible : float
-        Number of distinct labellings, the observed one included.
-    complete : bool
-        Whether every labelling was evaluated; the p-values then have no Monte Carlo error.
+    n_possible, complete : float, bool
+        Number of distinct labellings, the observed one included, and whether all were evaluated; the p-values then
+        have no Monte Carlo error.
     shrinkage : float
         Shrinkage of the background for the first observed ratio; 0 for the exact problem.
     notes : tuple of str
@@ -101,8 +98,8 @@ class PermutationTest:
             "",
             f"  {'component':>9}  {'ratio':>9}  {'noise edge (5 %)':>16}  {'p':>7}",
         ]
-        for number, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True)):
-            lines.append(f"  {number + 1:>9}  {ratio:>9.4g}  {edge:>16.4g}  {p:>7.3g}")
+        for number, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True), start=1):
+            lines.append(f"  {number:>9}  {ratio:>9.4g}  {edge:>16.4g}  {p:>7.3g}")
         return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
 
     def _verdict(self) -> str:
@@ -110,8 +107,7 @@ class PermutationTest:
         if count == 0:
             return "Nothing stands out: permuted labels often give a ratio as large (5 % level)."
         found = "The component" if tested == 1 else f"{count} of {tested} components"
-        verb = "stands" if count == 1 else "stand"
-        return f"{found} {verb} out: permuted labels rarely give a ratio as large (5 % level)."
+        return f"{found} stand{'s' * (count == 1)} out: permuted labels rarely give a ratio as large (5 % level)."
 
 
 def permutation_test(
@@ -135,9 +131,8 @@ def permutation_test(
 
     The null hypothesis is that target and background have the same distribution up to a shift. The shift is
     estimated and removed, the labels "target" and "background" are permuted, every permuted set is centred by its
-    mean, and the largest ratio is computed as :class:`standout.DPCA` computes it, with the shrinkage estimated again
-    each time. Differences in location do not matter. For the next component the previous one is removed from both
-    sets and the test is repeated.
+    mean, and the largest ratio is computed as in :class:`standout.DPCA`, with the shrinkage estimated again each time.
+    For the next component the previous one is removed from all sets and the test is repeated.
 
     Parameters
     ----------

@@ -36,9 +36,6 @@ _MAX_DISTANCE = 2.0
 _MAX_ROWS, _MAX_VALUES = 2_000, 2_000_000
 _SEPARATORS = "_-.:/|# "
 
-# Sums and numbers of the squared distances of pairs of rows, by lag (difference of row numbers) from 1 on.
-_LagSums = tuple[NDArray[Any], Index]
-
 
 @dataclass(frozen=True)
 class ReplicateFinding:
@@ -249,19 +246,19 @@ def _ratio_of_replicates(distance: Array, units: Index) -> float | None:
     return ratio if observed < -stats.t.ppf(_CONFIDENCE, len(without) - 1) * error else None
 
 
-def _lag_sums(distance: Array, rows: Index) -> _LagSums:
+def _lag_sums(distance: Array, rows: Index) -> tuple[NDArray[Any], Index]:
+    """Return sums and numbers of the squared distances of all pairs of rows, by difference of row numbers from 1 on."""
     first, second = (rows[index] for index in np.triu_indices(len(rows), 1))
     lag, size = second - first, len(distance)
     return np.bincount(lag, distance[first, second], size)[1:], np.bincount(lag, minlength=size)[1:]
 
 
-def _log_closeness(distance: Array, lags: _LagSums, first: Index, second: Index) -> float:
+def _log_closeness(distance: Array, lags: tuple[NDArray[Any], Index], first: Index, second: Index) -> float:
     """Return the log squared distance of some pairs relative to that expected of all other pairs at the same lags.
 
     The expectation is monotone in the lag (isotonic regression), as it is under any drift.
     """
-    lag, apart = np.abs(first - second), distance[first, second]
-    size = len(distance)
+    lag, apart, size = np.abs(first - second), distance[first, second], len(distance)
     counts = lags[1] - np.bincount(lag, minlength=size)[1:]
     present = np.flatnonzero(counts > 0)
     if len(present) == 0:

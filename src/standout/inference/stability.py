@@ -53,25 +53,22 @@ class Stability:
     median, low, high : ndarray of shape (n_components,)
         Median of the correlations, and ends of their percentile interval.
     angles : ndarray of shape (n_bootstrap,)
-        Largest principal angle, in degrees, between the spans of the target's scores of all components and of those
-        of the bootstrap sample: small if components only mix with each other.
+        Largest principal angle, in degrees, between the target's scores of all components and those of the bootstrap
+        sample: small if components only mix with each other.
     weights : ndarray of shape (n_components, n_features)
         Change of a feature, in background sd, when the score changes by one target sd.
     weight_low, weight_high : ndarray of shape (n_components, n_features)
-        Ends of the intervals of the weights: the weight plus and minus the root mean square deviation of the
-        bootstrap weights from it, times Student's t with as many degrees of freedom as the smallest set has rows
-        (groups), less one. They include the error of the background sd and are wider than the range of the bootstrap
-        weights, so they can contain zero even if ``same_sign`` is 1.
+        The weight plus and minus the root mean square deviation of the bootstrap weights from it, times Student's t
+        with as many degrees of freedom as the smallest set has rows (groups), less one. These intervals include the
+        error of the background sd and can contain zero even if ``same_sign`` is 1.
     same_sign : ndarray of shape (n_components, n_features)
         Share of the bootstrap samples in which a weight has the same sign.
     level : float
         Nominal coverage of the intervals.
-    names : tuple of str or None
-        Feature names.
+    names, notes : tuple of str
+        Feature names (or None), and caveats.
     by : "rows" or "groups"
         What was resampled.
-    notes : tuple of str
-        Caveats.
     """
 
     correlations: Array
@@ -203,12 +200,12 @@ def stability(
     model = _fit(samples, every, options)
     if model.n_components == 0:
         raise InputError("no component is above noise, so there is nothing to resample. Use `axes='ratio'`.")
+    options = replace(options, n_components=model.n_components)
     # Duplicate rows look like correlation: bootstrap samples use the shrinkage of the original fit.
     if model.regime == "shrunk" and options.shrinkage == "auto":
         options = replace(options, intensity=model.shrinkage)
     else:
-        options = replace(options, shrinkage=None if model.regime != "shrunk" else model.shrinkage)
-    options = replace(options, n_components=model.n_components)
+        options = replace(options, shrinkage=model.shrinkage if model.regime == "shrunk" else None)
     scores = _unit_scores(model, target_rows)
 
     def work(rng: np.random.Generator, chunk: range) -> list[_Replicate]:
