@@ -23,8 +23,8 @@ NAMES = ("a", "b", "c", "d", "e")
 
 # A message ends with what to do: an instruction at the start of its last sentence or after , : ; or a bracket.
 _INSTRUCTIONS = (
-    "add|ask|bring|call|check|choose|collect|convert|divide|drop|fit|give|install|judge|leave|load|make|multiply|"
-    "name|pass|rename|reshape|start|use"
+    "add|ask|bring|call|check|choose|collect|convert|divide|drop|evaluate|fit|give|install|judge|leave|load|make|multiply|"
+    "name|pass|rename|request|reshape|start|use"
 )
 _REMEDY = re.compile(rf"(^|[,:;(] )({_INSTRUCTIONS})\b", re.IGNORECASE)
 

@@ -77,7 +77,7 @@ def test_moments_are_an_error_where_rows_are_needed(data, refused):
 
 
 def test_counting_components_needs_a_background_with_enough_rows(data, wide, refused):
-    refused(lambda: DPCA("auto").fit(data.target), "n_components='auto'", "there is none")
+    refused(lambda: DPCA("auto").fit(data.target), "n_components='auto'", "Give a background")
     refused(lambda: DPCA("auto").fit(wide.target, background=wide.background), "'auto'", "15", kind=NotEnoughRowsError)
     exact = DPCA(shrinkage=None)
     refused(
@@ -144,7 +144,7 @@ def test_pure_noise_gives_a_warning_with_the_noise_edge_and_a_remedy(remedy):
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(400, 6))
     with pytest.warns(
-        OverfitWarning, match=r"largest ratio, [\d.]+, is not above [\d.]+.*200 background rows"
+        OverfitWarning, match=r"largest ratio, [\d.]+, is not above the noise edge, [\d.]+.*200 background rows"
     ) as found:
         model = DPCA().fit(rows[:200], background=rows[200:])
     assert model.p_value_ > 0.05 and np.isnan(model.debiased_ratios_).all()

@@ -11,8 +11,8 @@ from scipy import sparse
 
 from conftest import NAMES
 from helpers import null_log_ratio, quiet
+from standout import CPCA, DPCA, KernelDPCA
 from standout._dataset import Mixture
-from standout._dpca import DPCA
 from standout._moments import Counts, Moments
 from standout.errors import (
     FeatureError,
@@ -465,3 +465,32 @@ def test_large_integers_with_large_differences_are_accepted():
     large[:, 1] += 1_700_000_000 * 10**9  # nanoseconds since 1970, over one second
     found, expected = (DPCA(3).fit(table).ratios_ for table in (large, rows))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", [DPCA(1), CPCA(1), KernelDPCA(1)])
+@pytest.mark.parametrize(
+    "background",
+    [
+        lambda rows: rows,
+        lambda rows: rows[:, :1],
+        lambda rows: rows[:50, 0],
+        lambda rows: pd.DataFrame(rows),
+        lambda rows: rows.tolist(),
+        lambda rows: [rows, rows[:9]],
+        lambda rows: {"control": rows},
+        lambda rows: Moments.of(rows),
+        lambda rows: sparse.csr_array(rows),
+        lambda _: "control.csv",
+    ],
+)
+def test_a_background_in_the_place_of_labels_is_an_error_that_names_the_argument(data, estimator, background):
+    given = background(data.background)
+    for method in (estimator.fit, estimator.fit_transform):
+        with pytest.raises(InputError, match=r"y: .* Give a background as `background=`"):
+            method(data.target, given)
+
+
+def test_labels_that_are_not_used_are_accepted(data):
+    expected = DPCA(1).fit(data.target).components_
+    for y in (np.arange(len(data.target)), ["a"] * len(data.target), pd.Series(np.zeros(len(data.target)))):
+        np.testing.assert_array_equal(DPCA(1).fit(data.target, y).components_, expected)

@@ -14,9 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import covariance, quiet, ridge, same_up_to_sign, sample_pair, second_order
+from standout._dataset import Dataset
 from standout._dpca import DPCA
-from standout._kernel_dpca import KernelDPCA
-from standout._kernels import Kernel
+from standout._kernel_dpca import KernelDPCA, choose_landmarks, median_gamma
+from standout._kernel_model import Kernel
 from standout._model_file import load, save
 from standout._moments import Moments
 from standout.errors import FeatureError, InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
@@ -52,13 +53,13 @@ def rings(n, seed):
 
 
 def separation(model, seed=0):
-    """Fit to rings, and say how many held-out rows a straight line through the scores puts on the right ring."""
+    """Fit to rings, and return the share of held-out rows that a line through the scores puts on the right ring."""
     target, background, which = rings(400, seed)
-    new, _, wanted = rings(400, seed + 100)
+    new, _, expected = rings(400, seed + 100)
     model.fit(target, background=background)
     scale = np.sqrt(model.target_variance_)
     line = LogisticRegression().fit(model.transform(target) / scale, which)
-    return line.score(model.transform(new) / scale, wanted)
+    return line.score(model.transform(new) / scale, expected)
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +188,11 @@ def test_landmarks_are_rows_of_every_set_and_the_seed_chooses_them(pair):
     assert not np.array_equal(other.fit(pair[0], background=backgrounds).landmarks_, model.landmarks_)
 
 
+@pytest.mark.parametrize(("sizes", "counts"), [([50, 300, 100], [10, 8, 2]), ([5, 300, 100], [5, 11, 4])])
+def test_half_of_the_landmarks_are_target_rows_if_there_are_as_many(sizes, counts):
+    assert [len(rows) for rows in choose_landmarks(sizes, 20, np.random.default_rng(0))] == counts
+
+
 def test_few_landmarks_never_form_a_full_kernel_matrix():
     rng = np.random.default_rng(4)
     rows = rng.normal(size=(120_000, 3))  # rows × rows would be 115 GB
@@ -259,6 +265,11 @@ def test_the_median_heuristic_is_the_median_of_squared_distances(pair):
         assert 1 / model.gamma_ == pytest.approx(np.median(pdist(rows, "sqeuclidean")), rel=1e-2)
 
 
+def test_the_median_heuristic_ignores_copies_of_a_row():
+    data = [Dataset.of("target", np.array([[0.0], [2.0]])), Dataset.of("background", np.array([[2.0]]))]
+    assert median_gamma(data, None, np.random.default_rng(0)) == 0.25
+
+
 def test_the_radial_kernel_is_invariant_to_units_and_shifts(pair, new):
     model = KernelDPCA().fit(pair[0], background=pair[1])
     units = 10.0 ** np.arange(-3, 3)
@@ -319,10 +330,10 @@ def test_the_score_is_the_mean_log_ratio_of_held_out_scores():
 def test_a_model_survives_pickling_and_has_a_summary(pair, new):
     model = KernelDPCA(n_landmarks=30).fit(pair[0], background=pair[1], groups=np.arange(60) // 4)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).transform(new), model.transform(new))
-    told = str(model.summary())
+    summary = str(model.summary())
     for word in ("KernelDPCA: 2 components over 30 landmarks", "rbf, gamma", "15 independent units", "score("):
-        assert word in told
-    assert f"{model.ratios_[0]:.4g}" in told and f"shrunk by {model.shrinkage_:.3g}" in told
+        assert word in summary
+    assert f"{model.ratios_[0]:.4g}" in summary and f"shrunk by {model.shrinkage_:.3g}" in summary
     assert "kernel PCA" in KernelDPCA().fit(pair[0]).summary()
 
 

@@ -142,7 +142,7 @@ def test_held_out_log_ratios_follow_their_definition(pair):
         assert sorted(np.concatenate([fold[own] for fold in folds])) == list(range(len(pair[own])))
     estimator = KernelDPCA(2, kernel="linear", shrinkage=0.1, standardize=False)
     options = estimator._check_parameters()
-    found = held_out_logs(lambda parts: estimator._selected(parts, ["background"], options), data, folds)
+    found = held_out_logs(lambda parts: estimator._selected(parts, options), data, folds)
     for logs, (x, y) in zip(found, folds, strict=True):
         _, vectors = ridge(np.delete(target, x, axis=0), np.delete(background, y, axis=0), 0.1, 2)
         variances = [np.var(rows @ vectors, axis=0, ddof=1) for rows in (target[x], background[y])]
@@ -238,7 +238,7 @@ def test_folds_without_a_ratio_are_left_out_with_a_message():
     estimator = KernelDPCA(1, kernel="linear", standardize=False)
 
     def fit(parts):
-        return estimator._selected(parts, ["background"], estimator._check_parameters())
+        return estimator._selected(parts, estimator._check_parameters())
 
     assert np.isnan(held_out_logs(fit, data, folds)[:, 0]).tolist() == [False, False, True, True, True]
     count, (note,) = count_above_one(fit, data, 0)
@@ -258,9 +258,9 @@ def test_the_choice_of_gamma_uses_at_most_as_many_components_as_a_fold_has(pair,
 def test_the_choice_uses_at_most_n_components(pair):
     data = [Dataset.of(role, rows) for role, rows in zip(("target", "background"), pair, strict=True)]
     estimator = KernelDPCA(1, gamma="cv")
-    folds, wanted = split(data, 0), estimator._check_parameters()
+    folds, options = split(data, 0), estimator._check_parameters()
     values = [
-        held_out_logs(lambda part, f=factor: estimator._solved_for(part, ["background"], wanted, f), data, folds).mean()
+        held_out_logs(lambda part, f=factor: estimator._solved_for(part, options, f), data, folds).mean()
         for factor in (1.0, 1 / 16, 1 / 4, 4.0, 16.0)
     ]
     chosen = estimator.fit(pair[0], background=pair[1]).gamma_ / KernelDPCA().fit(pair[0], background=pair[1]).gamma_

@@ -130,7 +130,7 @@ def test_auto_finds_nothing_in_noise_and_everything_well_above_the_threshold():
 def test_auto_gives_a_warning_when_it_finds_no_component():
     rng = np.random.default_rng(3)
     target, background = rng.normal(size=(100, 5)), rng.normal(size=(200, 5))
-    with pytest.warns(UserWarning, match="found no component"):
+    with pytest.warns(UserWarning, match="no component is above noise"):
         model = DPCA("auto").fit(target, background=background)
     assert model.transform(target).shape == (100, 0)
     assert model.get_feature_names_out().shape == (0,)

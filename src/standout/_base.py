@@ -20,6 +20,7 @@ from sklearn.utils.validation import validate_data
 
 from standout._blas import Array, rank_tolerance
 from standout._dataset import Dataset, Mixture, at_means
+from standout._effective import serial_notes
 from standout._inputs import (
     FitArguments,
     Inputs,
@@ -38,8 +39,7 @@ from standout._spectrum import mean_log_variance
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.read import is_array_like, open_data, read_scores
 from standout.io.source import Source, select_columns
-from standout.solvers.choose import check_rows
-from standout.solvers.problem import SolveOptions
+from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
 
 # Along a component with an infinite ratio, a background sd below this fraction of the target sd counts as zero.
@@ -63,12 +63,6 @@ class Fitted:
 
     def __set__(self, estimator: Any, value: Any) -> None:
         raise AttributeError(f"the fitted {self.field} cannot be set: it belongs to the model. Fit again instead.")
-
-
-def warn_of(model: Model) -> None:
-    """Issue the model's notes as warnings that point at the line of the caller's code."""
-    for note in model.notes:
-        warn_user(note.text, note.category)
 
 
 def needed(target: Dataset | None) -> Dataset:
@@ -136,12 +130,6 @@ class Sums:
     n_features: int
     kept: NDArray[np.intp] | None = None
     notes: tuple[Note, ...] = ()
-
-    @staticmethod
-    def known(batch: MatchedInputs) -> bool:
-        """Return whether the moments of all datasets are already computed."""
-        parts = (batch.inputs.target, *batch.inputs.backgrounds.values())
-        return all(data is not None and (data.summed or data.given) is not None for data in parts)
 
     @classmethod
     def of(cls, batch: MatchedInputs) -> Sums:
@@ -234,13 +222,18 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         options = self._check_parameters()
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         inputs = parse_inputs(given, self.background_label, whole=True)
-        target = needed(inputs.target)
+        target = inputs.target
+        assert target is not None
         matched = match_features(inputs, target.names, target.n_features, self.features)
+        matched = replace(matched, notes=(*matched.notes, *serial_notes((target, *inputs.backgrounds.values()))))
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)
-        self._model, self._sums = model, Sums.of(matched) if Sums.known(matched) else None
-        warn_of(model)
+        parts = (matched.inputs.target, *matched.inputs.backgrounds.values())
+        summed = all(data is not None and (data.summed or data.given) is not None for data in parts)
+        self._model, self._sums = model, Sums.of(matched) if summed else None
+        for note in model.notes:
+            warn_user(note.text, note.category)
         return self
 
     def partial_fit(
@@ -420,7 +413,8 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                     "partial_fit a batch that has it."
                 )
             self._model = self._fit_all_features(self._sums.matched(), self._check_parameters())
-            warn_of(self._model)
+            for note in self._model.notes:
+                warn_user(note.text, note.category)
         return self._model
 
     def _variances(self, given: FitArguments) -> tuple[Array, Array, Array]:

@@ -19,20 +19,23 @@ from scipy.linalg import blas, lapack
 
 from standout.errors import InputError
 
-# A quarter of the machine's total memory (not of the free memory, so that the same data always use the same
-# solver), capped such that a dense eigenproblem takes minutes at most.
-_SHARE = 0.25
 # Below this many multiply-adds a second thread costs more than it saves.
 SMALL_WORK = 2e8
+# Beyond this condition number covariances give fewer than seven digits.
+WORST_CONDITION = 1e12
 _EPS = float(np.finfo(float).eps)
 
+Array = NDArray[np.float64]
 
-_LEAST, _MOST = 10**9, 8 * 10**9
 
-
+@cache
 def default_budget() -> int:
-    """Return the default memory budget for covariances in bytes."""
-    return int(min(max(_SHARE * physical_memory(), _LEAST), _MOST))
+    """Return the default memory budget for covariances in bytes: a quarter of the memory, between 1 and 8 GB.
+
+    The total memory counts, not the free memory, so that the same data always use the same solver; the upper limit
+    keeps a dense eigenproblem within minutes.
+    """
+    return int(min(max(physical_memory() / 4, 1e9), 8e9))
 
 
 def physical_memory() -> int:
@@ -41,9 +44,6 @@ def physical_memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return 0
-
-
-Array = NDArray[np.float64]
 
 
 @cache

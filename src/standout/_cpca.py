@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout._base import BaseContrast, Fitted
-from standout._inputs import Inputs, MatchedInputs, check_choice, check_count, solve_options
-from standout._model import Model, Summary, assess_ratios, fit_model, summarize
-from standout._path import AFFINITIES, Grouping, PathProblem, SubspacePath, along_alpha, check_grid
-from standout.errors import InputError
+from standout._inputs import MatchedInputs, check_choice, check_count, solve_options
+from standout._model import Model, Summary, fit_model, summarize
+from standout._path import AFFINITIES, SubspacePath, along_alpha, check_values, count_components, path_problem
+from standout.errors import InputError, OverfitWarning
 from standout.solvers import contrastive
 from standout.solvers.problem import SolveOptions
-from standout.solvers.solution import Components, Note
 
 
 @dataclass(frozen=True)
@@ -61,15 +60,8 @@ class CPCA(BaseContrast):
         scores of the target, as in the package ``contrastive``.
     n_representatives : int, default=4
         Number of clusters in the search, at least 2.
-    mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
-        Weights of several backgrounds in the mixture; each is centred at its own mean.
-    centering : "own" or "background", default="own"
-        The target's centre: its own mean, or the background's mean.
-    features : "all" or "common", default="all"
-        What to do if target and background have different feature names: raise an error, or use the features
-        in common and give the others zero weight.
-    background_label : object or list, default=None
-        Rows of X with this label in y are the background (a list: several backgrounds).
+    mix, centering, features, background_label
+        As in :class:`standout.DPCA`.
     random_state : int or None, default=None
         Seed of the clustering; None is 0.
 
@@ -85,32 +77,14 @@ class CPCA(BaseContrast):
         Orthonormal filters: the weights that transform multiplies data with.
     patterns_ : ndarray of shape (n_components, n_features)
         Pattern of each component in feature space: the regression of the target on its scores.
-    mean_ : ndarray of shape (n_features,)
-        Centre subtracted by transform.
-    target_variance_, background_variance_ : ndarray of shape (n_components,)
-        Variances along each component.
-    noise_edge_ : float
-        The largest ratio expected from pure noise in its best direction, as in dPCA; NaN if undefined.
-    p_value_ : float
-        Probability that noise alone gives a ratio at least this large in the best direction, as in dPCA.
+    noise_edge_, p_value_ : float
+        As in :class:`standout.DPCA`: they refer to the direction with the largest ratio.
     debiased_ratios_ : ndarray of shape (n_components,)
         NaN: these components do not maximise the ratio.
-    contrast_ : ndarray of shape (n_components,)
-        The bounded index (λ − 1)/(λ + 1) of each ratio.
     shrinkage_ : float
         The shrinkage of the background: 0, except for ``alpha="trace_ratio"`` with few background rows.
-    regime_ : "exact", "structural" or "shrunk"
-        Treatment of the background covariance: used unchanged, used with zero variance in some direction, or shrunk.
-    mix_ : ndarray of shape (n_backgrounds,)
-        The mixture weights used.
-    n_components_ : int
-        Number of components.
-    solver_ : str
-        The solver used.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Feature names, if the data have names.
+    mean_, target_variance_, background_variance_, contrast_, regime_, mix_, n_components_, solver_
+        As in :class:`standout.DPCA`, as are ``n_features_in_`` and ``feature_names_in_``.
 
     Examples
     --------
@@ -162,10 +136,16 @@ class CPCA(BaseContrast):
 
     def _check_parameters(self) -> SolveOptions:
         check_choice("affinity", self.affinity, AFFINITIES)
-        check_grid("grid", self.grid)
+        check_values("grid", self.grid)
         if check_count("n_representatives", self.n_representatives) < 2:
-            raise InputError("n_representatives=1 leaves nothing but PCA to stand for the rest. Use 2 or more.")
-        _check_alpha(self.alpha)
+            raise InputError("`n_representatives=1` leaves no cluster but that of PCA. Use 2 or more.")
+        if not (isinstance(self.alpha, str) and self.alpha in ("auto", "trace_ratio")):
+            number = isinstance(self.alpha, Real) and not isinstance(self.alpha, bool)
+            if not (number and 0 <= float(self.alpha) < math.inf):
+                raise InputError(
+                    f"`alpha={self.alpha!r}` is not possible. Use 'auto', 'trace_ratio' or a number from 0 on (0 is "
+                    "PCA)."
+                )
         if isinstance(self.n_components, str):
             raise InputError(
                 f"`n_components={self.n_components!r}` is not possible. Use a whole number from 1 on, or None (all)."
@@ -179,86 +159,49 @@ class CPCA(BaseContrast):
         )
 
     def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
-        assert matched.inputs.target is not None
-        if matched.inputs.backgrounds:
-            return self._against(matched.inputs, options)
-        return _principal(fit_model(matched.inputs.target, {}, options))
-
-    def _against(self, inputs: Inputs, options: SolveOptions) -> ContrastiveModel:
-        """Return the model of a target against backgrounds."""
-        assert inputs.target is not None
-        problem = PathProblem.of(inputs.target, list(inputs.backgrounds.values()), options)
-        rho, path, notes = 0.0, None, problem.solution.notes
-        with problem.threads():
-            reduced = contrastive.reduced(problem.task)
-            count = problem.count(reduced.rank)
-            seed = problem.task.wanted.seed
+        target, backgrounds = matched.inputs.target, matched.inputs.backgrounds
+        assert target is not None
+        if not backgrounds:
+            return _contrastive(fit_model(target, {}, options))
+        problem, dpca = path_problem(target, backgrounds, options)
+        rho, path = 0.0, None
+        with contrastive.threads(problem):
+            reduced = contrastive.reduced(problem)
+            count = count_components(problem, reduced)
             if self.alpha == "trace_ratio":
-                rho = problem.solution.shrinkage
+                rho, notes = dpca.shrinkage, dpca.notes
                 reduced = contrastive.shrunk(reduced, rho)
-                best = contrastive.trace_ratio(reduced, count, seed)
-                alpha, vectors = best.alpha, best.vectors
+                alpha, vectors = contrastive.trace_ratio(reduced, count, options.seed)
             else:
                 if self.alpha == "auto":
-                    grouping = Grouping(self.affinity, int(self.n_representatives), seed)
-                    path = along_alpha(problem, check_grid("grid", self.grid), grouping, reduced)
+                    grid = check_values("grid", self.grid)
+                    path = along_alpha(problem, dpca, grid, reduced, self.affinity, int(self.n_representatives))
                 alpha = float(self.alpha if path is None else path.values[path.pick])
-                vectors, notes = contrastive.top_vectors(reduced, alpha, count, seed), ()
+                vectors = contrastive.top_vectors(reduced, alpha, count, options.seed)
+                # Only the assessment of dPCA's ratio applies, and at alpha = 0, where the background is not used, none.
+                notes = tuple(note for note in dpca.notes if note.category is OverfitWarning and alpha > 0)
             found = contrastive.components(reduced, vectors)
-        return _model(inputs, problem, found, reduced.solver(count), rho, alpha, path, notes)
+        infinite = bool(np.isinf(found.ratios).any())
+        undefined = np.full(count, np.nan)
+        return _contrastive(
+            dpca,  # for the centre, the scale, the counts, the noise edge and the p-value
+            components=np.ascontiguousarray(found.filters.T),
+            patterns=np.ascontiguousarray(found.patterns.T),
+            ratios=found.ratios,
+            unshrunk_ratios=undefined if rho > 0 else found.ratios,
+            debiased_ratios=undefined,
+            target_variance=found.target_variance,
+            background_variance=found.background_variance,
+            shrinkage=rho,
+            regime="shrunk" if rho > 0 else "structural" if infinite else "exact",
+            solver=reduced.solver(count),
+            signal=None,
+            notes=notes,
+            alpha=alpha,
+            path=path,
+        )
 
 
-def _check_alpha(alpha: Any) -> None:
-    if isinstance(alpha, str) and alpha in ("auto", "trace_ratio"):
-        return
-    if isinstance(alpha, Real) and not isinstance(alpha, bool) and 0 <= float(alpha) < math.inf:
-        return
-    raise InputError(f"`alpha={alpha!r}` is not possible. Use 'auto', 'trace_ratio' or a number from 0 on (0 is PCA).")
-
-
-def _model(
-    inputs: Inputs,
-    problem: PathProblem,
-    found: Components,
-    solver: str,
-    rho: float,
-    alpha: float,
-    path: SubspacePath | None,
-    notes: tuple[Note, ...],
-) -> ContrastiveModel:
-    assert inputs.target is not None
-    counts = {name: data.counts for name, data in inputs.backgrounds.items()}
-    verdict = assess_ratios(problem.solution, inputs.target.counts, list(counts.values()), problem.mixture)
-    nothing = np.full(len(found.ratios), np.nan)
-    infinite = bool(np.isinf(found.ratios).any())
-    return ContrastiveModel(
-        components=np.ascontiguousarray(found.filters.T),
-        patterns=np.ascontiguousarray(found.patterns.T),
-        ratios=found.ratios,
-        unshrunk_ratios=nothing if rho > 0 else found.ratios,
-        target_variance=found.target_variance,
-        background_variance=found.background_variance,
-        mean=problem.solution.mean,
-        scale=problem.solution.scale,
-        noise_edge=verdict.noise_edge,
-        p_value=verdict.p_value,
-        debiased_ratios=nothing,
-        shrinkage=rho,
-        regime="shrunk" if rho > 0 else "structural" if infinite else "exact",
-        mix=problem.mixture.shares,
-        rank=problem.solution.rank,
-        solver=solver,
-        target_counts=inputs.target.counts,
-        background_counts=tuple(counts.items()),
-        background_units=problem.mixture.units,
-        names=inputs.target.names,
-        # At alpha = 0 the background is not used, so its effective number of rows is irrelevant.
-        notes=(*notes, *(verdict.notes if alpha > 0 else ())),
-        alpha=alpha,
-        path=path,
-    )
-
-
-def _principal(model: Model) -> ContrastiveModel:
-    """Convert a model without a background to a contrastive model with alpha = 0."""
-    return ContrastiveModel(**{field.name: getattr(model, field.name) for field in fields(Model)})
+def _contrastive(model: Model, **changes: Any) -> ContrastiveModel:
+    """Return a contrastive model with the values of another model, except for the changes."""
+    return ContrastiveModel(**{field.name: getattr(model, field.name) for field in fields(Model)} | changes)

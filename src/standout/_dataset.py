@@ -54,6 +54,8 @@ class Dataset:
         self.names, self.n_features = data.names, data.n_features
         # Rows that can be read more than once.
         self.rows = self.source if isinstance(self.source, RowSource) else None
+        # Whether there are missing values to be imputed by random draws.
+        self.is_incomplete = self.source is not None and self.source.is_incomplete
 
     @classmethod
     def of(cls, role: str, data: Any, weights: ArrayLike | None = None, groups: Any = None) -> Dataset:
@@ -76,11 +78,6 @@ class Dataset:
             self.summed = self.source.moments(self.weights, self.groups, names=self.names, role=self.role)
         return self.summed
 
-    @property
-    def is_incomplete(self) -> bool:
-        """Whether there are missing values to be imputed by random draws."""
-        return self.source is not None and self.source.is_incomplete
-
     @cached_property
     def row_weights(self) -> Array:
         """The weight of each row (ones by default)."""
@@ -89,12 +86,17 @@ class Dataset:
             return np.ones(self.rows.n_rows)
         return check_weights(self.weights, self.rows.n_rows, self.role)
 
+    @property
+    def group_ids(self) -> Any:
+        """The groups of the rows, as given or from their source; None without groups."""
+        return self.groups if self.groups is not None or self.source is None else self.source.groups
+
     @cached_property
     def counts(self) -> Counts:
         """The counts of the data; for rows in memory they need no pass over the rows."""
         if self.rows is None:
             return self.moments.counts
-        groups = self.groups if self.groups is not None else self.rows.groups
+        groups = self.group_ids
         if self.weights is None and groups is None:
             n_rows = self.rows.n_rows or 0
             return Counts(n_rows, n_rows, n_rows, n_rows)
@@ -142,16 +144,16 @@ class Mixture:
     @classmethod
     def of(cls, counts: Sequence[Counts], mix: Mix, names: Sequence[str] = ()) -> Mixture:
         """Compute the shares: "pooled" by weight, "equal", or as given (a dict is keyed by background name)."""
-        if isinstance(mix, Mapping):
-            mix = _by_name(mix, names)
-        shares = _shares(np.array([count.weight for count in counts]), mix)
-        used = [(share, count) for share, count in zip(shares, counts, strict=True) if share > 0]
-        return cls(
-            shares,
-            rows=float(sum(count.rows - 1 for _, count in used)),
-            effective=_freedom([(share, count.effective) for share, count in used]),
-            units=1 + _freedom([(share, count.units) for share, count in used]),
-        )
+        if isinstance(mix, str):
+            shares = np.array([count.weight if mix == "pooled" else 1.0 for count in counts], dtype=np.float64)
+            shares /= shares.sum()
+        else:
+            shares = _checked_shares(_by_name(mix, names) if isinstance(mix, Mapping) else mix, len(counts))
+        used = [count for share, count in zip(shares, counts, strict=True) if share > 0]
+        freedom = np.maximum([(count.effective - 1, count.units - 1) for count in used], 0.0)
+        with np.errstate(divide="ignore"):
+            effective, units = 1 / (shares[shares > 0] ** 2 @ (1 / freedom))
+        return cls(shares, float(sum(count.rows - 1 for count in used)), float(effective), 1 + float(units))
 
     def covariance(self, parts: Sequence[Moments]) -> Array:
         """Return the mixed covariance; each background is centred at its own mean."""
@@ -185,23 +187,13 @@ def _by_name(mix: Mapping[Any, float], names: Sequence[str]) -> list[float]:
     return [known[name] for name in names]
 
 
-def _freedom(used: Sequence[tuple[float, float]]) -> float:
-    if any(size <= 1 for _, size in used):
-        return 0.0
-    return float(1 / sum(share**2 / (size - 1) for share, size in used))
-
-
-def _shares(weights: Array, mix: str | ArrayLike) -> Array:
-    if isinstance(mix, str):
-        return np.asarray(weights / weights.sum()) if mix == "pooled" else np.full(len(weights), 1 / len(weights))
+def _checked_shares(mix: ArrayLike, count: int) -> Array:
     given = np.asarray(mix)
     if given.dtype.kind not in "fiu":
         raise InputError(f"`mix={mix!r}` is not possible. Use 'pooled', 'equal' or one number for each background.")
     shares = given.astype(np.float64)
-    if shares.shape != weights.shape:
-        raise InputError(
-            f"mix: {shares.size} shares for {len(weights)} backgrounds. Give one share for each background."
-        )
+    if shares.shape != (count,):
+        raise InputError(f"mix: {shares.size} shares for {count} backgrounds. Give one share for each background.")
     if not np.isfinite(shares).all() or (shares < 0).any() or shares.sum() <= 0:
         raise InputError(
             f"mix: shares {shares.tolist()} are not possible. Give finite shares, none negative and not all zero."
@@ -303,8 +295,7 @@ def _comparison(
 
 
 def _units(data: Dataset, n_rows: float) -> float:
-    groups = data.groups if data.groups is not None or data.source is None else data.source.groups
-    return n_rows if groups is None else float(len(set(np.asarray(groups).tolist())))
+    return n_rows if data.group_ids is None else float(len(set(np.asarray(data.group_ids).tolist())))
 
 
 def at_means(source: Source, mean: Array) -> Source:

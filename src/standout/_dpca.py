@@ -185,6 +185,10 @@ class DPCA(BaseContrast):
                 return model
             matched = self._sums.matched()
             assert matched.inputs.target is not None
+            # The noise edge counts independent rows as the fit did.
+            matched.inputs.target.counts = model.target_counts
+            for name, counts in model.background_counts:
+                matched.inputs.backgrounds[name].counts = counts
             assert self._options is not None
             # From the stored moments, regardless of the solver used, and with the parameters of the fit.
             options = replace(self._options, axes="signal", solver="auto")

@@ -93,7 +93,7 @@ def solve_options(
         axes=axes,
         graph=graph,
         smoothness=float(smoothness),
-        seed=seed_from(random_state),
+        seed=0 if random_state is None else seed_from(random_state),
     )
 
 
@@ -140,10 +140,14 @@ class Inputs:
 
 
 def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool = False) -> Inputs:
-    """Convert arguments to datasets, by label or by dataset; with ``whole``, every label must occur."""
+    """Convert arguments to datasets, by label or by dataset; ``whole``: the target and every label must be there."""
+    if whole and given.X is None:
+        raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
     if background_label is None:
         backgrounds = _backgrounds(given)
         target = None if given.X is None else Dataset.of("target", given.X, given.sample_weight, given.groups)
+        if given.y is not None:
+            _check_unused_labels(given.y, target)
         every = backgrounds if target is None else {"target": target, **backgrounds}
         if any(data.source is not None and data.source.checkpoint is not None for data in every.values()):
             check_apart({role: data.source for role, data in every.items()})
@@ -156,6 +160,23 @@ def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool 
     if not wanted:
         raise InputError("background_label: an empty list was given. Name at least one label, or use None.")
     return _by_label(given, wanted, whole)
+
+
+def _check_unused_labels(y: Any, target: Dataset | None) -> None:
+    """Raise an error unless y, which is not used, is a label for each row: a background given as y would be ignored."""
+    if isinstance(y, list | tuple):
+        shape = (len(y), *np.shape(y[0])) if y else (0,)
+    else:
+        shape = tuple(y.shape) if hasattr(y, "shape") else np.asarray(y).shape
+    n_rows = None if target is None or target.source is None else target.source.n_rows
+    if len(shape) == 1 and (n_rows is None or shape[0] == n_rows or shape[0] != shape[0]):  # NaN: unknown to Dask
+        return
+    what = f"shape {shape}" if shape else f"a {type(y).__name__}"
+    rows = "the rows of X" if n_rows is None else f"the {n_rows} rows of X"
+    raise InputError(
+        f"y: {what} was given as the second argument, which takes one label for each of {rows}. Give a background as "
+        "`background=`."
+    )
 
 
 def label_list(background_label: Any) -> list[Any]:

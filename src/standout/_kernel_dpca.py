@@ -9,57 +9,36 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.spatial.distance import pdist
 
+from standout import _folds
 from standout._base import BaseContrast, Fitted
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
-from standout._folds import (
-    Fold,
-    Index,
-    Spread,
-    Units,
-    assigned,
-    coded,
-    even_quotas,
-    fold_notes,
-    log_ratios,
-    mean_over_folds,
-    over_folds,
-)
 from standout._inputs import FitArguments, MatchedInputs, check_choice, check_count, parse_inputs, solve_options
-from standout._kernel_model import KernelModel, exact_refused, nothing_found, solve_kernel, summarize_kernel
-from standout._kernels import (
-    KERNELS,
-    Features,
-    Kernel,
-    KernelSource,
-    Landmarks,
-    background_scale,
-    choose_landmarks,
-    median_gamma,
-)
+from standout._kernel_model import KERNELS, Features, Kernel, KernelModel, Landmarks, solve_kernel, summarize_kernel
 from standout._model import Model, Summary
 from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, OverfitWarning, RowsNeededError
-from standout.io.memory import explain_non_finite
+from standout.io.memory import explain_non_finite, weighted_blocks
 from standout.io.read import open_data
 from standout.io.source import RowView
-from standout.solvers.choose import check_rows
-from standout.solvers.problem import SolveOptions
+from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
 
 _FOLDS = 5
 # Largest number of components used to choose parameters: later ones are mostly noise.
-FIRST = 2
+_FIRST = 2
 # A log ratio above this counts as infinite.
-_LARGEST = 50.0
+_LARGEST_LOG = 50.0
 # The kernel matrix of more rows than this takes gigabytes, so that landmarks are required.
 _MOST_ROWS = 10_000
 # Rows used for the median distance: its error is then a few percent, which is negligible.
@@ -67,92 +46,15 @@ _MEDIAN_ROWS = 500
 # Candidates of "cv": gamma in multiples of the median heuristic, and shrinkage. The default comes first.
 _FACTORS = (1.0, 1 / 16, 1 / 4, 4.0, 16.0)
 _SHRINKAGES: tuple[str | float, ...] = ("auto", 0.001, 0.01, 0.1, 0.5)
+# An sd below this fraction of the mean is rounding error: the feature is constant.
+_CONSTANT = 10 * float(np.finfo(np.float64).eps)
+_PER_COMPONENT = (
+    "components", "patterns", "ratios", "unshrunk_ratios", "debiased_ratios", "target_variance", "background_variance",
+)  # fmt: skip
 _NO_FEATURES = "its components are functions, not directions among the features. Use transform and dual_coef_."
 
-
 Fit = Callable[[Sequence[Dataset]], KernelModel]
-Choice = TypeVar("Choice")
-
-
-def best(
-    choices: Iterable[Choice], fit: Callable[[Choice], Fit], data: Sequence[Dataset], seed: int, first: int
-) -> Choice:
-    """Return the choice with the largest mean held-out log ratio of the first components; the first if tied."""
-    folds = split(data, seed)
-    found: tuple[float, Choice] | None = None
-    for choice in choices:
-        logs = held_out_logs(fit(choice), data, folds)[:, :first].clip(-_LARGEST, _LARGEST)
-        value = float(np.nan_to_num(mean_over_folds(logs)).mean())
-        if found is None or value > found[0]:
-            found = value, choice
-    assert found is not None
-    return found[1]
-
-
-def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int, level: float = 0.95) -> tuple[int, list[str]]:
-    """Return how many leading components have a held-out ratio above one, and notes on folds without a finite one.
-
-    A component counts if the lower end of the interval of ``held_out_ratio`` is above one.
-    """
-    logs = held_out_logs(fit, data, split(data, seed))
-    count = int(np.argmin([*(over_folds(logs, level)[0] > 0), False]))
-    return count, fold_notes(logs[:, : count + 1])
-
-
-def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
-    """Return the rows of each dataset that are held out in each fold; rows of one group stay together.
-
-    Groups shared by several datasets are in the same fold of each. If this leaves a fold with one unit of a dataset,
-    fewer folds are used.
-    """
-    units = [_units(part) for part in data]
-    fewest = min(own.count for own in units)
-    for count in range(min(_FOLDS, fewest // 2), 1, -1):
-        fold_of = assigned(units, even_quotas(units, count), np.random.default_rng(seed))
-        if min(np.bincount(own, minlength=count).min() for own in fold_of) >= 2:
-            return [
-                [np.flatnonzero((own == fold)[unit.rows]) for own, unit in zip(fold_of, units, strict=True)]
-                for fold in range(count)
-            ]
-    shared = " that share groups with another" if fewest >= 4 else ""
-    raise NotEnoughRowsError(
-        f"{fewest} independent unit{'s' if fewest != 1 else ''} (groups where given, else rows) in the smallest "
-        f"dataset{shared} cannot be split for held-out ratios: each fold needs two of every dataset. Give more rows, "
-        "or give gamma, shrinkage and n_components as numbers."
-    )
-
-
-def _units(data: Dataset) -> Units:
-    """Return the independent units of a dataset: its groups if it has any, otherwise its rows."""
-    assert data.rows is not None
-    groups = data.groups if data.groups is not None else data.rows.groups
-    return Units(np.arange(data.counts.rows), ()) if groups is None else Units(*coded(groups))
-
-
-def held_out_logs(fit: Fit, data: Sequence[Dataset], folds: Sequence[Sequence[Index]]) -> Array:
-    """Return log held-out ratios, corrected for small-sample bias, of shape (n_folds, n_components)."""
-    return log_ratios([_of_fold(fit, data, held) for held in folds])
-
-
-def _of_fold(fit: Fit, data: Sequence[Dataset], held: Sequence[Index]) -> Fold:
-    model = fit(
-        [_part(part, np.setdiff1d(np.arange(part.counts.rows), index)) for part, index in zip(data, held, strict=True)]
-    )
-    tests = [_part(part, index) for part, index in zip(data, held, strict=True)]
-    spread = []
-    for test in tests:
-        assert test.rows is not None
-        spread.append(Spread.of(model.project(test.rows, test.role), _units(test).rows, test.row_weights))
-    mixture = Mixture.of([test.counts for test in tests[1:]], model.mix)
-    return Fold(spread[0], tuple(spread[1:]), mixture.shares, model.target_variance)
-
-
-def _part(data: Dataset, index: Index) -> Dataset:
-    """Return a subset of the rows of a dataset."""
-    assert data.rows is not None
-    weights = None if data.weights is None else data.row_weights[index]
-    groups = None if data.groups is None else np.asarray(data.groups, dtype=object)[index]
-    return replace(data, source=RowView(data.rows, index), weights=weights, groups=groups)
+Index = _folds.Index
 
 
 class _Absent:
@@ -171,60 +73,54 @@ class _Absent:
 class KernelDPCA(BaseContrast):
     """Discriminative PCA in the feature space of a kernel: functions that vary only in the target.
 
-    Finds functions f of the rows (unit norm in the kernel's space) with the largest ratio of target
-    variance to background variance, with each dataset centred at its mean. It finds structure that no linear
-    direction shows, such as rings and products of features. The background covariance is shrunk toward a
-    multiple of the identity, which penalises the norm of f. The shrinkage depends on the number of
-    background rows, so that duplicated rows change the result. Without a background it is kernel PCA.
+    Finds functions f of the rows (unit norm in the kernel's space) with the largest ratio of target variance to
+    background variance, with each dataset centred at its mean. It finds structure that no linear direction shows, such
+    as rings and products of features. The background covariance is shrunk toward a multiple of the identity, which
+    penalises the norm of f. The shrinkage depends on the number of background rows, so that duplicated rows change the
+    result. Without a background it is kernel PCA.
 
     Parameters
     ----------
     n_components : int, None or "auto", default=2
-        Number of components; None returns all that exist. "auto" counts the leading components whose
-        held-out ratio over five folds is above one (lower end of its 95 % interval), at most 10.
+        Number of components; None returns all that exist. "auto" counts the leading components whose held-out ratio
+        over five folds is above one (lower end of its 95 % interval), at most 10.
     kernel : "rbf", "poly", "linear", "cosine" or callable, default="rbf"
         ``exp(-gamma |x - z|²)``, ``(gamma x·z + coef0)^degree``, ``x·z``, ``x·z / |x||z|``, or a function of two
         arrays of rows that returns the matrix of all pairs.
     gamma : "median", "cv" or float, default="median"
-        Parameter of "rbf" and "poly". "median" is one over the median squared distance between target and
-        background rows, taken together (over a sample if there are many). "cv" chooses among
-        1/16, 1/4, 1, 4 and 16 times that by the held-out ratio of the first two components over five folds.
+        Parameter of "rbf" and "poly". "median" is one over the median squared distance between target and background
+        rows, taken together (over a sample if there are many). "cv" chooses among 1/16, 1/4, 1, 4 and 16 times that by
+        the held-out ratio of the first two components over five folds.
     degree : int, default=2
         Degree of "poly".
     coef0 : float, default=1.0
         Constant term of "poly"; non-negative.
     standardize : bool, default=True
-        Divide each feature by its background sd before the kernel and the median distance (by its target
-        sd if the background is constant; with several backgrounds by the sd in their mixture, the pooled one
-        for "minimax"). A callable kernel receives the scaled rows. Without a background no scaling is applied.
-        False uses the rows as given: similarity is then dominated by the features with the largest variance,
-        whether or not they differ between target and background.
+        Divide each feature by its background sd before the kernel and the median distance (by its target sd if the
+        background is constant; with several backgrounds by the sd in their mixture, the pooled one for "minimax").
+        Without a background no scaling is applied. False uses the rows as given: similarity is then dominated by the
+        features with the largest variance, whether or not they differ between target and background. A callable kernel
+        receives the scaled rows.
     shrinkage : "auto", "oas", "cv", None or float in [0, 1], default="auto"
-        Shrinkage of the background covariance. "oas" uses the OAS formula. "auto" does the same,
-        except that a "linear", "poly" or "cosine" kernel with ten background rows per dimension
-        is not shrunk. "cv" chooses among "auto", .001, .01, .1 and .5 as gamma="cv" does
-        (jointly with it). None or 0, the exact problem, is available only for kernels with fewer dimensions
-        than rows: with other kernels almost every ratio would be infinite.
-    mix : "pooled", "equal", "minimax" or array-like of shape (n_backgrounds,), default="pooled"
-        Weights of several backgrounds in the mixture; each is centred at its own mean. "minimax" finds the
-        weights that minimise the largest ratio, which gives components that stand out against every background.
+        Shrinkage of the background covariance. "oas" uses the OAS formula. "auto" does the same, except that a
+        "linear", "poly" or "cosine" kernel with ten background rows per dimension is not shrunk. "cv" chooses among
+        "auto", .001, .01, .1 and .5 as gamma="cv" does (jointly with it). None or 0, the exact problem, is available
+        only for kernels with fewer dimensions than rows: with other kernels almost every ratio would be infinite.
     n_landmarks : int or None, default=None
-        Number of rows over which components are expanded. None uses all rows, which is exact and has cubic cost
-        in the number of rows; a few hundred, chosen at random (half of them target rows), suffice for any number
-        of rows.
-    background_label : object or list, default=None
-        Rows of X with this label in y are the background (a list: several backgrounds).
+        Number of rows over which components are expanded. None uses all rows, which is exact and has cubic cost in the
+        number of rows; a few hundred, chosen at random (half of them target rows), suffice for any number of rows.
+    mix, background_label
+        As in :class:`standout.DPCA`.
     random_state : int or None, default=None
         Seed for the choice of landmarks, of the rows for the median distance and of the folds.
 
     Attributes
     ----------
     ratios_ : ndarray of shape (n_components,)
-        Target variance over (shrunk) background variance along each component, largest first. They increase
-        with the flexibility of the kernel: evaluate them on held-out rows with :meth:`score`.
+        Target variance over (shrunk) background variance along each component, largest first. They increase with the
+        flexibility of the kernel: evaluate them on held-out rows with :meth:`score`.
     dual_coef_ : ndarray of shape (n_components, n_landmarks)
-        Coefficients of each component over the landmarks:
-        ``f(x) = dual_coef_ @ k(landmarks_ / scale_, x / scale_)``.
+        Coefficients over the landmarks: ``f(x) = dual_coef_ @ k(landmarks_ / scale_, x / scale_)``.
     landmarks_ : ndarray of shape (n_landmarks, n_features)
         The landmarks as given, target rows first.
     mean_ : ndarray of shape (n_landmarks,)
@@ -233,26 +129,10 @@ class KernelDPCA(BaseContrast):
         The gamma used.
     scale_ : ndarray of shape (n_features,)
         Divisor of each feature before the kernel is applied; ones if no scaling is applied.
-    target_variance_, background_variance_ : ndarray of shape (n_components,)
-        Variances along each component (of the shrunk background, if it was shrunk).
     noise_edge_, p_value_, debiased_ratios_ : float, float and ndarray of shape (n_components,)
-        As in DPCA if the exact problem was solved; NaN if the background was shrunk.
-    shrinkage_ : float
-        The shrinkage used.
-    contrast_ : ndarray of shape (n_components,)
-        The bounded index (λ − 1)/(λ + 1) of each ratio.
-    regime_ : "exact", "structural" or "shrunk"
-        Treatment of the background covariance: used unchanged, used with zero variance in some direction, or shrunk.
-    mix_ : ndarray of shape (n_backgrounds,)
-        The mixture weights used.
-    n_components_ : int
-        Number of components.
-    solver_ : str
-        The solver used.
-    n_features_in_ : int
-        Number of features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Feature names, if the data have names.
+        As in :class:`standout.DPCA` if the exact problem was solved; NaN if the background was shrunk.
+    target_variance_, background_variance_, contrast_, shrinkage_, regime_, mix_, n_components_, solver_
+        As in :class:`standout.DPCA`, as are ``n_features_in_`` and ``feature_names_in_``.
 
     Notes
     -----
@@ -328,41 +208,18 @@ class KernelDPCA(BaseContrast):
     ) -> float:
         """Return the mean log ratio of the given rows along the fitted components.
 
-        Use it on held-out rows to evaluate a kernel model: a score near zero means that nothing is specific to the
-        target. The correction for the bias of the log of a variance assumes Gaussian scores; kernel scores
-        are often skewed or heavy-tailed, and with few rows the expected score is then not exactly zero.
-        A model fitted without a background (kernel PCA) is scored against unit variance.
-
-        Parameters
-        ----------
-        X : array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-            Target rows; with ``background_label``, target and background rows.
-        y : array-like of shape (n_rows,), optional
-            Labels; used only with ``background_label``.
-        background : dataset, or list or dict of datasets, optional
-            Background rows.
-        sample_weight, background_sample_weight : array-like of shape (n_rows,), optional
-            Row weights.
-
-        Returns
-        -------
-        float
+        Arguments are those of :meth:`standout.DPCA.score`, but rows are required. Use it on held-out rows to evaluate
+        a kernel model: a score near zero means that nothing is specific to the target. The correction for the bias of
+        the log of a variance assumes Gaussian scores; kernel scores are often skewed or heavy-tailed, and with few
+        rows the expected score is then not exactly zero. Kernel PCA is scored against unit variance.
         """
         X = X if isinstance(X, Moments) else open_data(X, "X")
-        given = FitArguments(X, y, background, sample_weight, background_sample_weight)
-        inputs = parse_inputs(given, self.background_label)
+        inputs = parse_inputs(FitArguments(X, y, background), self.background_label)
         for data in (inputs.target, *inputs.backgrounds.values()):
             if data is not None:
-                _check_here(data)
-            if data is not None and data.given is not None:
-                raise RowsNeededError(f"{data.role}: a kernel needs rows, and moments were given. Give the rows.")
-        return super().score(
-            X,
-            y,
-            background=background,
-            sample_weight=sample_weight,
-            background_sample_weight=background_sample_weight,
-        )
+                _check_local_rows(data)
+        weights = {"sample_weight": sample_weight, "background_sample_weight": background_sample_weight}
+        return super().score(X, y, background=background, **weights)
 
     def summary(self) -> Summary:
         """Return a summary: the kernel, ratios, and how the background was shrunk."""
@@ -373,7 +230,7 @@ class KernelDPCA(BaseContrast):
     def _check_parameters(self) -> SolveOptions:
         options = solve_options(
             n_components=self.n_components,
-            shrinkage="auto" if _is_cv(self.shrinkage) else self.shrinkage,
+            shrinkage="auto" if isinstance(self.shrinkage, str) and self.shrinkage == "cv" else self.shrinkage,
             mix=self.mix,
             random_state=self.random_state,
         )
@@ -386,87 +243,55 @@ class KernelDPCA(BaseContrast):
         check_choice("standardize", self.standardize, (True, False))
         if self.n_landmarks is not None:
             check_count("n_landmarks", self.n_landmarks)
-        if options.shrinkage in (None, 0.0) and self.kernel == "rbf":
-            raise exact_refused(self.shrinkage, "the kernel 'rbf' has as many dimensions as there are rows")
         return options
 
-    def _fit(self, matched: MatchedInputs, wanted: SolveOptions) -> Model:
-        target, backgrounds = matched.inputs.target, matched.inputs.backgrounds
-        assert target is not None
-        data = [_rows(part) for part in (target, *backgrounds.values())]
-        asked = {"`n_components='auto'`": wanted.n_components == "auto", "`gamma='cv'`": self._selects_gamma}
-        asked["`shrinkage='cv'`"] = _is_cv(self.shrinkage)
-        for name, needs_background in asked.items():
-            if needs_background and not backgrounds:
-                raise InputError(f"{name} compares target with background, and there is none. Give one, or a number.")
-        if wanted.n_components != "auto":
-            return self._selected(data, list(backgrounds), wanted)
+    def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
+        assert matched.inputs.target is not None
+        data = [_rows(part) for part in (matched.inputs.target, *matched.inputs.backgrounds.values())]
+        if options.n_components != "auto":
+            return self._selected(data, options)
         # Gamma and shrinkage are chosen separately in every fold, so that the choice cannot inflate held-out ratios.
-        count, notes = count_above_one(lambda part: self._selected(part, list(backgrounds), wanted), data, wanted.seed)
-        model = self._selected(data, list(backgrounds), replace(wanted, n_components=max(count, 1)))
-        model = replace(model, notes=(*model.notes, *(Note(OverfitWarning, note) for note in notes)))
-        return model if count else nothing_found(model)
+        count, notes = count_above_one(partial(self._selected, options=options), data, options.seed)
+        model = self._selected(data, replace(options, n_components=max(count, 1)))
+        if count == 0:
+            notes.append(
+                "no component has a held-out ratio above one, so `n_components='auto'` gives none and scores have no "
+                "columns. Use a number for n_components to see the components all the same."
+            )
+            model = replace(model, **{name: getattr(model, name)[:0] for name in _PER_COMPONENT})
+        return model.noted([Note(OverfitWarning, note) for note in notes])
 
-    @property
-    def _selects_gamma(self) -> bool:
-        return _is_cv(self.gamma) and self.kernel in ("rbf", "poly")
-
-    def _selected(self, data: Sequence[Dataset], names: Sequence[str], wanted: SolveOptions) -> KernelModel:
-        """Choose gamma and shrinkage by held-out ratio if requested, and fit."""
-        factors = _FACTORS if self._selects_gamma else (1.0,)
-        shrinkages = _SHRINKAGES if _is_cv(self.shrinkage) else (wanted.shrinkage,)
+    def _selected(self, data: Sequence[Dataset], options: SolveOptions) -> KernelModel:
+        """Choose gamma and shrinkage by the mean held-out log ratio of the first components if requested, and fit."""
+        factors = _FACTORS if self.gamma == "cv" and self.kernel in ("rbf", "poly") else (1.0,)
+        shrinkages = _SHRINKAGES if self.shrinkage == "cv" else (options.shrinkage,)
         choices = list(itertools.product(factors, shrinkages))
-
-        def fit(choice: tuple[float, str | float | None], wanted: SolveOptions) -> Fit:
-            return lambda part: self._solved_for(part, names, replace(wanted, shrinkage=choice[1]), choice[0])
-
-        chosen = choices[0]
+        values = []
         if len(choices) > 1:
-            # A fold has fewer rows, and may have fewer components than requested: "auto" uses those that exist.
-            in_fold = replace(wanted, n_components="auto")
-            first = min(wanted.n_components, FIRST) if isinstance(wanted.n_components, int) else FIRST
-            chosen = best(choices, lambda choice: fit(choice, in_fold), data, wanted.seed, first)
-        return fit(chosen, wanted)(data)
+            first = min(options.n_components, _FIRST) if isinstance(options.n_components, int) else _FIRST
+            folds = split(data, options.seed)
+            for factor, shrinkage in choices:
+                # A fold has fewer rows, and may have fewer components than requested: "auto" uses those that exist.
+                in_fold = replace(options, n_components="auto", shrinkage=shrinkage)
+                logs = held_out_logs(partial(self._solved_for, options=in_fold, factor=factor), data, folds)
+                means = _folds.mean_over_folds(logs[:, :first].clip(-_LARGEST_LOG, _LARGEST_LOG))
+                values.append(np.nan_to_num(means).mean())
+        factor, shrinkage = choices[int(np.argmax(values)) if values else 0]
+        return self._solved_for(data, replace(options, shrinkage=shrinkage), factor)
 
-    def _solved_for(
-        self, data: Sequence[Dataset], names: Sequence[str], wanted: SolveOptions, factor: float
-    ) -> KernelModel:
+    def _solved_for(self, data: Sequence[Dataset], options: SolveOptions, factor: float = 1.0) -> KernelModel:
         """Fit with a given shrinkage, and with gamma as a given multiple of the median heuristic."""
-        rng = np.random.default_rng(wanted.seed)
-        scale = self._scale(data, names, wanted)
-        kernel = self._kernel(data, scale, rng, factor)
-        features = Features.of(Landmarks(kernel, self._landmark_rows(data, rng), scale))
-        mapped = [_mapped(part, features) for part in data]
-        backgrounds = dict(zip(names, mapped[1:], strict=True))
-        with threads_for(10.0 * features.n_columns**3):
-            return solve_kernel(mapped[0], backgrounds, features, wanted, data[0].names)
-
-    def _scale(self, data: Sequence[Dataset], names: Sequence[str], wanted: SolveOptions) -> Array | None:
-        if not self.standardize or len(data) == 1:
-            return None
-        mix = "pooled" if isinstance(wanted.mix, str) and wanted.mix == "minimax" else wanted.mix
-        return background_scale(data[0], data[1:], Mixture.of([part.counts for part in data[1:]], mix, names))
-
-    def _kernel(self, data: Sequence[Dataset], scale: Array | None, rng: np.random.Generator, factor: float) -> Kernel:
+        rng = np.random.default_rng(options.seed)
+        scale = _background_scale(data, options) if self.standardize and len(data) > 1 else None
         gamma = 1.0
         if self.kernel in ("rbf", "poly"):
-            given = isinstance(self.gamma, Real)
-            gamma = float(self.gamma) if given else factor * _median_gamma(data, scale, rng)
-        return Kernel(self.kernel, gamma, int(self.degree), float(self.coef0))
-
-    def _landmark_rows(self, data: Sequence[Dataset], rng: np.random.Generator) -> Array:
-        sizes = [part.counts.rows for part in data]
-        if self.n_landmarks is None and sum(sizes) > _MOST_ROWS:
-            raise InputError(
-                f"`n_landmarks=None` makes all {sum(sizes)} rows landmarks, and their kernel matrix would take "
-                f"{8 * sum(sizes) ** 2 / 1e9:.1f} GB. Give n_landmarks, for instance `n_landmarks=500`."
-            )
-        chosen = choose_landmarks(sizes, self.n_landmarks, rng)
-        return np.vstack([_taken(part, index) for part, index in zip(data, chosen, strict=True)])
-
-
-def _is_cv(value: Any) -> bool:
-    return isinstance(value, str) and value == "cv"
+            gamma = float(self.gamma) if isinstance(self.gamma, Real) else factor * median_gamma(data, scale, rng)
+        kernel = Kernel(self.kernel, gamma, int(self.degree), float(self.coef0))
+        rows = _stacked(data, choose_landmarks([part.counts.rows for part in data], self.n_landmarks, rng))
+        features = Features.of(Landmarks(kernel, rows, scale))
+        mapped = [features.moments(part) for part in data]
+        with threads_for(10.0 * features.n_columns**3):
+            return solve_kernel(mapped, features, options, data[0].names)
 
 
 def _check_number(name: str, value: Any, allowed: bool, possible: str) -> None:
@@ -476,55 +301,186 @@ def _check_number(name: str, value: Any, allowed: bool, possible: str) -> None:
         raise InputError(f"`{name}={value!r}` is not possible. Use {possible}.")
 
 
+def _check_local_rows(data: Dataset) -> None:
+    """Raise an error for moments, and for rows stored on a cluster."""
+    if data.source is None:
+        raise RowsNeededError(f"{data.role}: a kernel needs rows, and moments were given. Give the rows.")
+    if not data.source.is_local:
+        raise RowsNeededError(
+            f"{data.role}: a kernel compares rows with each other, and these are on a cluster. Collect them, or a "
+            "sample of them, into memory first: compute() of dask, toPandas() of Spark."
+        )
+
+
 def _rows(data: Dataset) -> Dataset:
     """Return a dataset whose rows can be read in any order, without those of weight zero."""
-    _check_here(data)
+    _check_local_rows(data)
     if data.rows is None:
         raise RowsNeededError(
-            f"{data.role}: a kernel needs rows that can be read more than once, and moments (or a source that is read "
-            "only once) were given. Give the rows as an array."
+            f"{data.role}: a kernel needs rows that can be read more than once, and this source is read only once. "
+            "Give the rows as an array."
         )
     check_rows(data.role, data.counts.rows)
     return data.counted()
 
 
-def _check_here(data: Dataset) -> None:
-    """Raise an error for rows stored on a cluster."""
-    if data.source is not None and not data.source.is_local:
-        raise RowsNeededError(
-            f"{data.role}: a kernel compares rows with each other, and these lie on a cluster. Bring them, or a sample "
-            "of them, into memory first: compute() of dask, toPandas() of Spark."
-        )
+def _background_scale(data: Sequence[Dataset], options: SolveOptions) -> Array:
+    """Return the sd of each feature in the mixture of backgrounds; the target's if they are constant, else one."""
+    mix = "pooled" if isinstance(options.mix, str) and options.mix == "minimax" else options.mix
+    mixture = Mixture.of([part.counts for part in data[1:]], mix, [part.role for part in data[1:]])
+    variance = mixture.mixed([_variance(part) for part in data[1:]])
+    if not variance.all():
+        variance = np.where(variance > 0, variance, _variance(data[0]))
+    return np.sqrt(np.where(variance > 0, variance, 1.0))
 
 
-def _taken(data: Dataset, index: Any) -> Array:
-    """Return a subset of rows as float64, checked to be finite."""
+def _variance(data: Dataset) -> Array:
+    """Return the variance of each feature in one pass; blocks are centred at their means and merged."""
     assert data.rows is not None
-    rows = np.ascontiguousarray(data.rows.take(index), dtype=np.float64)
-    with np.errstate(all="ignore"):
-        if not math.isfinite(np.einsum("ij,ij->", rows, rows)):
-            raise explain_non_finite(data.rows, rows, data.role)
-    return rows
+    total, (mean, scatter) = 0.0, np.zeros((2, data.n_features))
+    first = np.asarray(data.rows.take(np.array([0])), dtype=np.float64)
+    for block in weighted_blocks(data.rows, data.weights, data.role):
+        rows = np.asarray(block.rows, dtype=np.float64)
+        weights = np.ones(len(rows)) if block.weights is None else block.weights
+        with np.errstate(all="ignore"):
+            rows = rows - first  # a constant feature is exactly zero from here on
+            own, weight = weights @ rows / weights.sum(), weights.sum()
+            rows -= own
+            shift, share = own - mean, weight / (total + weight)
+            scatter += np.einsum("i,ij,ij->j", weights, rows, rows) + total * share * shift**2
+            mean += share * shift
+            total += weight
+        if not np.isfinite(scatter).all():
+            raise explain_non_finite(data.rows, block.rows, data.role, data.names)
+    variance = scatter / total
+    return np.where(np.sqrt(variance) <= _CONSTANT * np.abs(first[0] + mean), 0.0, variance)
 
 
-def _median_gamma(data: Sequence[Dataset], scale: Array | None, rng: np.random.Generator) -> float:
-    """Return one over the median squared distance between target and background rows taken together."""
-    sizes = [part.counts.rows for part in data]
-    chosen = np.arange(sum(sizes))
+def median_gamma(data: Sequence[Dataset], scale: Array | None, rng: np.random.Generator) -> float:
+    """Return one over the median squared distance between distinct rows of all datasets (the median heuristic).
+
+    A row of weight two counts as two rows. If there are many rows, a sample of them is used.
+    """
+    starts = np.cumsum([0, *(part.counts.rows for part in data)])
+    chosen = np.arange(starts[-1])
     if len(chosen) > _MEDIAN_ROWS:
         chosen = np.sort(rng.choice(len(chosen), _MEDIAN_ROWS, replace=False))
-    starts = np.cumsum([0, *sizes[:-1]])
-    parts = [
-        chosen[(chosen >= start) & (chosen < start + size)] - start for start, size in zip(starts, sizes, strict=True)
-    ]
-    rows = np.vstack([_taken(part, index) for part, index in zip(data, parts, strict=True)])
-    weights = np.concatenate([part.row_weights[index] for part, index in zip(data, parts, strict=True)])
-    return median_gamma(rows if scale is None else rows / scale, weights)
+    parts = np.split(chosen, np.searchsorted(chosen, starts[1:-1]))
+    index = [part - start for part, start in zip(parts, starts, strict=False)]
+    weights = np.concatenate([part.row_weights[own] for part, own in zip(data, index, strict=True)])
+    rows = _stacked(data, index)
+    distances = pdist(rows if scale is None else rows / scale, "sqeuclidean")
+    first, second = np.triu_indices(len(rows), 1)
+    pairs = weights[first] * weights[second] * (distances > 0)
+    if not pairs.any():
+        raise InputError(
+            "every feature is constant: all rows are the same, so there is no distance for `gamma='median'`. Check "
+            "that the right rows were given."
+        )
+    order = np.argsort(distances, kind="stable")
+    below = np.cumsum(pairs[order])
+    # The lower median, computed from the counts, so that repeating every row changes nothing.
+    middle = np.searchsorted(below, below[-1] / 2 * (1 - 1e-12))
+    return float(1 / distances[order[middle]])
 
 
-def _mapped(data: Dataset, features: Features) -> Dataset:
-    """Return the moments of a dataset's features φ."""
+def _stacked(data: Sequence[Dataset], index: Sequence[Index]) -> Array:
+    """Return some rows of each dataset as one float64 array, checked to be finite."""
+    parts = []
+    for part, own in zip(data, index, strict=True):
+        assert part.rows is not None
+        rows = np.ascontiguousarray(part.rows.take(own), dtype=np.float64)
+        with np.errstate(all="ignore"):
+            if not math.isfinite(np.einsum("ij,ij->", rows, rows)):
+                raise explain_non_finite(part.rows, rows, part.role)
+        parts.append(rows)
+    return np.vstack(parts)
+
+
+def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Generator) -> list[Index]:
+    """Return which rows of target and backgrounds are landmarks: all, or ``count`` chosen at random.
+
+    Half of them are target rows, the other half background rows in proportion to the sizes of the backgrounds.
+    If a set is too small, the remainder is taken from the other.
+    """
+    total, others = sum(sizes), sum(sizes[1:])
+    if count is None and total > _MOST_ROWS:
+        raise InputError(
+            f"`n_landmarks=None` makes all {total} rows landmarks, and their kernel matrix would take "
+            f"{8 * total**2 / 1e9:.1f} GB. Give n_landmarks, for instance `n_landmarks=500`."
+        )
+    if count is None or count >= total:
+        return [np.arange(size) for size in sizes]
+    of_target = min(sizes[0], max((count + 1) // 2, count - others))
+    bounds = np.round(np.cumsum([0, *sizes[1:]]) * ((count - of_target) / max(others, 1))).astype(int)
+    counts = [of_target, *np.diff(bounds)]
+    return [np.sort(rng.choice(size, number, replace=False)) for size, number in zip(sizes, counts, strict=True)]
+
+
+def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int) -> tuple[int, list[str]]:
+    """Return how many leading components have a held-out ratio above one, and notes on folds without a finite one.
+
+    A component counts if the lower end of the 95 % interval of ``held_out_ratio`` is above one.
+    """
+    logs = held_out_logs(fit, data, split(data, seed))
+    count = int(np.argmin([*(_folds.over_folds(logs, 0.95)[0] > 0), False]))
+    return count, _folds.fold_notes(logs[:, : count + 1])
+
+
+def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
+    """Return the rows of each dataset that are held out in each fold; rows of one group stay together.
+
+    Groups shared by several datasets are in the same fold of each. If this leaves a fold with one unit of a dataset,
+    fewer folds are used.
+    """
+    if len(data) == 1:
+        raise InputError(
+            "`n_components='auto'`, `gamma='cv'` and `shrinkage='cv'` compare target with background, and there is "
+            "none. Give one, or use numbers."
+        )
+    units = [_units(part) for part in data]
+    fewest = min(own.count for own in units)
+    for count in range(min(_FOLDS, fewest // 2), 1, -1):
+        fold_of = _folds.assigned(units, _folds.even_quotas(units, count), np.random.default_rng(seed))
+        if min(np.bincount(own, minlength=count).min() for own in fold_of) >= 2:
+            return [
+                [np.flatnonzero((own == fold)[unit.rows]) for own, unit in zip(fold_of, units, strict=True)]
+                for fold in range(count)
+            ]
+    shared = " that share groups with another" if fewest >= 4 else ""
+    raise NotEnoughRowsError(
+        f"{fewest} independent unit{'s' if fewest != 1 else ''} (groups where given, else rows) in the smallest "
+        f"dataset{shared} cannot be split for held-out ratios: each fold needs two of every dataset. Give more rows, "
+        "or give gamma, shrinkage and n_components as numbers."
+    )
+
+
+def _units(data: Dataset) -> _folds.Units:
+    """Return the independent units of a dataset: its groups if it has any, otherwise its rows."""
     assert data.rows is not None
-    source = KernelSource(data.rows, features, data.role)
     groups = data.groups if data.groups is not None else data.rows.groups
-    return Dataset(data.role, given=Moments.of(source, weights=data.weights, groups=groups, role=data.role))
+    return _folds.Units(np.arange(data.counts.rows), ()) if groups is None else _folds.Units(*_folds.coded(groups))
+
+
+def held_out_logs(fit: Fit, data: Sequence[Dataset], folds: Sequence[Sequence[Index]]) -> Array:
+    """Return log held-out ratios, corrected for small-sample bias, of shape (n_folds, n_components)."""
+    measured = []
+    for held in folds:
+        parts = list(zip(data, held, strict=True))
+        model = fit([_part(part, np.setdiff1d(np.arange(part.counts.rows), index)) for part, index in parts])
+        spread, counts = [], []
+        for test in (_part(part, index) for part, index in parts):
+            assert test.rows is not None
+            spread.append(_folds.Spread.of(model.project(test.rows, test.role), _units(test).rows, test.row_weights))
+            counts.append(test.counts)
+        shares = Mixture.of(counts[1:], model.mix).shares
+        measured.append(_folds.Fold(spread[0], tuple(spread[1:]), shares, model.target_variance))
+    return _folds.log_ratios(measured)
+
+
+def _part(data: Dataset, index: Index) -> Dataset:
+    """Return a subset of the rows of a dataset."""
+    assert data.rows is not None
+    weights = None if data.weights is None else data.row_weights[index]
+    groups = None if data.groups is None else np.asarray(data.groups, dtype=object)[index]
+    return replace(data, source=RowView(data.rows, index), weights=weights, groups=groups)

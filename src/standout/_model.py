@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
+from standout._effective import count_effective_rows
 from standout._moments import Counts
 from standout._shrinkage import Regime, estimate_text
 from standout._spectrum import debiased, largest_root_p_value, noise_edge
@@ -25,10 +26,14 @@ from standout.io.memory import checked_block, explain_non_finite, sparse_blocks,
 from standout.io.source import ArraySource, Source, block_rows
 from standout.solvers.choose import solve
 from standout.solvers.problem import SolveOptions
-from standout.solvers.solution import Note, Signal, Solution, gains
+from standout.solvers.solution import Note, Signal, Solution
 
 # Above this ratio of dimensions to background units, variance ratios are mostly noise.
 _CROWDED = 0.5
+_REMEDY = (
+    " Evaluate them on new rows, with score(new_target, background=new_background), or give more background rows or "
+    "fewer features."
+)
 # Largest allowed size of the terms whose difference is a score, relative to the sd of the scores.
 _NEAR = 1e3
 
@@ -38,9 +43,9 @@ class RatioAssessment:
     """Assessment of the ratios of the unshrunk problem; NaN where not available."""
 
     unshrunk_ratios: Array  # (k,)
-    noise_edge: float
-    p_value: float
-    debiased_ratios: Array  # (k,)
+    noise_edge: float = math.nan
+    p_value: float = math.nan
+    debiased_ratios: Array = field(default_factory=lambda: np.empty(0))  # (k,)
     notes: tuple[Note, ...] = ()
 
 
@@ -48,62 +53,39 @@ def assess_ratios(
     solution: Solution, target: Counts, backgrounds: Sequence[Counts], mixture: Mixture | None
 ) -> RatioAssessment:
     """Assess the ratios of a solution, given the counts of target and backgrounds."""
-    count = len(solution.ratios)
+    count, rank = len(solution.ratios), solution.rank
     plain = np.full(count, np.nan)
     if solution.axes == "ratio":  # signal axes are mixtures, without ratios of the exact problem
         plain[: len(solution.unshrunk_ratios)] = solution.unshrunk_ratios[:count]
     if mixture is None:
-        return RatioAssessment(plain, math.nan, math.nan, plain)
-    counted = (solution.rank, target.units, mixture.units)
+        return RatioAssessment(plain, debiased_ratios=plain)
+    counted = (rank, target.units, mixture.units)
     first = float(solution.unshrunk_ratios[0]) if len(solution.unshrunk_ratios) else math.nan
     edge, p_value = noise_edge(*counted), largest_root_p_value(first, *counted)
+    grouped = any(counts.units < counts.rows for counts in backgrounds)
+    rows = sum(counts.rows for counts in backgrounds)
+    basis = f"{mixture.units:.0f} independent background units" if grouped else f"{rows} background rows"
+    basis += f" for {rank} dimensions"
+    text, remedy = "", ""
     if solution.axes == "signal" and math.isnan(edge):
-        text = ""  # the note of the signal already covers this
+        pass  # the note of the signal already covers this
     elif target.units < 2 and math.isnan(p_value) and not math.isnan(edge):
-        text = _single_row(target)
+        text = f"the target has {target.rows} rows worth {target.units:.2g} independent units, fewer than two, so no "
+        text += "p-value can be given. Give more target rows, or less uneven weights."
     elif count == 0:
-        text = _nothing_found(first, edge, p_value)
-    else:
-        grouped = any(counts.units < counts.rows for counts in backgrounds)
-        rows = sum(counts.rows for counts in backgrounds)
-        basis = f"{mixture.units:.0f} independent background units" if grouped else f"{rows} background rows"
-        text = _overfit(first, edge, p_value, solution.rank, mixture.units, f"{basis} for {solution.rank} dimensions")
-    notes = (Note(OverfitWarning, text),) if text else ()
-    return RatioAssessment(plain, edge, p_value, debiased(plain, *counted), notes)
-
-
-def _overfit(first: float, edge: float, p_value: float, rank: int, units: float, basis: str) -> str:
-    """Return a warning if ratios are indistinguishable from noise or background rows are too few, else ''."""
-    if units - 1 <= rank:
-        text = f"the ratios rest on {basis}: so few give large ratios on pure noise, and no noise edge can be given."
-    elif rank / (units - 1) > _CROWDED:
-        text = f"the ratios rest on {basis}: pure noise would reach a ratio of {edge:.3g}."
+        text = f"no component is above noise: the largest ratio is {first:.3g} (noise edge {edge:.3g}, p = "
+        text += f"{p_value:.2g}). Scores have no columns; use `axes='ratio'` with a number of components to see "
+        text += "components anyway."
+    elif math.isnan(edge):
+        text = f"the ratios are based on {basis}: so few give large ratios on pure noise, and there is no noise edge."
+        remedy = _REMEDY
+    elif rank / (mixture.units - 1) > _CROWDED:
+        text, remedy = f"the ratios are based on {basis}: pure noise would reach a ratio of {edge:.3g}.", _REMEDY
     elif first <= edge:
-        text = (
-            f"the largest ratio, {first:.3g}, is not above {edge:.3g}, which pure noise reaches with {basis} "
-            f"(p = {p_value:.2g})."
-        )
-    else:
-        return ""
-    return (
-        f"{text} Judge them on rows the fit has not seen, with score(new_target, background=new_background), "
-        "or give more background rows or fewer features."
-    )
-
-
-def _single_row(target: Counts) -> str:
-    return (
-        f"the target has {target.rows} rows worth {target.units:.2g} independent units, fewer than two, so no p-value "
-        "can be given. Give more target rows, or weights that are less uneven."
-    )
-
-
-def _nothing_found(first: float, edge: float, p_value: float) -> str:
-    return (
-        f"found no component above noise: the largest ratio, {first:.3g}, cannot be told from it (edge {edge:.3g}, "
-        f"p = {p_value:.2g}). Scores have no columns; use `axes='ratio'` with a number for n_components to see the "
-        "components all the same."
-    )
+        text = f"the largest ratio, {first:.3g}, is not above the noise edge, {edge:.3g}, with {basis} "
+        text, remedy = text + f"(p = {p_value:.2g}).", _REMEDY
+    notes = (Note(OverfitWarning, f"{text}{remedy}"),) if text else ()
+    return RatioAssessment(plain, edge, p_value, debiased(plain, *counted), notes)
 
 
 class TopFeature(NamedTuple):
@@ -213,24 +195,20 @@ class Model:
         offset = self.components @ self.mean
         basis = self.components.T
         parts = []
-        # Work in blocks to avoid a full copy of data that are out of core, sparse or of another dtype.
-        near = self._mean_is_near
-        for block in _multiplied_blocks(source, role) if near else _dense_blocks(source, role):
+        # If the mean is small, it is subtracted after the product, with a loss of at most three digits: neither an
+        # array nor a sparse matrix has to be copied.
+        terms = np.abs(self.components) @ np.abs(self.mean)
+        near = bool((terms <= _NEAR * np.sqrt(self.target_variance)).all())
+        matrix = sparse_rows(source) if near else None
+        blocks = _dense_blocks(source, role, whole=near) if matrix is None else sparse_blocks(matrix)
+        for block in blocks:
             with np.errstate(all="ignore"), threads_for(float(block.shape[0]) * basis.size):
                 parts.append(block @ basis - offset if near else (block - self.mean) @ basis)
-            if not np.isfinite(parts[-1]).all():
-                raise explain_non_finite(source, block, role)
-            if self.n_components == 0 and not np.isfinite(block.sum()):
+            if not np.isfinite(parts[-1]).all() or (self.n_components == 0 and not np.isfinite(block.sum())):
                 raise explain_non_finite(source, block, role)
         if not parts:
             return np.empty((0, self.n_components))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    @property
-    def _mean_is_near(self) -> bool:
-        """Whether the mean can be subtracted after the product with a loss of at most three digits."""
-        terms = np.abs(self.components) @ np.abs(self.mean)
-        return bool((terms <= _NEAR * np.sqrt(self.target_variance)).all())
 
     @property
     def contrast(self) -> Array:
@@ -241,10 +219,13 @@ class Model:
     def denoise(self, source: Source, role: str = "X") -> Array:
         """Return the target-specific part of rows; without a background, the rows minus the mean."""
         parts = [np.empty((0, len(self.mean)))]
-        for block in _projected_blocks(source, role):
+        signal = self.signal
+        if signal is None:  # fall back to the components
+            signal = Signal.of(self.components.T, self.patterns.T, self.ratios)
+        for block in _dense_blocks(source, role, whole=True):
             with np.errstate(all="ignore"):
                 centred = block - self.mean
-                part = centred if not self.background_counts else _signal_of(self).of_rows(centred)
+                part = signal.of_rows(centred) if self.background_counts else centred
             if not np.isfinite(centred.sum()):
                 raise explain_non_finite(source, block, role)
             parts.append(part)
@@ -265,54 +246,38 @@ class Model:
         ]
 
 
-def _projected_blocks(source: Source, role: str) -> Iterator[Array]:
-    if isinstance(source, ArraySource) and type(source.array) is np.ndarray and source.array.dtype == np.float64:
-        yield source.array
+def _dense_blocks(source: Source, role: str, whole: bool) -> Iterator[Array]:
+    """Yield dense blocks of float64 rows; with ``whole``, an array of float64 is one block."""
+    array = source.array if whole and isinstance(source, ArraySource) else None
+    if type(array) is np.ndarray and array.dtype == np.float64:
+        yield array
         return
-    yield from _dense_blocks(source, role)
-
-
-def _dense_blocks(source: Source, role: str) -> Iterator[Array]:
     for block in source.blocks(block_rows(source.n_features)):
         yield checked_block(block, source.n_features, role).astype(np.float64, copy=False)
-
-
-def _multiplied_blocks(source: Source, role: str) -> Iterator[Any]:
-    """Yield blocks for use in matrix products; sparse blocks are not densified."""
-    matrix = sparse_rows(source)
-    if matrix is None:
-        yield from _projected_blocks(source, role)
-        return
-    yield from sparse_blocks(matrix)
-
-
-def _signal_of(model: Model) -> Signal:
-    """Return the signal required for denoising; fall back to the components if the model has no signal."""
-    if model.signal is not None:
-        return model.signal
-    return Signal(model.components.T, model.patterns.T, gains(model.ratios))
 
 
 def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: SolveOptions) -> Model:
     """Solve, assess the ratios, and return the model."""
     parts = list(backgrounds.values())
+    count_effective_rows((target, *parts))
     size = target.n_features
     rows = sum(data.counts.rows for data in (target, *parts))
     with threads_for(size**2 * (rows + 10.0 * size)):
         solution, mixture = solve(target, parts, wanted)
-    verdict = assess_ratios(solution, target.counts, [data.counts for data in parts], mixture)
+    assessment = assess_ratios(solution, target.counts, [data.counts for data in parts], mixture)
+    found = solution.components
     return Model(
-        components=np.ascontiguousarray(solution.filters.T),
-        patterns=np.ascontiguousarray(solution.patterns.T),
-        ratios=solution.ratios,
-        unshrunk_ratios=verdict.unshrunk_ratios,
-        target_variance=solution.target_variance,
-        background_variance=solution.background_variance,
+        components=np.ascontiguousarray(found.filters.T),
+        patterns=np.ascontiguousarray(found.patterns.T),
+        ratios=found.ratios,
+        unshrunk_ratios=assessment.unshrunk_ratios,
+        target_variance=found.target_variance,
+        background_variance=found.background_variance,
         mean=solution.mean,
         scale=solution.scale,
-        noise_edge=verdict.noise_edge,
-        p_value=verdict.p_value,
-        debiased_ratios=verdict.debiased_ratios,
+        noise_edge=assessment.noise_edge,
+        p_value=assessment.p_value,
+        debiased_ratios=assessment.debiased_ratios,
         shrinkage=solution.shrinkage,
         n_factors=solution.n_factors,
         regime=solution.regime,
@@ -323,7 +288,7 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: SolveOpt
         background_counts=tuple((name, data.counts) for name, data in backgrounds.items()),
         background_units=mixture.units if mixture is not None else math.nan,
         names=target.names,
-        notes=(*solution.notes, *verdict.notes),
+        notes=(*solution.notes, *assessment.notes),
         signal=solution.signal,
     )
 

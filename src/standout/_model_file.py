@@ -25,8 +25,7 @@ from standout._cpca import CPCA, ContrastiveModel
 from standout._dpca import DPCA
 from standout._inputs import label_list
 from standout._kernel_dpca import KernelDPCA
-from standout._kernel_model import KernelModel
-from standout._kernels import KERNELS, Kernel, Landmarks
+from standout._kernel_model import KERNELS, Kernel, KernelModel, Landmarks
 from standout._model import Model
 from standout._model_values import (
     RECORDS,

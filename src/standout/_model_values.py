@@ -31,8 +31,7 @@ from scipy import sparse
 
 from standout import errors
 from standout._cpca import ContrastiveModel
-from standout._kernel_model import KernelModel
-from standout._kernels import KERNELS, Kernel, Landmarks
+from standout._kernel_model import KERNELS, Kernel, KernelModel, Landmarks
 from standout._model import Model
 from standout._moments import Counts
 from standout._path import SubspacePath

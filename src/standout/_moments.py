@@ -120,10 +120,8 @@ class Moments:
 
     @classmethod
     def from_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
-        """Return the moments of rows that were added up."""
-        return cls(
-            sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names, sums.residue
-        )  # fmt: skip
+        """Return the moments of accumulated rows."""
+        return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names, sums.residue)
 
     @property
     def n_features(self) -> int:

@@ -8,22 +8,20 @@ similarity, and each cluster is represented by one of them (Abid et al. 2018).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from standout._blas import Array, threads_for, top_eigen
+from standout._blas import Array, top_eigen
 from standout._dataset import Dataset, Mixture
-from standout._inputs import FitArguments, check_choice, check_count, match_features, parse_inputs, seed_from
-from standout.errors import InputError
+from standout._inputs import FitArguments, check_choice, check_count, match_features, parse_inputs, solve_options
+from standout._model import Model, fit_model
+from standout.errors import InputError, warn_user
 from standout.solvers import contrastive, solution
-from standout.solvers.choose import solve
 from standout.solvers.contrastive import Reduced
-from standout.solvers.problem import Problem, SolveOptions, too_many
-from standout.solvers.solution import Solution
+from standout.solvers.problem import Problem, SolveOptions, how_many
 
 # Number of steps of a path, in addition to zero.
 _STEPS = 40
@@ -63,12 +61,8 @@ class SubspacePath:
     >>> found = standout.path(target, background, n_components=1, n_representatives=2)
     >>> found.components.shape
     (41, 1, 4)
-    >>> found.representative_values[0]               # PCA
-    np.float64(0.0)
-    >>> int(np.abs(found.components[0, 0]).argmax())
-    0
-    >>> int(np.abs(found.components[found.pick, 0]).argmax())      # varies in the target only
-    3
+    >>> np.abs(found.components[[0, found.pick], 0]).argmax(axis=1)      # PCA; what varies in the target only
+    array([0, 3])
     """
 
     over: str
@@ -97,15 +91,6 @@ class SubspacePath:
         components = np.zeros((*self.components.shape[:2], n_features))
         components[..., kept] = self.components
         return replace(self, components=components)
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """How steps are compared and clustered."""
-
-    affinity: str = "features"
-    n_representatives: int = 4
-    seed: int = 0
 
 
 def path(
@@ -166,125 +151,96 @@ def path(
     """
     check_choice("over", over, ("alpha", "shrinkage"))
     check_choice("affinity", affinity, AFFINITIES)
-    check_choice("centering", centering, ("own", "background"))
-    check_choice("features", features, ("all", "common"))
-    if over == "alpha":
-        values = check_grid("values", "natural" if values is None else values)
-    elif values is not None:
-        values = _check_numbers("values", values, 1.0)
-    grouping = Grouping(affinity, check_count("n_representatives", n_representatives), seed_from(random_state))
-    if isinstance(mix, str):
-        check_choice("mix", mix, ("pooled", "equal", "minimax"))
-    options = SolveOptions(
-        check_count("n_components", n_components), mix=mix, own_centre=centering == "own", seed=grouping.seed
-    )
-    if background is None:
-        raise InputError("background: a path compares target and background, and none was given. Give background=.")
+    if over == "alpha" or values is not None:
+        values = check_values("values", "natural" if values is None else values, over)
+    n_representatives = check_count("n_representatives", n_representatives)
+    options = solve_options(
+        n_components=check_count("n_components", n_components), mix=mix, centering=centering, features=features,
+        random_state=random_state,
+    )  # fmt: skip
+    for name, data in (("target", target), ("background", background)):
+        if data is None:
+            raise InputError(f"{name}: a path compares target and background, and there is no {name}. Give {name}=.")
     inputs = parse_inputs(FitArguments(target, background=background))
-    if inputs.target is None:
-        raise InputError("target: no rows were given. Give the rows of the target, or its Moments.")
+    assert inputs.target is not None
     n_features = inputs.target.n_features
     matched = match_features(inputs, inputs.target.names, n_features, features)
     for note in matched.notes:
-        warnings.warn(note.text, note.category, stacklevel=2)
+        warn_user(note.text, note.category)
     assert matched.inputs.target is not None
-    problem = PathProblem.of(matched.inputs.target, list(matched.inputs.backgrounds.values()), options)
-    with problem.threads():
-        found = (along_alpha if over == "alpha" else _along_shrinkage)(problem, values, grouping)
+    problem, dpca = path_problem(matched.inputs.target, matched.inputs.backgrounds, options)
+    with contrastive.threads(problem):
+        if over == "alpha":
+            found = along_alpha(problem, dpca, values, contrastive.reduced(problem), affinity, n_representatives)
+        else:
+            found = _along_shrinkage(problem, values, affinity, n_representatives)
     return found if matched.kept is None else found.widened(matched.kept, n_features)
 
 
-@dataclass(frozen=True)
-class PathProblem:
-    """A target against backgrounds, and its first dPCA component, whose ratio ends the natural grid."""
-
-    task: Problem
-    mixture: Mixture
-    solution: Solution  # the first component of the default dPCA
-
-    @classmethod
-    def of(cls, target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions) -> PathProblem:
-        """Solve the dPCA problem and keep its mixture of the backgrounds.
-
-        Shrinkage is toward the diagonal, because the path combines the two covariances linearly.
-        """
-        shrinkage = "diagonal" if wanted.shrinkage == "auto" else wanted.shrinkage
-        with _threads(target, backgrounds):
-            solution, mixture = solve(target, backgrounds, replace(wanted, n_components=1, shrinkage=shrinkage))
-        assert mixture is not None
-        return cls(Problem(target, backgrounds, mixture, replace(wanted, mix=mixture.shares)), mixture, solution)
-
-    def threads(self) -> Any:
-        """Return a context with the number of threads that suits the size of the problem."""
-        return _threads(self.task.target, self.task.backgrounds)
-
-    def solved(self, n_components: int, shrinkage: str | float) -> Solution:
-        """Return the dPCA solution for this number of components and shrinkage."""
-        options = replace(self.task.wanted, n_components=n_components, shrinkage=shrinkage)
-        return solve(self.task.target, self.task.backgrounds, options)[0]
-
-    def count(self, rank: int) -> int:
-        """Return the requested number of components; None is as many as there are."""
-        limit = min(rank, self.task.target_dimensions)
-        wanted = self.task.wanted.n_components
-        if wanted is None:
-            return limit
-        assert isinstance(wanted, int)
-        if wanted > limit:
-            raise too_many(wanted, limit, self.task)
-        return wanted
-
-
-def _threads(target: Dataset, backgrounds: Sequence[Dataset]) -> Any:
-    rows = sum(data.counts.rows for data in (target, *backgrounds))
-    size = min(target.n_features, rows)
-    return threads_for(size**2 * (max(target.n_features, rows) + 10.0 * size))
-
-
-def check_grid(name: str, grid: Any) -> str | Array:
-    """Return the name of a grid of alphas, or ascending numbers."""
-    if isinstance(grid, str):
-        check_choice(name, grid, GRIDS)
-        return grid
-    return _check_numbers(name, grid, np.inf)
-
-
-def _check_numbers(name: str, values: Any, largest: float) -> Array:
+def check_values(name: str, values: Any, over: str = "alpha") -> str | Array:
+    """Return the name of a grid of alphas, or distinct numbers in ascending order."""
+    if over == "alpha" and isinstance(values, str):
+        check_choice(name, values, GRIDS)
+        return values
     given = np.asarray(values)
-    allowed = "from 0 on" if largest == np.inf else f"from 0 to {largest:g}"
-    if given.ndim != 1 or len(given) == 0 or given.dtype.kind not in "fiu":
-        raise InputError(
-            f"{name}: an array of shape {given.shape} and type {given.dtype} is not a list of numbers. "
-            f"Give numbers {allowed}{', or one of ' + ', '.join(map(repr, GRIDS)) if largest == np.inf else ''}."
-        )
-    if not np.isfinite(given).all() or given.min() < 0 or given.max() > largest:
-        raise InputError(f"{name}: found numbers from {given.min():g} to {given.max():g}. Use numbers {allowed}.")
-    return np.unique(given.astype(np.float64))
+    numeric = given.ndim == 1 and len(given) > 0 and given.dtype.kind in "fiu"
+    if numeric and np.isfinite(given).all() and given.min() >= 0 and (over == "alpha" or given.max() <= 1):
+        return np.unique(given.astype(np.float64))
+    found = f"an array of shape {given.shape} and type {given.dtype}"
+    if numeric:
+        found = f"numbers from {given.min():g} to {given.max():g}"
+    allowed = f"from 0 on, or one of {', '.join(map(repr, GRIDS))}" if over == "alpha" else "from 0 to 1"
+    raise InputError(f"{name}: found {found}. Give numbers {allowed}.")
 
 
-def along_alpha(problem: PathProblem, grid: Any, grouping: Grouping, reduced: Reduced | None = None) -> SubspacePath:
-    """Compute contrastive PCA along a grid of alphas, as checked by :func:`check_grid`.
+def path_problem(target: Dataset, backgrounds: dict[str, Dataset], options: SolveOptions) -> tuple[Problem, Model]:
+    """Return the problem with its mixture of backgrounds, and a dPCA model with one component.
 
-    ``reduced`` is the problem on its joint range, if it was computed before.
+    Its shrinkage is toward the diagonal, because the path combines the two covariances linearly.
     """
-    reduced = contrastive.reduced(problem.task) if reduced is None else reduced
-    alphas = grid
-    if isinstance(grid, str) and grid == "natural":
-        finite = problem.solution if problem.solution.n_infinite == 0 else problem.solved(1, "oas")
-        largest = float(finite.ratios[0])
-        alphas = np.concatenate([[0.0], np.geomspace(_SPAN * largest, largest, _STEPS)])
-    elif isinstance(grid, str):
-        alphas = np.logspace(-3, 3, 15) if grid == "paper" else np.concatenate([[0.0], np.logspace(-1, 3, _STEPS)])
-    count = problem.count(reduced.rank)
-    vectors = [contrastive.top_vectors(reduced, alpha, count, grouping.seed) for alpha in alphas]
+    dpca = fit_model(target, backgrounds, replace(options, n_components=1, shrinkage="diagonal"))
+    parts = list(backgrounds.values())
+    mixture = Mixture.of([data.counts for data in parts], dpca.mix)
+    return Problem(target, parts, mixture, replace(options, mix=dpca.mix)), dpca
+
+
+def along_alpha(
+    problem: Problem, dpca: Model, grid: Any, reduced: Reduced, affinity: str, n_representatives: int
+) -> SubspacePath:
+    """Compute contrastive PCA along alphas, or along a grid of that name (see :func:`check_values`)."""
+    alphas = _named_grid(problem, dpca, grid) if isinstance(grid, str) else grid
+    count, seed = count_components(problem, reduced), problem.wanted.seed
+    vectors = [contrastive.top_vectors(reduced, alpha, count, seed) for alpha in alphas]
     filters = [contrastive.components(reduced, basis).filters.T for basis in vectors]
-    return _clustered("alpha", alphas, filters, vectors, reduced.target, grouping)
+    similarity = contrastive.subspace_similarity(np.stack(vectors), reduced.target if affinity == "scores" else None)
+    return _clustered("alpha", alphas, filters, similarity, n_representatives, seed)
 
 
-def _along_shrinkage(problem: PathProblem, values: Any, grouping: Grouping) -> SubspacePath:
+def count_components(problem: Problem, reduced: Reduced) -> int:
+    """Return the requested number of components; raise an error if there are not as many."""
+    return how_many(problem, min(reduced.rank, problem.target_dimensions), None).kept
+
+
+def _named_grid(problem: Problem, dpca: Model, name: str) -> Array:
+    if name == "paper":
+        return np.logspace(-3, 3, 15)
+    if name == "abid":
+        return np.concatenate([[0.0], np.logspace(-1, 3, _STEPS)])
+    largest = float(dpca.ratios[0] if np.isfinite(dpca.ratios[0]) else _dpca(problem, 1, "oas").ratios[0])
+    return np.concatenate([[0.0], np.geomspace(_SPAN * largest, largest, _STEPS)])
+
+
+def _dpca(problem: Problem, n_components: int, shrinkage: str | float) -> Model:
+    """Return the dPCA model with this number of components and shrinkage."""
+    options = replace(problem.wanted, n_components=n_components, shrinkage=shrinkage)
+    return fit_model(problem.target, {data.role: data for data in problem.backgrounds}, options)
+
+
+def _along_shrinkage(problem: Problem, values: Any, affinity: str, n_representatives: int) -> SubspacePath:
     """Compute dPCA along shrinkage: one eigendecomposition of the background, then a rescaling for each step."""
-    reduced = contrastive.reduced(problem.task, standardised=True)
-    count = problem.count(reduced.rank)
+    assert problem.mixture is not None
+    reduced = contrastive.reduced(problem, standardised=True)
+    count, seed = count_components(problem, reduced), problem.wanted.seed
     if values is None:
         solvable = problem.mixture.rows >= reduced.rank
         values = np.concatenate([[0.0] if solvable else [], np.geomspace(1e-3, 1, _STEPS)])
@@ -293,41 +249,40 @@ def _along_shrinkage(problem: PathProblem, values: Any, grouping: Grouping) -> S
     steps = []
     for rho in values[values > 0]:
         root = np.sqrt((1 - rho) * variances.clip(min=0.0) + rho)
-        ratios, turned = contrastive.top_pairs(target / root / root[:, None], count, grouping.seed)
+        ratios, turned = contrastive.top_pairs(target / root / root[:, None], count, seed)
         steps.append((ratios, turned / root[:, None], turned * root[:, None]))
     filters, vectors = _in_feature_units(reduced, axes, steps) if steps else ([], [])
     if values[0] == 0:
         # The exact problem may be singular or ill-conditioned, so it is left to the solvers of dPCA.
-        exact, frame = problem.solved(count, 0.0).filters, reduced.frame
-        basis = exact[frame.alive] * frame.alive_scale[:, None]
-        filters.insert(0, exact.T)
+        exact, frame = _dpca(problem, count, 0.0).components, reduced.frame
+        basis = exact.T[frame.alive] * frame.alive_scale[:, None]
+        filters.insert(0, exact)
         vectors.insert(0, basis if reduced.basis is None else reduced.basis.T @ basis)
-    return _clustered("shrinkage", values, filters, vectors, reduced.target, grouping)
+    similarity = contrastive.subspace_similarity(np.stack(vectors), reduced.target if affinity == "scores" else None)
+    return _clustered("shrinkage", values, filters, similarity, n_representatives, seed)
 
 
 def _in_feature_units(
-    reduced: Reduced, axes: Array, steps: Sequence[tuple[Array, Array, Array]]
+    reduced: Reduced, axes: Array, steps: list[tuple[Array, Array, Array]]
 ) -> tuple[list[Array], list[Array]]:
     """Return the filters of each step in the units of the features, and its vectors in reduced coordinates."""
     # One product for all steps: products between the Lanczos runs would compete with them for threads.
     ratios, vectors, images = zip(*steps, strict=True)
     inner = axes @ np.hstack(vectors)
-    background = np.split(reduced.lifted(axes @ np.hstack(images)), len(steps), axis=1)
-    target = np.split(reduced.lifted(reduced.target @ inner), len(steps), axis=1)
-    bases = np.split(inner, len(steps), axis=1)
-    filters = []
-    for values, basis, first, second in zip(ratios, bases, target, background, strict=True):
-        eigen = solution.Eigenpairs(values, reduced.lifted(basis), first, second)
-        filters.append(solution.components(eigen, reduced.frame, len(values)).filters.T)
-    return filters, bases
+    lifted = [reduced.lifted(part) for part in (inner, reduced.target @ inner, axes @ np.hstack(images))]
+    columns = zip(*(np.split(part, len(steps), axis=1) for part in lifted), strict=True)
+    filters = [
+        solution.components(solution.Eigenpairs(values, *parts), reduced.frame, len(values)).filters.T
+        for values, parts in zip(ratios, columns, strict=True)
+    ]
+    return filters, np.split(inner, len(steps), axis=1)
 
 
 def _clustered(
-    over: str, values: Array, filters: list[Array], bases: list[Array], metric: Array, grouping: Grouping
+    over: str, values: Array, filters: list[Array], similarity: Array, n_representatives: int, seed: int
 ) -> SubspacePath:
     """Cluster the steps by the similarity of their subspaces, and choose a representative of each cluster."""
-    similarity = contrastive.subspace_similarity(np.stack(bases), metric if grouping.affinity == "scores" else None)
-    labels = _clusters(similarity, grouping)
+    labels = _clusters(similarity, n_representatives, seed)
     chosen = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -338,9 +293,9 @@ def _clustered(
     return SubspacePath(over, values, np.stack(filters), similarity, labels, representatives)
 
 
-def _clusters(similarity: Array, grouping: Grouping) -> NDArray[np.intp]:
+def _clusters(similarity: Array, count: int, seed: int) -> NDArray[np.intp]:
     """Return the cluster of each step, numbered by first appearance along the path."""
-    count, n_steps = grouping.n_representatives, len(similarity)
+    n_steps = len(similarity)
     if count >= n_steps:
         return np.arange(n_steps)
     if count == 1:
@@ -350,7 +305,6 @@ def _clusters(similarity: Array, grouping: Grouping) -> NDArray[np.intp]:
     with warnings.catch_warnings():
         # Orthogonal subspaces, and fewer distinct ones than clusters, are valid input.
         warnings.simplefilter("ignore")
-        clustering = SpectralClustering(count, affinity="precomputed", random_state=grouping.seed)
-        found = clustering.fit(similarity).labels_
+        found = SpectralClustering(count, affinity="precomputed", random_state=seed).fit(similarity).labels_
     _, first, position = np.unique(found, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[position], dtype=np.intp)

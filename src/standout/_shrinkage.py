@@ -142,17 +142,9 @@ class Factors:
     ) -> Shrinkage:
         """Return the estimate that keeps these factors, in background-sd units.
 
-        Parameters
-        ----------
-        variance : ndarray of shape (d,)
-            The diagonal of B in background-sd units: zero for a feature that is constant in the background, less than
-            one for a feature that is partly explained by earlier components.
-        evidence : Evidence
-            Size of the background.
-        n_rows : float
-            Total number of rows of target and background.
-        squared : callable
-            Returns tr R² in units of Ψ, given Ψ, both in the units of the factors.
+        ``variance`` is the diagonal of B: zero for a feature that is constant in the background, less than one for a
+        feature that is partly explained by earlier components. ``n_rows`` counts target and background. ``squared``
+        returns tr R² in units of Ψ, given Ψ, both in the units of the factors.
         """
         n_varying, count, varies = evidence.n_varying, len(self.variances), variance > 0
         whole = np.ones(len(variance)) if self.units is None else 1 / self.units**2
@@ -201,15 +193,7 @@ def mean_residual(n_varying: int, explained: float, n_factors: int, total: float
 
 
 def oas(evidence: Evidence) -> float:
-    """Return the OAS intensity for a correlation matrix.
-
-    Examples
-    --------
-    >>> few = Evidence(rows=20, rank=10, effective=20, n_varying=10, trace_squared=15.0)
-    >>> many = Evidence(rows=2000, rank=10, effective=2000, n_varying=10, trace_squared=15.0)
-    >>> oas(few) > 100 * oas(many) / 2 > 0
-    True
-    """
+    """Return the OAS intensity for a correlation matrix."""
     p, trace = evidence.n_varying, float(evidence.n_varying)
     spread = evidence.trace_squared - trace * trace / p
     if p < 2 or spread <= 1e-12 * trace * trace:  # already the identity: shrinking changes nothing
@@ -319,25 +303,11 @@ def start_features(target_variance: Array, n_features: int | None = None) -> NDA
 def target_axes(
     multiply: Callable[[Array], Array], start: Array, count: int, metric: Callable[[Array], Array] | None = None
 ) -> Array:
-    """Return at most ``count`` axes of large target variance: three steps of subspace iteration.
+    """Return at most ``count`` orthonormal axes of large target variance: three steps of subspace iteration.
 
-    The axes need not be exact eigenvectors, but they must be chosen independently of the background.
-
-    Parameters
-    ----------
-    multiply : callable
-        Multiplies vectors, of shape (d, b), by the target covariance A.
-    start : ndarray of shape (d, b)
-        The columns of A of the features that vary most.
-    count : int
-        Number of axes.
-    metric : callable, optional
-        Multiplies vectors by the matrix of their inner product, if they are coefficients of rows.
-
-    Returns
-    -------
-    ndarray of shape (d, k), k ≤ count
-        Orthonormal in the metric, largest variance first.
+    The axes need not be exact eigenvectors, but they must be chosen independently of the background. ``multiply``
+    multiplies vectors, of shape (d, b), by the target covariance; ``start`` are its columns of the features that vary
+    most. If vectors are coefficients of rows, ``metric`` multiplies by the matrix of their inner product.
     """
     block = start
     for _ in range(2):
@@ -367,13 +337,9 @@ def _orthonormal(vectors: Array, metric: Callable[[Array], Array] | None) -> Arr
 
 
 def uncorrelated(inner: Array) -> tuple[Array, Array]:
-    """Return the background variances, largest first, along uncorrelated axes in the span of candidates E, from EᵀBE.
+    """Return background variances along uncorrelated axes in the span of candidates E, from EᵀBE, and these axes.
 
-    Returns
-    -------
-    variances : ndarray of shape (k,)
-    turn : ndarray of shape (k, k)
-        Coefficients of these axes in terms of the candidates.
+    Variances are in decreasing order; the axes are columns of coefficients in terms of the candidates.
     """
     return top_eigen((inner + inner.T) / 2, len(inner))
 
@@ -410,22 +376,8 @@ def residual_units(candidates: Factors, variance: Array, evidence: Evidence, wei
 
     An axis that loads mostly on features with a large residual variance would explain these features by themselves.
     An axis therefore counts here only if its variance also exceeds the mean of the features' residual variances,
-    weighted by its squared loadings.
-
-    Parameters
-    ----------
-    candidates : Factors
-        All uncorrelated axes.
-    variance : ndarray of shape (d,)
-        Background variances; zero for a feature that is constant in the background.
-    evidence : Evidence
-        Size of the background.
-    weight : float
-        From :func:`residual_weight`; with 0 all units are the same.
-
-    Returns
-    -------
-    ndarray of shape (d,), or None without any such axis
+    weighted by its squared loadings. Return None without any such axis. ``weight`` is that of
+    :func:`residual_weight`; with 0 all units are the same.
     """
     varies = variance > 0
     left, count = np.ones(len(variance)), 0
@@ -481,17 +433,7 @@ class Covariances:
 
 
 def find_factors(pair: Covariances, evidence: Evidence, dimensions: int) -> Factors | None:
-    """Return the factors that target and background share; None if there are none.
-
-    Parameters
-    ----------
-    pair : Covariances
-        Covariances of target and background.
-    evidence : Evidence
-        Size of the background.
-    dimensions : int
-        Largest number of dimensions the target rows can span.
-    """
+    """Return the factors that target and background share, or None; target rows span at most ``dimensions``."""
     most = n_candidates(evidence, dimensions)
     if most == 0:
         return None

@@ -2,8 +2,8 @@
 
 Even if target and background come from the same distribution, the largest of p sample ratios is above one, and far
 above it if the background has few rows. All functions here are pure functions of the ratios and of p (dimensions), m
-and n (independent units of target and background), for covariances that divide by m and n. They return NaN if the
-result is undefined (n − 1 ≤ p).
+and n (independent units of target and background), for covariances that divide by m and n; ratios may be infinite.
+They return NaN if the result is undefined (n − 1 ≤ p).
 """
 
 from __future__ import annotations
@@ -49,18 +49,6 @@ def _aspect(p: float, m: float, n: float) -> _Aspect | None:
 def noise_edge(p: float, m: float, n: float) -> float:
     """Return the largest ratio expected from pure noise: the upper edge of Wachter's law.
 
-    Parameters
-    ----------
-    p : float
-        Dimensions (joint rank).
-    m, n : float
-        Independent units of target and background.
-
-    Returns
-    -------
-    float
-        The edge; NaN when ``n - 1 <= p``.
-
     Examples
     --------
     >>> round(noise_edge(50, 200, 100), 1)
@@ -78,20 +66,7 @@ def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
     """Return the probability that noise alone gives a top ratio at least this large.
 
     Johnstone's approximation to Roy's largest root. It assumes Gaussian data and is anti-conservative
-    (too small) under heavy tails.
-
-    Parameters
-    ----------
-    ratio : float
-        The largest ratio; may be infinite.
-    p, m, n : float
-        Dimensions; independent units of target and background.
-
-    Returns
-    -------
-    float
-        The p-value; NaN if ``n - 1 <= p`` or ``m < 2``: below one degree of freedom in the target the
-        approximation does not exist.
+    (too small) under heavy tails. It does not exist below one degree of freedom in the target (m < 2).
 
     Examples
     --------
@@ -118,20 +93,8 @@ def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
 def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
     """Return estimates of the population ratios for sample ratios above the noise edge.
 
-    The inverse of the spiked-F limit ``λ = a(a − 1 + y1)/(a − 1 − a·y2)``.
-
-    Parameters
-    ----------
-    ratios : array-like of shape (k,)
-        Sample ratios; may be infinite.
-    p, m, n : float
-        Dimensions; independent units of target and background.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        NaN for ratios at or below the edge, which cannot be distinguished from noise, and if
-        ``n - 1 <= p``.
+    The inverse of the spiked-F limit ``λ = a(a − 1 + y1)/(a − 1 − a·y2)``; NaN for ratios at or below the edge, which
+    cannot be distinguished from noise.
 
     Examples
     --------
@@ -167,20 +130,8 @@ def visibility_threshold(p: float, m: float, n: float) -> float:
 def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float = 0.05) -> int:
     """Return how many ratios are above noise, by sequential tests from the largest.
 
-    The (k+1)-th ratio is tested against p − k dimensions; the first non-significant ratio stops the test.
-
-    Parameters
-    ----------
-    ratios : array-like of shape (p,)
-        All sample ratios, largest first.
-    p, m, n : float
-        Dimensions; independent units of target and background.
-    level : float
-        Significance level of each test.
-
-    Returns
-    -------
-    int
+    The (k+1)-th ratio is tested against p − k dimensions, at this level; the first non-significant ratio stops the
+    test. ``ratios`` are all p sample ratios, largest first.
 
     Examples
     --------
@@ -202,10 +153,7 @@ def mean_log_variance(scales: ArrayLike, freedom: ArrayLike) -> Array:
 
         E log = log(mean) + ∫ (e⁻ᵗ − M(t))/t dt.
 
-    Parameters
-    ----------
-    scales, freedom : array-like of shape (n_terms, ...)
-        sᵢ ≥ 0 and νᵢ > 0; terms of scale 0 are ignored. If all scales are 0 the result is 0.
+    ``scales`` and ``freedom``, of shape (n_terms, ...), are sᵢ ≥ 0 and νᵢ > 0. If all scales are 0 the result is 0.
     """
     scales, freedom = np.broadcast_arrays(np.asarray(scales, dtype=np.float64), np.asarray(freedom, dtype=np.float64))
     mean = scales.sum(axis=0)

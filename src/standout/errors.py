@@ -24,7 +24,11 @@ A message names arguments in backticks, as in "Use `missing='auto'`.", and the c
     ├── ConditionWarning                   the covariances are ill-conditioned: reduced accuracy
     │   └── RankWarning                    directions without variance in the moments were left out
     ├── FeatureWarning                     features were left out
-    ├── ReplicateWarning                   rows look like replicates of fewer independent units
+    │   └── RareFeatureWarning             features that vary in a handful of background rows
+    ├── DoubtWarning                       a finding about the data that withholds a positive verdict
+    │   ├── ReplicateWarning               rows look like replicates of fewer independent units
+    │   ├── SerialWarning                  consecutive rows are correlated
+    │   └── TableWarning                   transposed table, shared rows, or columns that are not measurements
     └── GraphWarning                       a cluster receives the data instead of a way to read them
 """
 
@@ -40,6 +44,7 @@ __all__ = [
     "ColumnError",
     "ConditionWarning",
     "DataMissingError",
+    "DoubtWarning",
     "FeatureError",
     "FeatureWarning",
     "GraphWarning",
@@ -51,12 +56,16 @@ __all__ = [
     "NotNumbersError",
     "OutputError",
     "OverfitWarning",
+    "RankWarning",
+    "RareFeatureWarning",
     "ReplicateWarning",
     "RowsNeededError",
+    "SerialWarning",
     "ShrinkageWarning",
     "StandoutError",
     "StandoutWarning",
     "StructuralWarning",
+    "TableWarning",
     "did_you_mean",
     "listed",
     "named_features",
@@ -153,8 +162,24 @@ class FeatureWarning(StandoutWarning):
     """Some features were left out."""
 
 
-class ReplicateWarning(StandoutWarning):
+class RareFeatureWarning(FeatureWarning):
+    """Some features vary in a handful of background rows, so their ratios rest on these rows."""
+
+
+class DoubtWarning(StandoutWarning):
+    """A finding about the data that withholds a positive verdict until it is resolved."""
+
+
+class ReplicateWarning(DoubtWarning):
     """Rows look like replicates of fewer independent units."""
+
+
+class SerialWarning(DoubtWarning):
+    """Consecutive rows are correlated, so that they are not independent."""
+
+
+class TableWarning(DoubtWarning):
+    """A table looks transposed, datasets share rows, or columns that are not measurements are used as features."""
 
 
 class GraphWarning(StandoutWarning):

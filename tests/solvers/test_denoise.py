@@ -109,7 +109,7 @@ def test_a_component_with_infinite_ratio_is_not_attenuated():
 
 
 def test_fewer_signal_axes_than_requested_give_a_warning(pair):
-    with pytest.warns(OverfitWarning, match="only 3 above the noise edge"):
+    with pytest.warns(OverfitWarning, match="only 3 are above the noise edge"):
         model = DPCA(5, axes="signal").fit(pair[0], background=pair[1])
     assert model.n_components_ == 3
 
@@ -117,7 +117,7 @@ def test_fewer_signal_axes_than_requested_give_a_warning(pair):
 def test_noise_has_no_signal():
     rng = np.random.default_rng(5)
     target = rng.normal(size=(200, 6))
-    with pytest.warns(OverfitWarning, match="no component above noise"):
+    with pytest.warns(OverfitWarning, match="no component is above noise"):
         model = DPCA(2, axes="signal").fit(target, background=rng.normal(size=(600, 6)))
     assert model.transform(target).shape == (200, 0)
     np.testing.assert_array_equal(model.denoise(target), 0)
@@ -126,7 +126,7 @@ def test_noise_has_no_signal():
 @pytest.mark.filterwarnings("ignore::standout.errors.ShrinkageWarning")
 def test_a_warning_says_when_the_noise_edge_is_undefined():
     rng = np.random.default_rng(6)
-    with pytest.warns(OverfitWarning, match="no noise edge can tell which"):
+    with pytest.warns(OverfitWarning, match="there is no noise edge"):
         DPCA(2, axes="signal").fit(rng.normal(size=(40, 30)) * 3, background=rng.normal(size=(20, 30)))
 
 

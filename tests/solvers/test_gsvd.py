@@ -51,8 +51,8 @@ def test_the_exact_reference_solves_a_case_known_by_hand():
 @quiet
 @pytest.mark.parametrize("k", GSVD_REACH)
 def test_the_error_grows_with_the_condition_of_the_rows_for_gsvd_and_with_its_square_for_covariances(k):
-    # One draw's error is a matter of luck within a factor of ten: the middle of three is not.
-    found = list(errors(k, "gsvd", 3))
+    # The error of one draw varies by a factor of ten, also between processors; the median of nine does not.
+    found = list(errors(k, "gsvd", 9))
     assert np.median(found) <= 10 * GSVD_REACH[k]
     # Perturbation theory gives 2ε·cond·√λ for the worst draw; the sample makes cond worse by about three.
     assert max(found) <= 2 * EPS * 3 * 10.0**k * np.sqrt(100)
@@ -62,21 +62,26 @@ def test_the_error_grows_with_the_condition_of_the_rows_for_gsvd_and_with_its_sq
 
 @pytest.mark.parametrize("condition", [1.0, 10.0])
 def test_gsvd_gives_nine_digits_of_ratios_from_1e14_to_1e_minus_12(condition):
-    rng, size = np.random.default_rng(4), 14
+    size, found = 14, []
     ratios = np.geomspace(1e14, 1e-12, size)
-
-    def scores(n):
-        rows = rng.normal(size=(n, size))
-        return np.linalg.qr(rows - rows.mean(axis=0))[0] * np.sqrt(n)
-
-    mix = mixing(rng, size, condition)
-    target = scores(60) * np.sqrt(ratios / (1 + ratios)) @ mix
-    background = scores(80) / np.sqrt(1 + ratios) @ mix
-    exact = exact_ratios(target, background)
-    assert exact == pytest.approx(ratios, rel=1e-8)  # as far as doubles can hold such rows
-    model = DPCA(None, shrinkage=None).fit(target, background=background)
-    assert model.solver_ == "gsvd"
-    assert model.ratios_ == pytest.approx(exact, rel=1e-9)
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        mix = mixing(rng, size, condition)
+        target, background = (
+            np.linalg.qr(rows - rows.mean(axis=0))[0] * np.sqrt(len(rows)) * np.sqrt(variances) @ mix
+            for rows, variances in (
+                (rng.normal(size=(60, size)), ratios / (1 + ratios)),
+                (rng.normal(size=(80, size)), 1 / (1 + ratios)),
+            )
+        )
+        exact = exact_ratios(target, background)
+        assert exact == pytest.approx(ratios, rel=1e-8)  # as far as doubles can hold such rows
+        model = DPCA(None, shrinkage=None).fit(target, background=background)
+        assert model.solver_ == "gsvd"
+        found.append(np.abs(model.ratios_ / exact - 1).max())
+    # One draw may be worse, depending on the processor: perturbation theory gives 2ε·cond·√λ = 4e-8.
+    assert np.median(found) <= 1e-9
+    assert max(found) <= 2 * EPS * condition * np.sqrt(ratios[0])
 
 
 @quiet
@@ -89,6 +94,6 @@ def test_nearly_equal_features_are_resolved_from_rows_and_give_a_warning_from_mo
     found = DPCA(1).fit(target, background=background)
     # The values themselves have 16 digits: their difference has a part of the spread of 1e-16 / apart.
     assert found.ratios_[0] == pytest.approx(100, rel=0.1 + 1e-14 / apart)
-    with pytest.warns((ConditionWarning, StructuralWarning), match="left out|as sums tell no more") as told:
+    with pytest.warns((ConditionWarning, StructuralWarning), match="left out|the resolution of sums") as told:
         DPCA(1).fit(Moments.of(target), background=Moments.of(background))
     assert any("memory" in str(warning.message) or "leave" in str(warning.message) for warning in told)

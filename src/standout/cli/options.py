@@ -10,7 +10,7 @@ import click
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
-from standout._kernels import KERNELS
+from standout._kernel_model import KERNELS
 
 _OUTPUT, _METHOD = "Output", "Method"
 _ESTIMATORS: dict[str, Any] = {"dpca": DPCA, "cpca": CPCA, "kernel-dpca": KernelDPCA, "pca": DPCA}

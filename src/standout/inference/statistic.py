@@ -298,7 +298,7 @@ def _largest_ratio(matrix: Array, factor: Array | None) -> float:
         found = dense.lanczos_pairs(matrix, factor, 1, vectors=False)
         if found is not None:
             return float(found[0][0])
-    return float(dense.top_ratios(matrix, factor, 1)[0])
+    return float(dense.top_pairs(matrix, factor, 1, vectors=False)[0][0])
 
 
 class _GramStatistic(Statistic):

@@ -9,7 +9,8 @@ span of the rows, and no matrix of size features × features is formed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -26,10 +27,10 @@ _EPS = float(np.finfo(float).eps)
 # Dinkelbach's iteration converges superlinearly: it rarely needs as many as ten steps.
 _MOST_STEPS = 100
 # Down to this eigenvalue (relative to the largest) a Gram matrix gives a basis that is orthonormal to 1e−10.
-_CLEAR = 1e-6
+_GRAM_ACCURATE = 1e-6
 # For α beyond the largest ratio the eigenvalues are clustered and Lanczos converges slowly. With one restart per
 # this many features it costs no more than the dense solver, which is the fallback.
-_PER_RESTART = 100
+_FEATURES_PER_RESTART = 100
 
 
 @dataclass(frozen=True)
@@ -58,28 +59,21 @@ class Reduced:
         return "span" if self.by_rows else "lanczos" if dense.pays_off(self.rank, count) else "dense"
 
 
-def reduced(task: Problem, *, standardised: bool = False) -> Reduced:
-    """Reduce a target and its backgrounds to their joint range.
-
-    Parameters
-    ----------
-    task : Task
-        The data; there must be a background.
-    standardised : bool
-        Whether to scale features by the background sd instead of using the units of the data.
-
-    Returns
-    -------
-    Reduced
-    """
-    if task.rows_at_hand and task.target.n_features > task.n_rows:
-        return _from_rows(task, standardised)
-    return _from_moments(task, standardised)
+def threads(problem: Problem) -> AbstractContextManager[None]:
+    """Return a context with the number of threads that suits the size of the problem."""
+    small, large = sorted((problem.target.n_features, problem.n_rows))
+    return threads_for(small**2 * (large + 10.0 * small))
 
 
-def _from_moments(task: Problem, standardised: bool) -> Reduced:
-    parts = [data.moments for data in task.backgrounds]
-    pair = CovariancePair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
+def reduced(problem: Problem, *, standardised: bool = False) -> Reduced:
+    """Reduce a problem to its joint range, in the units of the data or in those of the background sd."""
+    wide = problem.target.n_features > problem.n_rows
+    return (_from_rows if wide and problem.rows_at_hand else _from_moments)(problem, standardised)
+
+
+def _from_moments(problem: Problem, standardised: bool) -> Reduced:
+    parts = [data.moments for data in problem.backgrounds]
+    pair = CovariancePair.of(problem.target.moments, parts, problem.mixture, problem.wanted.own_centre)
     target, background, frame = pair.target, pair.background, pair.frame
     assert background is not None
     basis = None
@@ -91,160 +85,116 @@ def _from_moments(task: Problem, standardised: bool) -> Reduced:
         units = frame.alive_scale
         target, background = (matrix * units * units[:, None] for matrix in (target, background))
         basis = None if basis is None else np.linalg.qr(units[:, None] * basis)[0]
-        frame = FeatureScale(frame.alive, np.ones(frame.n_features), frame.n_features)
+        frame = _data_units(frame)
     if basis is not None:
         target, background = (_symmetric(basis.T @ matrix @ basis) for matrix in (target, background))
     return Reduced(target, background, basis, frame, pair.frame.scale, by_rows=False)
 
 
-def _from_rows(task: Problem, standardised: bool) -> Reduced:
-    assert task.mixture is not None
-    found = [_row_factor(data) for data in (task.target, *task.backgrounds)]
-    factors, means = [factor for factor, _ in found], [mean for _, mean in found]
-    target = [factors[0]]
-    if not task.wanted.own_centre:
-        target.append((means[0] - task.mixture.mixed_means(means[1:]))[None])
-    shares = np.sqrt(task.mixture.shares)
-    pair = gsvd.Factored.stack(target, [s * factor for s, factor in zip(shares, factors[1:], strict=True)], task.n_rows)
-    frame, _ = measure((pair.target**2).sum(axis=0), (pair.background**2).sum(axis=0))
+def _from_rows(problem: Problem, standardised: bool) -> Reduced:
+    assert problem.mixture is not None
+    factors, means = zip(*(_row_factor(data) for data in (problem.target, *problem.backgrounds)), strict=True)
+    target = factors[0]
+    if not problem.wanted.own_centre:
+        target = np.vstack([target, means[0] - problem.mixture.mixed_means(means[1:])])
+    shares = np.sqrt(problem.mixture.shares)
+    background = np.vstack([share * factor for share, factor in zip(shares, factors[1:], strict=True)])
+    frame, _ = measure((target**2).sum(axis=0), (background**2).sum(axis=0))
     scale = frame.scale
     if not standardised:
-        frame = FeatureScale(frame.alive, np.ones(frame.n_features), frame.n_features)
-    pair = gsvd.Factored(_cut(pair.target, frame), _cut(pair.background, frame), task.n_rows)
-    joint = _joint_range(pair)
-    scores = joint.left * joint.values
-    first, second = scores[: len(pair.target)] / joint.balance, scores[len(pair.target) :]
-    return Reduced(first.T @ first, second.T @ second, joint.basis, frame, scale, by_rows=True)
-
-
-def _joint_range(pair: gsvd.Factored) -> gsvd.JointRange:
-    """Find the span of the rows from their Gram matrix, which is much faster than from the rows.
-
-    It squares the condition number of the rows, so it is used only if the basis is still orthonormal.
-    """
-    size = float(np.linalg.norm(pair.target))
-    balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
-    rows = np.vstack([balance * pair.target, pair.background])
-    gram = mirror(add_gram(np.zeros((len(rows), len(rows)), order="F"), rows))
-    values, left = top_eigen(gram, len(gram))
-    tolerance = rank_tolerance(len(gram))
-    kept = values > tolerance * values[0]
-    if values[kept][-1] < _CLEAR * values[0]:
-        return gsvd.joint_range(pair)
-    values, left = np.sqrt(values[kept]), np.asfortranarray(left[:, kept])
-    basis = blas.dgemm(1.0, rows.T, left / values)
-    return gsvd.JointRange(values, basis, left, balance, tolerance)
+        frame = _data_units(frame)
+    if len(frame.alive) < frame.n_features or standardised:
+        target, background = (factor[:, frame.alive] / frame.alive_scale for factor in (target, background))
+    scores, basis, balance = _joint_range(gsvd.Factored(target, background, problem.n_rows))
+    first, second = scores[: len(target)] / balance, scores[len(target) :]
+    return Reduced(first.T @ first, second.T @ second, basis, frame, scale, by_rows=True)
 
 
 def _row_factor(data: Dataset) -> tuple[Array, Array]:
     """Return F with FᵀF the covariance of a dataset, and its mean; columns of rounding error are set to zero."""
     assert data.source is not None
     total = gsvd.RowFactor(data.n_features)
-    for block in weighted_blocks(data.source, data.weights, data.role):
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        for block in weighted_blocks(data.source, data.weights, data.role):
             total.add(np.asarray(block.rows, dtype=np.float64), block.weights)
-        if not np.isfinite(total.mean).all():
-            raise explain_non_finite(data.source, block.rows, data.role, data.names)
-    factor = total.factor() / math.sqrt(total.weight)
-    with np.errstate(over="ignore"):
-        size = float(np.einsum("ij,ij->", factor, factor))
-    if not math.isfinite(size):
-        raise explain_non_finite(data.source, np.empty((0, data.n_features)), data.role, data.names)
+        factor = total.factor() / math.sqrt(total.weight)
+        if not math.isfinite(np.einsum("ij,ij->", factor, factor)):
+            raise explain_non_finite(data.source, np.empty((0, data.n_features)), data.role, data.names)
     factor[:, np.sqrt((factor**2).sum(axis=0)) <= 10 * _EPS * np.abs(total.mean)] = 0.0
     return factor, total.mean
 
 
-def _cut(factor: Array, frame: FeatureScale) -> Array:
-    if len(frame.alive) == frame.n_features and (frame.scale == 1).all():
-        return factor
-    return np.asarray(factor[:, frame.alive] / frame.alive_scale)
+def _data_units(frame: FeatureScale) -> FeatureScale:
+    return FeatureScale(frame.alive, np.ones(frame.n_features), frame.n_features)
 
 
-def top_vectors(problem: Reduced, alpha: float, count: int, seed: int = 0) -> Array:
-    """Return the eigenvectors of ``C_xx − α C_yy`` with the algebraically largest eigenvalues.
+def _joint_range(pair: gsvd.Factored) -> tuple[Array, Array, float]:
+    """Return the scores of the rows on their span, its basis, and the factor by which target rows were multiplied.
 
-    Parameters
-    ----------
-    problem : Reduced
-        Target and background.
-    alpha : float
-        Weight of the background covariance; 0 is PCA.
-    count : int
-        Number of eigenvectors, at most the rank.
-    seed : int
-        Seed of the start vector of the Lanczos solver.
-
-    Returns
-    -------
-    ndarray of shape (r, count)
-        Orthonormal, the largest eigenvalue first.
+    They are found from the Gram matrix, which is much faster than from the rows. It squares the condition number of
+    the rows, so it is used only if the basis is still orthonormal.
     """
+    size = float(np.linalg.norm(pair.target))
+    balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
+    rows = np.vstack([balance * pair.target, pair.background])
+    gram = mirror(add_gram(np.zeros((len(rows), len(rows)), order="F"), rows))
+    values, left = top_eigen(gram, len(gram))
+    kept = values > rank_tolerance(len(gram)) * values[0]
+    if values[kept][-1] < _GRAM_ACCURATE * values[0]:
+        joint = gsvd.joint_range(pair)
+        return joint.left * joint.values, joint.basis, joint.balance
+    values, left = np.sqrt(values[kept]), np.asfortranarray(left[:, kept])
+    return left * values, blas.dgemm(1.0, rows.T, left / values), balance
+
+
+def top_vectors(problem: Reduced, alpha: float, count: int, seed: int) -> Array:
+    """Return orthonormal eigenvectors of ``C_xx − α C_yy``, (r, count), algebraically largest eigenvalue first."""
     # Dividing by 1 + α does not change the eigenvectors and avoids overflow for large α.
     share = 1 / (1 + alpha)
     matrix = share * problem.target - (alpha * share) * problem.background
     if dense.pays_off(problem.rank, count):
-        # At α = λ₁ the wanted eigenvalue is zero, where a relative tolerance cannot be met: shift the spectrum.
+        # At α = λ₁ the largest eigenvalue is zero, where a relative tolerance cannot be met: shift the spectrum.
         np.einsum("ii->i", matrix)[...] += share * np.trace(problem.target) / problem.rank
     vectors = top_pairs(matrix, count, seed)[1]
     return np.asarray(linalg.qr(vectors, mode="economic", check_finite=False)[0])
 
 
-def top_pairs(matrix: Array, count: int, seed: int = 0) -> tuple[Array, Array]:
+def top_pairs(matrix: Array, count: int, seed: int) -> tuple[Array, Array]:
     """Return the largest eigenvalues (clipped at zero) and eigenvectors, with the Lanczos or dense solver."""
     if dense.pays_off(len(matrix), count):
+        restarts = max(4, len(matrix) // _FEATURES_PER_RESTART)
         # A single matrix-vector product is too little work for a second thread.
         with threads_for(float(len(matrix)) ** 2):
-            found = dense.lanczos_pairs(matrix, None, count, seed, restarts=max(4, len(matrix) // _PER_RESTART))
+            found = dense.lanczos_pairs(matrix, None, count, seed, restarts=restarts)
         if found is not None:
             return found
     values, vectors = top_eigen(matrix, count)
     return values.clip(min=0.0), vectors
 
 
-@dataclass(frozen=True)
-class TraceRatio:
-    """The orthonormal vectors with the largest ratio of summed variances, and that ratio."""
+def trace_ratio(problem: Reduced, count: int, seed: int) -> tuple[float, Array]:
+    """Maximise ``tr(VᵀC_xxV) / tr(VᵀC_yyV)`` over orthonormal V, (r, count); return that ratio and V.
 
-    alpha: float
-    vectors: Array  # (r, k)
-
-
-def trace_ratio(problem: Reduced, count: int, seed: int = 0) -> TraceRatio:
-    """Maximise ``tr(VᵀC_xxV) / tr(VᵀC_yyV)`` over orthonormal V, by Dinkelbach's iteration.
-
-    The optimal V are the top eigenvectors of ``C_xx − α C_yy`` at the α at which their eigenvalues sum to
-    zero, and that α is the ratio. With one component this is the first component of dPCA.
-
-    Parameters
-    ----------
-    problem : Reduced
-        Target and background.
-    count : int
-        Number of vectors.
-    seed : int
-        Seed of the start vector of the Lanczos solver.
-
-    Returns
-    -------
-    TraceRatio
-        The ratio is infinite if the target varies in ``count`` directions in which the background does not.
+    By Dinkelbach's iteration: the optimal V are the top eigenvectors of ``C_xx − α C_yy`` at the α at which their
+    eigenvalues sum to zero, and that α is the ratio. With one component this is the first component of dPCA. The ratio
+    is infinite if the target varies in ``count`` directions in which the background does not.
     """
     free = _without_background(problem)
     if free is not None and free.shape[1] >= count:
         inside = _symmetric(free.T @ problem.target @ free)
-        return TraceRatio(math.inf, free @ top_eigen(inside, count)[1])
+        return math.inf, free @ top_eigen(inside, count)[1]
     alpha, vectors = 0.0, top_vectors(problem, 0.0, count, seed)
     for _ in range(_MOST_STEPS):
-        found = _summed(vectors, problem.target) / max(_summed(vectors, problem.background), np.finfo(float).tiny)
+        target, background = (
+            float(np.einsum("ik,ij,jk->", vectors, matrix, vectors, optimize=True))
+            for matrix in (problem.target, problem.background)
+        )
+        found = target / max(background, np.finfo(float).tiny)
         # The ratio increases with every step, up to rounding error.
         if found <= alpha * (1 + 4 * _EPS):
             break
         alpha, vectors = found, top_vectors(problem, found, count, seed)
-    return TraceRatio(alpha, vectors)
-
-
-def _summed(vectors: Array, matrix: Array) -> float:
-    return float(np.einsum("ik,ij,jk->", vectors, matrix, vectors, optimize=True))
+    return alpha, vectors
 
 
 def _without_background(problem: Reduced) -> Array | None:
@@ -280,13 +230,12 @@ def shrunk(problem: Reduced, rho: float) -> Reduced:
     if problem.basis is None:
         background = (1 - rho) * problem.background
         np.einsum("ii->i", background)[...] += rho * variance
-        return Reduced(problem.target, background, None, problem.frame, problem.scale, problem.by_rows)
+        return replace(problem, background=background)
     basis = np.linalg.qr(problem.basis / variance[:, None])[0]
     turn = problem.basis.T @ basis
     background = (1 - rho) * (turn.T @ problem.background @ turn) + rho * (basis.T @ (variance[:, None] * basis))
-    images = problem.basis @ (problem.target @ turn)
-    target = _symmetric(turn.T @ problem.target @ turn)
-    return Reduced(target, _symmetric(background), basis, problem.frame, problem.scale, problem.by_rows, images)
+    target, images = _symmetric(turn.T @ problem.target @ turn), problem.basis @ (problem.target @ turn)
+    return replace(problem, target=target, background=_symmetric(background), basis=basis, images=images)
 
 
 def components(problem: Reduced, vectors: Array) -> Components:
@@ -314,35 +263,17 @@ def _variance(matrix: Array, vectors: Array) -> Array:
     """Return the variance along each vector; values at rounding level are set to zero."""
     variance = np.einsum("ik,ik->k", vectors, matrix @ vectors)
     size, tolerance = np.abs(vectors), rank_tolerance(len(matrix))
-    summing = tolerance * np.einsum("ik,ik->k", size, np.abs(matrix) @ size)
+    rounding = tolerance * np.einsum("ik,ik->k", size, np.abs(matrix) @ size)
     # The vectors are rounded too; their error enters squared.
-    return np.where(variance > summing + tolerance**2 * np.trace(matrix), variance, 0.0)
+    return np.where(variance > rounding + tolerance**2 * np.trace(matrix), variance, 0.0)
 
 
 def subspace_similarity(bases: Array, metric: Array | None = None) -> Array:
-    """Return the pairwise products of the cosines of the principal angles between subspaces.
+    """Return the pairwise products of the cosines of the principal angles between n subspaces, (n, n).
 
-    For orthonormal bases this is ``|det(QᵢᵀQⱼ)|``, for any dimension.
-
-    Parameters
-    ----------
-    bases : ndarray of shape (n, d, k)
-        A basis of each subspace; it need not be orthonormal.
-    metric : ndarray of shape (d, d), optional
-        Matrix of the inner product. With the covariance of some rows, the spaces of their scores are compared.
-        The default is the Euclidean inner product.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> bases = np.array([[[1.0], [0.0]], [[1.0], [1.0]]])
-    >>> subspace_similarity(bases).round(3)
-    array([[1.   , 0.707],
-           [0.707, 1.   ]])
+    ``bases`` of shape (n, d, k) need not be orthonormal; for orthonormal ones the product is ``|det(QᵢᵀQⱼ)|``.
+    ``metric`` is the matrix of the inner product (Euclidean by default). With the covariance of some rows, the spaces
+    of their scores are compared.
     """
     number, size, count = bases.shape
     flat = bases.transpose(1, 0, 2).reshape(size, number * count)
@@ -351,8 +282,8 @@ def subspace_similarity(bases: Array, metric: Array | None = None) -> Array:
     own = blocks[np.arange(number), np.arange(number)]
     values, turn = np.linalg.eigh((own + own.transpose(0, 2, 1)) / 2)
     # Angles are undefined for a subspace on which the metric is singular.
-    flat_away = values <= count * np.finfo(float).eps * values[:, -1:]
-    roots = turn * np.where(flat_away, 0.0, 1 / np.sqrt(np.where(flat_away, 1.0, values)))[:, None, :]
+    singular = values <= count * _EPS * values[:, -1:]
+    roots = turn * np.where(singular, 0.0, 1 / np.sqrt(np.where(singular, 1.0, values)))[:, None, :]
     cosines = np.abs(np.linalg.det(roots.transpose(0, 2, 1)[:, None] @ blocks @ roots[None]))
     similarity = np.minimum((cosines + cosines.T) / 2, 1.0)
     similarity[similarity > 1 - 1e-9] = 1.0  # same subspace: the clustering must not depend on rounding

@@ -19,7 +19,7 @@ from inspect import signature
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from standout._blas import Array, rank_tolerance, top_eigen
+from standout._blas import WORST_CONDITION, Array, rank_tolerance, top_eigen
 from standout.solvers.solution import Eigenpairs
 
 # Up to this size two triangular solves are faster than LAPACK's reduction, although it needs half the operations.
@@ -30,56 +30,37 @@ _TOLERANCE = 1e-12
 # The error of an eigenvalue is the square of that of its vector: without vectors half the digits suffice.
 _VALUES_TOLERANCE = 1e-7
 _RESTARTS = 60
-# Beyond this condition number covariances give fewer than seven digits.
-WORST_CONDITION = 1e12
 
 
-def top_pairs(target: Array, factor: Array | None, count: int) -> tuple[Array, Array]:
+def top_pairs(target: Array, factor: Array | None, count: int, vectors: bool = True) -> tuple[Array, Array]:
     """Return the largest ratios and their vectors, scaled to unit background variance.
 
     Parameters
     ----------
     target : ndarray of shape (d, d)
-        Target covariance.
+        Target covariance A.
     factor : ndarray of shape (d, d) or None
         Lower Cholesky factor L of the background covariance; None for the identity.
     count : int
         Number of pairs.
+    vectors : bool
+        Whether to compute the vectors.
 
     Returns
     -------
     ratios : ndarray of shape (count,)
     vectors : ndarray of shape (d, count)
     """
-    values, basis = top_eigen(_whitened(target, factor), count)
-    return values.clip(min=0.0), _unwhitened(basis, factor)
-
-
-def top_ratios(target: Array, factor: Array | None, count: int) -> Array:
-    """Return the largest ratios, without vectors."""
-    values, _ = top_eigen(_whitened(target, factor), count, vectors=False)
-    return values.clip(min=0.0)
-
-
-def _whitened(target: Array, factor: Array | None) -> Array:
-    """Return the target covariance in coordinates that whiten the background: L⁻¹ A L⁻ᵀ."""
-    if factor is None:
-        return target
-    whitened: Array
-    if len(target) <= _SMALL:
+    whitened = target  # L⁻¹ A L⁻ᵀ: the target in coordinates that whiten the background
+    if factor is not None and len(target) <= _SMALL:
         half = blas.dtrsm(1.0, factor, target, lower=1)
         whitened = blas.dtrsm(1.0, factor, half, side=1, lower=1, trans_a=1, overwrite_b=1)
-        return whitened
-    whitened, _ = lapack.dsygst(target, factor, itype=1, lower=1)
-    return whitened
-
-
-def _unwhitened(basis: Array, factor: Array | None) -> Array:
-    if factor is None:
-        return basis
-    vectors: Array
-    vectors, _ = lapack.dtrtrs(factor, basis, lower=1, trans=1)
-    return vectors
+    elif factor is not None:
+        whitened, _ = lapack.dsygst(target, factor, itype=1, lower=1)
+    values, basis = top_eigen(whitened, count, vectors)
+    if factor is not None and vectors:
+        basis, _ = lapack.dtrtrs(factor, basis, lower=1, trans=1)
+    return values.clip(min=0.0), basis
 
 
 def pays_off(n_features: int, count: int) -> bool:

@@ -28,10 +28,18 @@ from standout._shrinkage import (
 )
 from standout.io.memory import weighted_blocks
 from standout.solvers import gram
-from standout.solvers.finish import build_solution, shrinkage_notes, structural_notes
 from standout.solvers.gram import row_span
 from standout.solvers.problem import Problem, above_edge, check_varies, how_many, measure
-from standout.solvers.solution import Eigenpairs, FeatureScale, Note, Solution, components
+from standout.solvers.solution import (
+    Eigenpairs,
+    FeatureScale,
+    Note,
+    Solution,
+    build_solution,
+    components,
+    shrinkage_notes,
+    structural_notes,
+)
 
 _EPS = float(np.finfo(float).eps)
 

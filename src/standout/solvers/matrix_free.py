@@ -21,24 +21,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from standout._blas import Array, rank_tolerance, threads_for, top_eigen
+from standout._blas import WORST_CONDITION, Array, rank_tolerance, threads_for, top_eigen
 from standout._shrinkage import Covariances, Evidence, Shrinkage, few_rows, find_factors, shrinks
 from standout.errors import ConditionWarning, InputError
 from standout.solvers import davidson
 from standout.solvers.davidson import Pairs, SingularError, Smallest, Space, finished, measured, top_pairs
-from standout.solvers.dense import WORST_CONDITION
-from standout.solvers.finish import build_solution, shrinkage_notes, structural_notes
 from standout.solvers.problem import (
     Problem,
-    check_comparable,
     check_varies,
-    covariance_bytes,
     how_many,
     measure,
-    memory_budget,
     too_many,
 )
-from standout.solvers.solution import Eigenpairs, FeatureScale, Note, Solution, components
+from standout.solvers.solution import (
+    Eigenpairs,
+    FeatureScale,
+    Note,
+    Solution,
+    build_solution,
+    components,
+    shrinkage_notes,
+    structural_notes,
+)
 
 # Largest cost of the exact sum, in multiply-adds.
 EXACT_WORK = 5e9
@@ -196,7 +200,7 @@ def _check_possible(task: Problem) -> None:
     raise InputError(
         f"{asked} asks for every ratio, and the matrix-free solver finds the few largest. Give n_components as a "
         f"number with `axes='ratio'`, choose fewer features, or use `solver='dense'`, which takes "
-        f"{covariance_bytes(task) / 1e9:.3g} GB for {task.target.n_features} features."
+        f"{task.covariance_bytes / 1e9:.3g} GB for {task.target.n_features} features."
     )
 
 
@@ -222,7 +226,6 @@ class System:
                 variance = variance + self.shift**2
             self.spread = self.mixture.mixed([part.variance for part in self.parts[1:]])
             frame, self.constant = measure(variance, self.spread)
-            check_comparable(variance, frame)
         self.n_alive = len(frame.alive)
         self.unit = frame.scale
         self.variance = variance / frame.scale**2  # target variance in background-sd units
@@ -332,7 +335,7 @@ class System:
         random = rng.normal(size=(len(self.unit), max(count, _LEAST_BLOCK)))
         target, background = products(random / np.sqrt(len(random)))
         start = _unit_columns(target) + _unit_columns(background)
-        most = memory_budget(self.task) // 2 // (3 * 8 * len(self.unit))
+        most = self.task.memory_budget // 2 // (3 * 8 * len(self.unit))
         watch = Smallest(products, rng.normal(size=len(random)) * (self.spread > 0)) if rho <= _FAINT else None
         return Space(products, start, max(most, 4 * start.shape[1] + 20), watch)
 
@@ -416,7 +419,7 @@ class Infinite:
         """Find the directions by a PCA of the target on these features."""
         where = np.array(system.constant, dtype=np.intp)
         size = len(system.unit)
-        if 8 * 8 * size * len(where) > memory_budget(system.task):
+        if 8 * 8 * size * len(where) > system.task.memory_budget:
             raise InputError(
                 f"{len(where)} of {size} features are constant in the background and vary in the target: so many "
                 "infinite ratios are more than the memory allows. Leave these features out, or use `shrinkage='oas'`."

@@ -143,9 +143,10 @@ def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], wanted: Sol
 
 def _by_moments(task: Problem) -> _Covariances:
     parts = [data.moments for data in task.backgrounds]
+    assert task.mixture is not None
     pair = CovariancePair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
     asked = "diagonal" if task.wanted.shrinkage == "auto" else task.wanted.shrinkage
-    shrinkage = Shrinkage(intensity(asked, pair.evidence()))
+    shrinkage = Shrinkage(intensity(asked, pair.evidence(task.mixture)))
     constant = np.isin(pair.frame.alive, pair.constant)
     shrunk = []
     for part in parts:

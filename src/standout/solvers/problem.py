@@ -3,8 +3,7 @@
 Target and background covariance are computed from moments, in the coordinates used by all solvers. Features are
 scaled by the background sd (target sd if the background is constant), which makes the background a correlation
 matrix and costs no accuracy; features that do not vary are left out. Without a background, the identity in the
-units of the data replaces it. The module also estimates the memory that covariances take and compares it with the
-budget.
+units of the data replaces it.
 
 With a graph of features, components are penalised if neighbours have different weights: γ·L is added to the
 background covariance, L the graph's Laplacian, in background-sd units. Along u the denominator becomes
@@ -23,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout._blas import Array, cholesky, default_budget, rank_tolerance, top_eigen
+from standout._blas import WORST_CONDITION, Array, cholesky, default_budget, rank_tolerance, top_eigen
 from standout._dataset import Dataset, Mix, Mixture
 from standout._moments import Moments
 from standout._shrinkage import Evidence, GramShrinkage, Shrinkage, intensity, shrinks
 from standout._spectrum import count_components, noise_edge
 from standout.errors import InputError, NotEnoughRowsError, listed, named_features
-from standout.solvers.dense import WORST_CONDITION, joint_rank
+from standout.solvers.dense import joint_rank
 from standout.solvers.solution import FeatureScale
 
 _S = TypeVar("_S", Shrinkage, GramShrinkage)
@@ -53,7 +52,7 @@ class SolveOptions:
     seed: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Problem:
     """The data and the options of one fit, as passed to the solvers."""
 
@@ -62,6 +61,21 @@ class Problem:
     mixture: Mixture | None
     wanted: SolveOptions
     settled: Shrinkage | None = None  # the shrinkage with which the shares were found, if any
+
+    def __post_init__(self) -> None:
+        datasets, options, compared = (self.target, *self.backgrounds), self.wanted, self.mixture is not None
+        for data in datasets:
+            check_rows(data.role, data.counts.rows)
+        self.names = self.target.names
+        self.n_rows = sum(data.counts.rows for data in datasets)
+        # Whether every dataset can be read again.
+        self.rows_at_hand = all(data.rows is not None for data in datasets)
+        # The largest number of dimensions that the centred target rows can span.
+        self.target_dimensions = self.target.counts.rows - (options.own_centre or not compared)
+        # Whether rough components are penalised.
+        self.smooths = compared and options.graph is not None and options.smoothness > 0
+        # Whether all ratios are needed, not only those of the requested components.
+        self.judges_all = options.n_components == "auto" or options.axes == "signal"
 
     def evidence(self, rank: int, n_varying: int, trace_squared: float) -> Evidence:
         """Return the input of the shrinkage rule."""
@@ -80,45 +94,33 @@ class Problem:
         """Return the requested shrinkage toward the diagonal, or the one determined earlier."""
         return self.settled or Shrinkage(intensity(self.wanted.shrinkage, evidence))
 
-    @property
-    def rows_at_hand(self) -> bool:
-        """Whether every dataset can be read again."""
-        return all(data.rows is not None for data in (self.target, *self.backgrounds))
-
-    @property
-    def target_dimensions(self) -> int:
-        """Largest number of dimensions that the centred target rows can span."""
-        own = self.mixture is None or self.wanted.own_centre
-        return self.target.counts.rows - (1 if own else 0)
-
-    @property
-    def smooths(self) -> bool:
-        """Whether rough components are penalised."""
-        return self.wanted.graph is not None and self.wanted.smoothness > 0 and self.mixture is not None
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Feature names, if there are any."""
-        return self.target.names
-
-    @property
-    def n_rows(self) -> int:
-        """Total number of rows of target and backgrounds."""
-        return sum(data.counts.rows for data in (self.target, *self.backgrounds))
-
-    @property
-    def judges_all(self) -> bool:
-        """Whether all ratios are needed, not only the requested ones."""
-        return self.wanted.n_components == "auto" or self.wanted.axes == "signal"
-
     def units(self) -> tuple[float, float]:
         """Return the number of independent units of target and background."""
-        background = self.mixture.units if self.mixture is not None else np.nan
-        return self.target.counts.units, background
+        return self.target.counts.units, self.mixture.units if self.mixture is not None else np.nan
 
     def has_edge(self, rank: int) -> bool:
         """Return whether edge and p-value are defined: more background units than dimensions."""
         return self.mixture is not None and self.mixture.units - 1 > rank
+
+    @property
+    def memory_budget(self) -> int:
+        """Memory budget for covariances in bytes: the default, or that of a source if it is larger."""
+        given = [int(getattr(data.source, "memory", None) or 0) for data in (self.target, *self.backgrounds)]
+        return max(default_budget(), *given)
+
+    @property
+    def covariance_bytes(self) -> int:
+        """Bytes of the matrices of features × features: one per dataset, two scaled, one shrunk, one factor."""
+        return (5 + len(self.backgrounds)) * 8 * self.target.n_features**2
+
+
+def check_rows(role: str, rows: int) -> None:
+    """Raise an error if a dataset has too few rows to have a variance."""
+    if rows < 2:
+        raise NotEnoughRowsError(
+            f"{role}: n_samples={rows} row{'s' if rows != 1 else ''} with a positive weight, and a variance "
+            "needs at least 2. Give more rows."
+        )
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,15 @@ class Count:
 
 def how_many(task: Problem, limit: int, plain: Array | None, rank: int | None = None) -> Count:
     """Return how many components to return and, for signal axes, how many are above the noise edge."""
-    shown = _asked(task, limit, plain, rank)
+    wanted, shown = task.wanted.n_components, limit
+    if wanted == "auto":
+        if rank is None or plain is None or not task.has_edge(rank):
+            raise NotEnoughRowsError(_no_auto(task, rank))
+        shown = min(count_components(plain, rank, *task.units()), limit)
+    elif wanted is not None:
+        shown = int(wanted)
+        if shown > limit:
+            raise too_many(shown, limit, task)
     kept = above_edge(task, limit, plain, rank) if task.wanted.axes == "signal" else None
     return Count(shown, shown) if kept is None else Count(min(shown, kept), kept)
 
@@ -143,34 +153,15 @@ def above_edge(task: Problem, limit: int, plain: Array | None, rank: int | None)
     return min(int((plain > noise_edge(rank, *task.units())).sum()), limit)
 
 
-def _asked(task: Problem, limit: int, plain: Array | None, rank: int | None) -> int:
-    """Return the requested number of components: a fixed number, all, or as many as pass the test."""
-    wanted = task.wanted.n_components
-    if wanted is None:
-        return limit
-    if wanted == "auto":
-        m, n = task.units()
-        if rank is None or plain is None or not task.has_edge(rank):
-            raise NotEnoughRowsError(_no_auto(task, rank))
-        return min(count_components(plain, rank, m, n), limit)
-    assert isinstance(wanted, int)
-    if wanted > limit:
-        raise too_many(wanted, limit, task)
-    return wanted
-
-
 def _no_auto(task: Problem, rank: int | None) -> str:
     if task.mixture is None:
-        return (
-            "`n_components='auto'` compares target with background, and there is none. Give a background or a number."
-        )
+        return "`n_components='auto'` compares target and background. Give a background, or a number of components."
     dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
     units = task.mixture.units
     counted = f"{units:.0f} independent unit{'s leave' if units >= 1.5 else ' leaves'} {units - 1:.0f}"
     return (
-        f"`n_components='auto'` needs more degrees of freedom in the background than {dimensions}, and "
-        f"{counted}: no ratio can be told from noise by a formula. Give a number of components, more "
-        "background rows or fewer features."
+        f"`n_components='auto'` needs more degrees of freedom in the background than {dimensions}, and {counted}: no "
+        "formula separates ratios from noise. Give a number of components, more background rows or fewer features."
     )
 
 
@@ -178,57 +169,42 @@ def too_many(wanted: int, limit: int, task: Problem) -> InputError:
     """Return the error for requesting more components than exist."""
     features, rows = task.target.n_features, task.target.counts.rows
     return InputError(
-        f"`n_components={wanted}`, and the data has only {limit} dimension{'s' if limit != 1 else ''} to offer "
-        f"(n_features={features}, target n_samples={rows}). Ask for at most {limit}."
+        f"`n_components={wanted}`, but the data have only {limit} dimension{'s' if limit != 1 else ''} "
+        f"(n_features={features}, target n_samples={rows}). Use at most {limit}."
     )
 
 
 @dataclass(frozen=True)
 class CovariancePair:
-    """The two covariances of the eigenproblem ``A v = λ B v``."""
+    """The two covariances of the eigenproblem ``A v = λ B v``, in background-sd units."""
 
     target: Array  # (d, d)
     background: Array | None  # (d, d); None is the identity
     frame: FeatureScale
-    constant: tuple[int, ...]  # features that vary in the target only
-    mixture: Mixture | None
+    constant: tuple[int, ...] = ()  # features that vary in the target only
 
     @classmethod
     def of(cls, target: Moments, backgrounds: Sequence[Moments], mixture: Mixture | None, own: bool) -> CovariancePair:
         """Build the pair; ``own`` centres the target at its mean, otherwise at the background's."""
         covariance, variance = target.covariance(), target.variance()
-        if mixture is not None and not own:
-            shift = target.mean - mixture.mixed_means([part.mean for part in backgrounds])
-            covariance += np.outer(shift, shift)
-            variance = variance + shift**2
         if mixture is None:
             alive = np.flatnonzero(check_varies(variance, "target"))
             frame = FeatureScale(alive, np.ones(len(variance)), len(variance))
-            return cls(_cut(covariance, frame), None, frame, (), None)
-        spread = mixture.mixed([part.variance() for part in backgrounds])
-        frame, constant = measure(variance, spread)
-        check_comparable(variance, frame)
-        return cls(
-            scaled(covariance, frame),
-            scaled(mixture.covariance(backgrounds), frame),
-            frame,
-            constant,
-            mixture,
-        )
+            return cls(scaled(covariance, frame), None, frame)
+        if not own:
+            shift = target.mean - mixture.mixed_means([part.mean for part in backgrounds])
+            covariance += np.outer(shift, shift)
+            variance = variance + shift**2
+        frame, constant = measure(variance, mixture.mixed([part.variance() for part in backgrounds]))
+        background = scaled(mixture.covariance(backgrounds), frame)
+        return cls(scaled(covariance, frame), background, frame, constant)
 
     @cached_property
     def factor(self) -> tuple[Array, float] | None:
         """Cholesky factor and reciprocal condition number of the background; None if it is singular."""
         assert self.background is not None
-        if self.constant:
-            return None
-        found = cholesky(self.background)
+        found = None if self.constant else cholesky(self.background)
         return found if found is not None and found[1] > rank_tolerance(len(self.background)) else None
-
-    @property
-    def well_conditioned(self) -> bool:
-        """Whether covariances suffice for an accurate result."""
-        return self.factor is not None and self.factor[1] >= 1 / WORST_CONDITION
 
     @cached_property
     def rank(self) -> int:
@@ -237,7 +213,18 @@ class CovariancePair:
             return len(self.target)
         return joint_rank(self.target, self.background)
 
-    @cached_property
+    @property
+    def well_conditioned(self) -> bool:
+        """Whether covariances suffice for an accurate result."""
+        return self.factor is not None and self.factor[1] >= 1 / WORST_CONDITION
+
+    def evidence(self, mixture: Mixture) -> Evidence:
+        """Return the input of the shrinkage rule."""
+        assert self.background is not None
+        squared = float(np.einsum("ij,ij->", self.background, self.background))
+        return Evidence(mixture.rows, self.rank, mixture.effective, len(self.target) - len(self.constant), squared)
+
+    @property
     def structural(self) -> bool:
         """Whether the target varies in some direction in which the background does not."""
         if self.background is None or self.factor is not None:
@@ -247,31 +234,28 @@ class CovariancePair:
         values, _ = top_eigen(self.background, len(self.background), vectors=False)
         return int((values > rank_tolerance(len(values)) * values[0]).sum()) < self.rank
 
-    def evidence(self) -> Evidence:
-        """Return the input of the shrinkage rule."""
-        assert self.background is not None and self.mixture is not None
-        return Evidence(
-            rows=self.mixture.rows,
-            rank=self.rank,
-            effective=self.mixture.effective,
-            n_varying=len(self.target) - len(self.constant),
-            trace_squared=float(np.einsum("ij,ij->", self.background, self.background)),
-        )
-
 
 def measure(target_variance: Array, background_variance: Array) -> tuple[FeatureScale, tuple[int, ...]]:
     """Return the solver's coordinates, and the features that vary in the target only."""
-    check_varies(target_variance, "target")
-    if background_variance.all():
-        return FeatureScale(
-            np.arange(len(background_variance)), np.sqrt(background_variance), len(background_variance)
-        ), ()
-    check_varies(background_variance, "background")
-    variance = np.where(background_variance > 0, background_variance, target_variance)
-    alive = np.flatnonzero(variance > 0)
-    scale = np.sqrt(np.where(variance > 0, variance, 1.0))
-    constant = np.flatnonzero((background_variance == 0) & (target_variance > 0))
-    return FeatureScale(alive, scale, len(scale)), tuple(int(i) for i in constant)
+    size = len(background_variance)
+    if target_variance.any() and background_variance.all():
+        alive, scale, constant = np.arange(size), np.sqrt(background_variance), np.empty(0, dtype=np.intp)
+    else:
+        check_varies(target_variance, "target")
+        check_varies(background_variance, "background")
+        variance = np.where(background_variance > 0, background_variance, target_variance)
+        alive, scale = np.flatnonzero(variance > 0), np.sqrt(np.where(variance > 0, variance, 1.0))
+        constant = np.flatnonzero((background_variance == 0) & (target_variance > 0))
+    with np.errstate(over="ignore"):
+        ratio = target_variance / scale / scale
+    if not (ratio.sum() < _LARGEST):
+        worst = int(np.argmax(ratio))
+        raise InputError(
+            f"target and background are in units so different that the ratio of their variances would overflow "
+            f"(feature {worst}: sd {np.sqrt(target_variance[worst]):.3g} against {scale[worst]:.3g}). "
+            "Convert both to the same units."
+        )
+    return FeatureScale(alive, scale, size), tuple(constant.tolist())
 
 
 def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
@@ -286,53 +270,14 @@ def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
     return varies
 
 
-def check_comparable(target_variance: Array, frame: FeatureScale) -> None:
-    """Raise an error if the ratio of target to background variance would overflow."""
-    with np.errstate(over="ignore"):
-        ratio = target_variance / frame.scale / frame.scale
-    if not (ratio.sum() < _LARGEST):
-        worst = int(np.argmax(ratio))
-        raise InputError(
-            f"target and background are in units so far apart that the ratio of their variances would overflow "
-            f"(feature {worst}: sd {np.sqrt(target_variance[worst]):.3g} against {frame.scale[worst]:.3g}). "
-            "Bring both to the same units."
-        )
-
-
-def _cut(matrix: Array, frame: FeatureScale) -> Array:
-    if len(frame.alive) == frame.n_features:
-        return matrix
-    return matrix[np.ix_(frame.alive, frame.alive)]
-
-
 def scaled(matrix: Array, frame: FeatureScale) -> Array:
     """Return the covariance of the features that vary, in the solver's units (modifies its argument)."""
-    matrix = _cut(matrix, frame)
-    inverse = 1 / frame.alive_scale
+    if len(frame.alive) < frame.n_features:
+        matrix = matrix[np.ix_(frame.alive, frame.alive)]
+    inverse = 1 / frame.scale[frame.alive]
     matrix *= inverse[:, None]
     matrix *= inverse
     return matrix
-
-
-def memory_budget(task: Problem) -> int:
-    """Return the memory budget for covariances in bytes: the default, or that of a source if it is larger."""
-    given = [int(getattr(data.source, "memory", None) or 0) for data in (task.target, *task.backgrounds)]
-    return max(default_budget(), *given)
-
-
-def covariance_bytes(task: Problem) -> int:
-    """Return the bytes held by the covariance path: one per dataset, two scaled, one shrunk, one factor."""
-    return (5 + len(task.backgrounds)) * 8 * task.target.n_features**2
-
-
-def too_wide(task: Problem) -> bool:
-    """Return whether matrices of features × features exceed the budget."""
-    return covariance_bytes(task) > memory_budget(task)
-
-
-def too_long(task: Problem) -> bool:
-    """Return whether matrices of rows × rows exceed the budget."""
-    return 3 * 8 * task.n_rows**2 > memory_budget(task)
 
 
 def laplacian(graph: Any, n_features: int) -> Any:

@@ -1,22 +1,38 @@
-"""Solver results, their conversion to the units of the data, and the signal model used for denoising.
+"""Solutions in the units of the data: components, signal model, and notes for the user.
 
-The target-specific part of a row is a Wiener estimate from the significant components. With u the filters, p their
-patterns (uᵢᵀpⱼ = δᵢⱼ) and a the population ratios, the part of a centred row that the background does not explain is
-Σ p (1 − 1/a) uᵀx. This is the posterior mean of the model x ~ N(0, WWᵀ + C_yy), whose maximum likelihood solution is
-discriminative PCA (residual component analysis). Its principal axes are the ``axes="signal"`` of the estimator.
+Solvers find generalized eigenpairs in scaled coordinates (:class:`FeatureScale`). These are converted to filters and
+patterns here, rotated to the signal axes if these were requested, and assembled with a record of what was done. Notes
+state counts, the features concerned and a remedy.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout._blas import Array
-from standout._shrinkage import Regime
-from standout.errors import StandoutWarning
+from standout._blas import WORST_CONDITION, Array
+from standout._shrinkage import ROWS_PER_DIMENSION, Evidence, Regime, estimate_text, few_rows
+from standout._spectrum import debiased
+from standout.errors import (
+    ConditionWarning,
+    OverfitWarning,
+    RankWarning,
+    ShrinkageWarning,
+    StandoutWarning,
+    StructuralWarning,
+    listed,
+    named_features,
+)
+
+if TYPE_CHECKING:
+    from standout.solvers.problem import Count, Problem
+
+# Sums have 16 digits of a variance, hence 8 of an sd: a smaller relative sd is not resolved by moments.
+_RESOLUTION = 1e-7
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,7 @@ class FeatureScale:
     scale: Array  # (n_features,), 1 for features that do not vary
     n_features: int
 
-    @cached_property
+    @property
     def alive_scale(self) -> Array:
         """The scale of the features that vary."""
         return self.scale[self.alive]
@@ -51,7 +67,7 @@ class FeatureScale:
         """Return coordinates in which the features that vary are additionally divided by ``units``."""
         scale = self.scale.copy()
         scale[self.alive] *= units
-        return FeatureScale(self.alive, scale, self.n_features)
+        return replace(self, scale=scale)
 
     def spread(self, values: Array) -> Array:
         """Expand rows for the features that vary to all features."""
@@ -63,11 +79,11 @@ class FeatureScale:
 
     def filters(self, vectors: Array) -> Array:
         """Convert vectors to filters in the units of the data."""
-        return self.spread(vectors / self.alive_scale[:, None])
+        return self.spread(vectors / self.scale[self.alive, None])
 
     def images(self, images: Array) -> Array:
         """Convert covariance images to the units of the data."""
-        return self.spread(images * self.alive_scale[:, None])
+        return self.spread(images * self.scale[self.alive, None])
 
 
 @dataclass(frozen=True)
@@ -79,14 +95,31 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Solution:
-    """The components in the units of the data, and how they were found."""
+class Components:
+    """Filters, patterns and variances in the units of the data."""
 
     ratios: Array  # (k,)
     filters: Array  # (n_features, k), unit norm
     patterns: Array  # (n_features, k)
     target_variance: Array  # (k,)
     background_variance: Array  # (k,)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Components:
+        """Return the chosen components."""
+        return Components(
+            self.ratios[chosen],
+            self.filters[:, chosen],
+            self.patterns[:, chosen],
+            self.target_variance[chosen],
+            self.background_variance[chosen],
+        )
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The components in the units of the data, and how they were found."""
+
+    components: Components
     unshrunk_ratios: Array  # ratios of the unshrunk problem, largest first; empty if undefined
     mean: Array  # (n_features,) centre of the target
     scale: Array  # (n_features,) background sd, target sd if the background is constant
@@ -96,25 +129,20 @@ class Solution:
     n_factors: int  # shared factors in the background estimate
     regime: Regime
     solver: str
-    notes: tuple[Note, ...] = field(default=())
+    notes: tuple[Note, ...] = ()
     signal: Signal | None = None
     axes: str = "ratio"
 
-
-@dataclass(frozen=True)
-class Components:
-    """Filters, patterns and variances in the units of the data."""
-
-    ratios: Array
-    filters: Array
-    patterns: Array
-    target_variance: Array
-    background_variance: Array
+    @property
+    def ratios(self) -> Array:
+        """Target variance over background variance of each component."""
+        return self.components.ratios
 
 
 def components(eigen: Eigenpairs, frame: FeatureScale, count: int) -> Components:
     """Convert the first ``count`` eigenpairs to the units of the data, with unit-norm filters and fixed signs."""
-    eigen = _ordered_infinite(eigen, frame)
+    if eigen.n_infinite:
+        eigen = _ordered_infinite(eigen, frame)
     filters = frame.filters(eigen.vectors[:, :count])
     ratios = eigen.ratios[:count]
     infinite = np.arange(len(ratios)) < eigen.n_infinite
@@ -124,13 +152,12 @@ def components(eigen: Eigenpairs, frame: FeatureScale, count: int) -> Components
     patterns = np.where(infinite | (ratios >= 1), target, background)
     patterns /= (filters * patterns).sum(axis=0)
     length = np.sqrt((filters * filters).sum(axis=0))
-    raw_target = (filters * target).sum(axis=0)
     sign = signs(patterns / frame.scale[:, None])
     return Components(
         ratios=ratios,
         filters=filters * (sign / length),
         patterns=patterns * (sign * length),
-        target_variance=np.where(infinite, raw_target, ratios) / length**2,
+        target_variance=np.where(infinite, (filters * target).sum(axis=0), ratios) / length**2,
         background_variance=np.where(infinite, 0.0, 1.0) / length**2,
     )
 
@@ -150,25 +177,17 @@ def signs(patterns: Array) -> Array:
 def _ordered_infinite(eigen: Eigenpairs, frame: FeatureScale) -> Eigenpairs:
     """Order the infinite block by target variance, with a PCA of the target inside it."""
     q = eigen.n_infinite
-    if q == 0:
-        return eigen
     filters = frame.filters(eigen.vectors[:, :q])
     _, triangle = np.linalg.qr(filters)
     turn = np.linalg.inv(triangle)
     inside = turn.T @ (filters.T @ frame.images(eigen.target_image[:, :q])) @ turn
     _, axes = np.linalg.eigh((inside + inside.T) / 2)
     turn = turn @ axes[:, ::-1]
-
-    def turned(columns: Array) -> Array:
-        return np.hstack([columns[:, :q] @ turn, columns[:, q:]])
-
-    return Eigenpairs(
-        eigen.ratios,
-        turned(eigen.vectors),
-        turned(eigen.target_image),
-        turned(eigen.background_image),
-        q,
+    vectors, target, background = (
+        np.hstack([columns[:, :q] @ turn, columns[:, q:]])
+        for columns in (eigen.vectors, eigen.target_image, eigen.background_image)
     )
+    return Eigenpairs(eigen.ratios, vectors, target, background, q)
 
 
 @dataclass(frozen=True)
@@ -179,17 +198,17 @@ class Signal:
     patterns: Array  # (n_features, k)
     gains: Array  # (k,): 1 − 1/a; 1 for an infinite ratio
 
+    @classmethod
+    def of(cls, filters: Array, patterns: Array, ratios: Array) -> Signal:
+        """Return the signal of components with population ratios a: gains 1 − 1/a, zero for ratios below one."""
+        return cls(filters, patterns, 1 - 1 / np.maximum(ratios, 1.0))
+
     def of_rows(self, centred: Array) -> Array:
         """Return the target-specific part of centred rows, of the same shape."""
         return np.asarray((centred @ (self.filters * self.gains)) @ self.patterns.T)
 
 
-def gains(ratios: Array) -> Array:
-    """Return 1 − 1/a for population ratios a; ratios below one have zero gain."""
-    return np.asarray(1 - 1 / np.maximum(ratios, 1.0))
-
-
-def signal_axes(found: Components, signal: Signal, scale: Array, count: int) -> Components:
+def _signal_axes(found: Components, signal: Signal, scale: Array, count: int) -> Components:
     """Return the principal axes of the denoised target as components.
 
     The denoised target has covariance P·diag(g² v)·Pᵀ with v the target variance along each filter. Its axes
@@ -204,10 +223,149 @@ def signal_axes(found: Components, signal: Signal, scale: Array, count: int) -> 
     sign = signs(patterns / scale[:, None])
     with np.errstate(divide="ignore"):
         ratios = np.where(background > 0, target / np.where(background > 0, background, 1.0), np.inf)
-    return Components(
-        ratios=ratios,
-        filters=(found.filters @ mix) * sign,
-        patterns=patterns * sign,
-        target_variance=target,
-        background_variance=background,
+    return Components(ratios, (found.filters @ mix) * sign, patterns * sign, target, background)
+
+
+def build_solution(
+    task: Problem,
+    found: Components,
+    frame: FeatureScale,
+    rank: int,
+    solver: str,
+    count: Count,
+    means: Sequence[Array] | None = None,
+    *,
+    rho: float = 0.0,
+    n_factors: int = 0,
+    plain: Array | None = None,
+    notes: Sequence[Note] = (),
+    n_infinite: int = 0,
+    own: Array | None = None,
+    more: Components | None = None,
+) -> Solution:
+    """Assemble a solution.
+
+    ``plain`` are ratios of the unshrunk problem; ``own`` are the ratios of the components against the unshrunk
+    background, if it was shrunk. ``more`` are all components above the edge, which denoising needs, if the solver
+    computed them anyway.
+    """
+    if means is None:
+        means = [data.moments.mean for data in (task.target, *task.backgrounds)]
+    judged = plain if plain is not None and task.has_edge(rank) else np.empty(0)
+    signal_axes = task.wanted.axes == "signal" and task.mixture is not None
+    signal = None
+    if signal_axes or (more is not None and len(judged)):
+        every = found if signal_axes or more is None else more
+        population = every.ratios
+        if len(judged):
+            population = debiased(judged[: len(population)], rank, *task.units())
+            if own is not None:  # bounded by the ratio against the unshrunk background
+                population = np.fmin(population, own[: len(population)])
+        every = every.take(population > 1)
+        signal = Signal.of(every.filters, every.patterns, population[population > 1])
+        if signal_axes:
+            shown = min(count.shown, len(signal.gains))
+            notes = [*notes, *_signal_notes(task, rank, shown, bool(len(judged)))]
+            found = _signal_axes(every, signal, frame.scale, shown)
+    own_centre = task.mixture is None or task.wanted.own_centre
+    return Solution(
+        components=found,
+        unshrunk_ratios=judged,
+        mean=means[0] if own_centre or task.mixture is None else task.mixture.mixed_means(means[1:]),
+        scale=frame.scale,
+        rank=rank,
+        n_infinite=min(n_infinite, len(found.ratios)),
+        shrinkage=rho,
+        n_factors=n_factors,
+        regime="shrunk" if rho > 0 else "structural" if n_infinite > 0 else "exact",
+        solver=solver,
+        notes=tuple(notes),
+        signal=signal,
+        axes="signal" if signal_axes else "ratio",
     )
+
+
+def _signal_notes(task: Problem, rank: int, shown: int, judged: bool) -> list[Note]:
+    """Return a note if the signal has fewer axes than requested, or could not be separated from noise."""
+    assert task.mixture is not None
+    wanted = task.wanted.n_components
+    if not judged:
+        text = (
+            f"the signal has {shown} axes, computed from all ratios above one: with {task.mixture.units:.0f} "
+            f"independent background units for {rank} dimensions there is no noise edge. Give more background rows or "
+            "fewer features to select and de-bias the components."
+        )
+    elif isinstance(wanted, int) and 0 < shown < wanted:
+        text = (
+            f"`n_components={wanted}`, but only {shown} are above the noise edge: the signal has no more axes. "
+            "Request as many, or use `axes='ratio'` to see components below the edge."
+        )
+    else:
+        return []
+    return [Note(OverfitWarning, text)]
+
+
+def shrinkage_notes(
+    task: Problem, evidence: Evidence, rho: float, n_factors: int = 0, error: float = 0.0
+) -> tuple[Note, ...]:
+    """Return warnings that "auto" shrank the background strongly; ``error`` is relative, if ρ is an estimate."""
+    if task.wanted.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
+        return ()
+    assert task.mixture is not None
+    rows = sum(data.counts.rows for data in task.backgrounds)
+    effective = task.mixture.effective + len(task.backgrounds)
+    worth = f" (worth {effective:.0f})" if effective < 0.95 * rows else ""
+    within = f" (estimated from random vectors, to {100 * error:.2g} %)" if error > 0 else ""
+    possible = "; `shrinkage=None` solves the exact problem" if evidence.rows >= evidence.rank else ""
+    text = (
+        f"{rows} background rows{worth} are few for {evidence.rank} dimensions (fewer than {ROWS_PER_DIMENSION} for "
+        f"each), so the background covariance was estimated by {estimate_text(rho, n_factors, within)}. More "
+        f"background rows or fewer features need less shrinkage{possible}."
+    )
+    return (Note(ShrinkageWarning, text),)
+
+
+def condition_note(reciprocal: float) -> Note:
+    """Return a note that the covariances are too ill-conditioned for an accurate answer."""
+    condition = f"about {1 / reciprocal:.1e}" if reciprocal > 0 else f"above {WORST_CONDITION:.0e}"
+    return Note(
+        ConditionWarning,
+        f"the condition number of the background covariance is {condition}: from moments alone the ratios have "
+        "few correct digits. Give the rows (`solver='auto'` then uses the generalized SVD), or shrink.",
+    )
+
+
+def lost_note(task: Problem, count: int) -> Note:
+    """Return a note that moments show no variance in directions where the rows might."""
+    directions = "1 direction is" if count == 1 else f"{count} directions are"
+    remedy = "use `solver='gsvd'`" if task.rows_at_hand else "bring the rows into memory for the generalized SVD"
+    return Note(
+        RankWarning,
+        f"{directions} left out, in which neither target nor background varies by more than about {_RESOLUTION:.0e} of "
+        "the sd of its features, the resolution of sums. That is right for a duplicated feature or shares that add up "
+        f"to one; otherwise {remedy}, or give differences of features that are almost equal.",
+    )
+
+
+def structural_notes(task: Problem, eigen: Eigenpairs, frame: FeatureScale, constant: tuple[int, ...]) -> list[Note]:
+    """Return notes on the cause of infinite ratios."""
+    count = eigen.n_infinite
+    if count == 0:
+        return []
+    if count <= len(constant):
+        one = len(constant) == 1
+        named = listed(named_features(task.names, constant))
+        where = f"the feature{'' if one else 's'} {named} {'is' if one else 'are'} constant in the background"
+    else:
+        weight = np.abs(eigen.vectors[:, :count]).max(axis=1)
+        order = np.argsort(-weight, kind="stable")
+        heavy = frame.alive[order[weight[order] > 0.1 * weight.max()]]
+        where = f"the background satisfies an exact linear relation between {listed(named_features(task.names, heavy))}"
+        if not task.rows_at_hand:
+            where += f" (exact to {_RESOLUTION:.0e} of their sd, the resolution of sums)"
+    ratios = "1 ratio is" if count == 1 else f"{count} ratios are"
+    text = (
+        f"{ratios} infinite: {where}, while the target varies there. If that is an artefact of how the background "
+        "was recorded, leave these features out or use `shrinkage='oas'`."
+    )
+    return [Note(StructuralWarning, text)]

@@ -1,0 +1,199 @@
+"""Effective number of independent rows: rows of one group, and consecutive rows, may be alike.
+
+The largest-root test, the noise edge, de-biasing and shrinkage need the number ν for which a sample covariance varies
+as if it were computed from ν + 1 independent Gaussian rows. Counting rows is wrong if rows of a group are alike;
+counting groups discards almost everything if they are not. ν is therefore estimated from the rows, by a cluster-robust
+variance of their covariance. With rows z (centred, and whitened by the pooled covariance of target and background),
+their covariance Ĉ, and groups g of total weight W_g,
+
+    V = G/(G − 1) · Σ_g ‖Σ_{i∈g} wᵢ(zᵢzᵢᵀ − Ĉ)‖² / W²,    ν = ((tr Ĉ² + tr² Ĉ)/V − 1) · (G − 1)/(G + 1).
+
+G = W²/Σ W_g² is the effective number of groups. V estimates E‖Ĉ − C‖², which is (tr C² + tr² C)/ν for ν independent
+Gaussian rows; the −1 removes V from tr Ĉ², and the last factor removes the bias of V with few groups. ν is at least
+G − 1 and at most the (Kish) number of rows less one. The identity holds for any linear map of the rows, so that many
+features can be reduced by a random projection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from standout._blas import Array, rank_tolerance, top_eigen
+from standout._dataset import Dataset
+from standout._folds import coded
+from standout.errors import SerialWarning
+from standout.io.source import ArraySource, block_rows_of
+from standout.solvers.solution import Note
+
+# Dimensions in which groups are compared: enough for an accurate ν, and a small part of the cost of a covariance.
+_DIMENSIONS = 50
+# Above this many features, whitening would take longer than the fit gains from it.
+_MOST_WHITENED = 3000
+# Limit of the values of projected rows held in memory.
+_MOST_VALUES = 25_000_000
+# Rows compared for serial correlation, and the lag at which only slow changes (classes, drifts) remain.
+_SERIAL_ROWS, _FAR_LAG = 4096, 20
+# Serial correlation is reported if neighbours correlate by more than this beyond distant rows,
+_SERIAL_CORRELATION = 0.1
+# and by more than this many standard errors.
+_SERIAL_SIGMAS = 6.0
+
+
+def degrees_of_freedom(rows: Array, weights: Array, groups: NDArray[np.intp]) -> float:
+    """Return ν of rows in groups.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, q)
+        Any linear map of the rows; whitened rows weight all directions alike.
+    weights : ndarray of shape (n_rows,)
+        Positive weights.
+    groups : ndarray of shape (n_rows,)
+        Group of each row, as whole numbers from 0 on.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> alike, groups = np.repeat(rng.normal(size=(30, 5)), 10, axis=0), np.repeat(np.arange(30), 10)
+    >>> round(degrees_of_freedom(alike, np.ones(300), groups))
+    29
+    >>> degrees_of_freedom(rng.normal(size=(300, 5)), np.ones(300), groups) > 200
+    True
+    """
+    total = weights.sum()
+    share = weights / total
+    centred = rows - share @ rows
+    covariance = (centred * share[:, None]).T @ centred
+    group_shares = np.bincount(groups, share)
+    n_groups = 1 / float(group_shares @ group_shares)
+    most = 1 / float(share @ share) - 1
+    order = np.argsort(groups, kind="stable")
+    variance = 0.0
+    for inside in np.split(order, np.cumsum(np.bincount(groups))[:-1]):
+        if len(inside):
+            part = (centred[inside] * share[inside, None]).T @ centred[inside] - share[inside].sum() * covariance
+            variance += float(np.einsum("ij,ij->", part, part))
+    size = float(np.einsum("ij,ij->", covariance, covariance)) + float(np.trace(covariance)) ** 2
+    if n_groups <= 1 or variance <= 0 or size <= 0:
+        return min(max(n_groups - 1, 0.0), most)
+    variance *= n_groups / (n_groups - 1)
+    found = (size / variance - 1) * (n_groups - 1) / (n_groups + 1)
+    return float(min(max(found, n_groups - 1), most))
+
+
+def count_effective_rows(datasets: Sequence[Dataset]) -> None:
+    """Set the counts of datasets with groups to their effective number of rows, where rows can be read again."""
+    grouped = [data for data in datasets if data.rows is not None and data.group_ids is not None]
+    if not grouped:
+        return
+    basis = _comparison_basis(datasets)
+    for data in grouped:
+        assert data.rows is not None
+        counts, used = data.counts, data.row_weights > 0
+        with np.errstate(all="ignore"):  # bad values are located by the solver
+            rows = np.concatenate([_dense(block) @ basis for block in data.rows.blocks(block_rows_of(data.rows))])
+        if np.isfinite(rows).all():
+            groups, _ = coded(np.asarray(data.group_ids)[used])
+            freedom = degrees_of_freedom(rows[used], data.row_weights[used], groups)
+            data.counts = replace(counts, effective=min(counts.effective, freedom + 1), units=freedom + 1)
+
+
+def _comparison_basis(datasets: Sequence[Dataset]) -> Array:
+    """Return the map, of shape (n_features, q), to the coordinates in which groups are compared.
+
+    It whitens the pooled covariance. With more features than rows, where whitening would make all rows orthogonal,
+    features are scaled by their sd instead. Beyond ``_DIMENSIONS`` a random projection follows.
+    """
+    n_rows, size = sum(data.counts.rows for data in datasets), datasets[0].n_features
+    whitens = 2 * size < n_rows and size <= _MOST_WHITENED
+    if whitens:
+        parts = [data.moments for data in datasets]
+        covariance = sum(part.scatter for part in parts) / sum(part.weight for part in parts)
+        scale = _reciprocal(np.sqrt(np.diagonal(covariance)))
+        values, vectors = top_eigen(np.asfortranarray(scale[:, None] * covariance * scale), size)
+        kept = values > rank_tolerance(size) * values[0]
+        basis = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
+    else:
+        scale = _reciprocal(np.sqrt(np.mean([_variance(data) for data in datasets if data.rows is not None], axis=0)))
+        basis = np.diag(scale) if size <= _DIMENSIONS else np.empty((size, 0))
+    most = max(2, min(_DIMENSIONS, _MOST_VALUES // max(n_rows, 1)))
+    if 0 < basis.shape[1] <= most:
+        return np.asarray(basis)
+    width = basis.shape[1] or size
+    projection = np.random.default_rng(0).normal(size=(width, most)) / np.sqrt(width)
+    return np.asarray(basis @ projection if basis.shape[1] else scale[:, None] * projection)
+
+
+def _variance(data: Dataset) -> Array:
+    """Return the variance of each feature, in one pass over the rows and about the first of them."""
+    assert data.rows is not None
+    first, total, squares, seen = None, np.zeros(data.n_features), np.zeros(data.n_features), 0
+    with np.errstate(all="ignore"):
+        for block in data.rows.blocks(block_rows_of(data.rows)):
+            rows = _dense(block)
+            first = rows[0] if first is None else first
+            rows = rows - first
+            total, squares, seen = total + rows.sum(axis=0), squares + (rows * rows).sum(axis=0), seen + len(rows)
+        return np.maximum(squares / seen - (total / seen) ** 2, 0.0)
+
+
+def _dense(block: Any) -> Array:
+    return np.asarray(block, dtype=np.float64)
+
+
+def _reciprocal(values: Array) -> Array:
+    return np.where(values > 0, 1 / np.where(values > 0, values, 1.0), 0.0)
+
+
+def serial_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
+    """Return a warning for each dataset in memory, without groups, whose consecutive rows are correlated."""
+    notes = []
+    for data in datasets:
+        if isinstance(data.source, ArraySource) and data.group_ids is None and type(data.source.array) is np.ndarray:
+            found = serial_correlation(data.source.array[:_SERIAL_ROWS])
+            if found > 0:
+                text = (
+                    f"{data.role}: consecutive rows are correlated ({found:.2g} beyond rows {_FAR_LAG} apart), as in a "
+                    "time series or in replicates, so they are not independent and p-values that count rows are too "
+                    "small. Give the subject, trial or a block of consecutive rows as `groups=`."
+                )
+                notes.append(Note(SerialWarning, text))
+    return tuple(notes)
+
+
+def serial_correlation(rows: NDArray[Any]) -> float:
+    """Return the correlation of neighbouring rows beyond that of distant ones; 0 if it is not significant.
+
+    Rows that are sorted by class, or drift slowly, are about as similar at lag 20 as at lag 1, and do not count.
+    Without serial correlation, the mean over n rows and p features of the products of standardised rows at one lag has
+    a standard error of ``sqrt(tr C² / n) / p``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> noise = rng.normal(size=(500, 4))
+    >>> series = noise + 0.9 * np.vstack([np.zeros(4), noise[:-1]])
+    >>> serial_correlation(noise), round(serial_correlation(series), 1)
+    (0.0, 0.5)
+    """
+    if len(rows) < 3 * _FAR_LAG or rows.dtype.kind not in "fiub":
+        return 0.0
+    with np.errstate(all="ignore"):
+        centred = rows - rows.mean(axis=0)
+        centred *= _reciprocal(np.sqrt(np.einsum("ij,ij->j", centred, centred) / len(rows)))
+        n_rows, size = centred.shape
+        near, far = (
+            float(np.einsum("ij,ij->", centred[:-lag], centred[lag:])) / (n_rows - lag) / size for lag in (1, _FAR_LAG)
+        )
+        excess = near - far
+        if not excess > _SERIAL_CORRELATION:
+            return 0.0
+        inner = centred @ centred[:: max(1, n_rows // 256)].T  # a sample of the products suffices for tr C²
+        error = math.sqrt(2 * float((inner**2).mean()) / n_rows) / size
+    return excess if excess > _SERIAL_SIGMAS * error else 0.0
