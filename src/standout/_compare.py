@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +91,7 @@ def compare(
         labels = collect_values(labels, target, "labels")
         if labels is None:
             target.check_row_values("label", "target labels")
-    given = FitArguments(target, None, background, groups=groups, background_groups=background_groups)
+    given = FitArguments(target, background=background, groups=groups, background_groups=background_groups)
     arguments, rows = _summed_once(given, features)
     sides = {name: getattr(arguments, name) for name in ("background", "groups", "background_groups")}
     common: dict[str, Any] = {"mix": mix, "features": features}
@@ -119,22 +120,16 @@ def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Sour
         raise InputError("compare needs a background. Give background rows.")
     match_features(inputs, target.names, target.n_features, features)  # moments lack some of what is checked here
 
-    def on_cluster(data: Dataset) -> bool:
-        return data.source is not None and not data.source.is_local
+    def once(data: Dataset) -> tuple[Any, Any]:
+        local = data.source is not None and data.source.is_local
+        return (data.source, data.groups) if local else (data.moments, None)
 
-    datasets, groups = {}, {}
-    for role, data in inputs.backgrounds.items():
-        datasets[role] = data.moments if on_cluster(data) or data.source is None else data.source
-        groups[role] = None if on_cluster(data) else data.groups
-    arguments = FitArguments(
-        target.moments if on_cluster(target) else given.X,
-        groups=None if on_cluster(target) else given.groups,
-        background=as_given(given.background, datasets),
-        background_groups=None
-        if all(one is None for one in groups.values())
-        else as_given(given.background, groups),
-    )  # fmt: skip
-    return arguments, target.source
+    X, groups = once(target)
+    backgrounds = {role: once(data) for role, data in inputs.backgrounds.items()}
+    data, of_rows = ({role: part[i] for role, part in backgrounds.items()} for i in (0, 1))
+    background_groups = as_given(given.background, of_rows) if any(g is not None for g in of_rows.values()) else None
+    background = as_given(given.background, data)
+    return FitArguments(X, background=background, groups=groups, background_groups=background_groups), target.source
 
 
 def _evaluate(methods: dict[str, Any], arguments: FitArguments, rows: Source | None, labels: Any) -> list[Comparison]:
@@ -142,23 +137,16 @@ def _evaluate(methods: dict[str, Any], arguments: FitArguments, rows: Source | N
     moments = arguments.X if isinstance(arguments.X, Moments) else None
     if labels is None and rows is not None:  # the labels of a stream are available after it was read
         labels = rows.row_values("label", "target labels")
+    if rows is None and labels is not None:
+        raise RowsNeededError("labels: the target was given as moments, without rows. Give the rows of the target.")
     scores: list[Any] = [None] * len(methods)
-    # Without labels, moments are enough and rows stay on the cluster.
-    if labels is not None or moments is None:
-        if rows is None:
-            raise RowsNeededError("labels: the target was given as moments, without rows. Give the rows of the target.")
+    if rows is not None and (labels is not None or moments is None):  # otherwise rows stay on the cluster
         scores = rows.collect_mapped([estimator.transform for estimator in methods.values()], "target")
-    if labels is not None:
-        labels = np.asarray(labels)
-        if labels.shape != (len(scores[0]),):
-            raise InputError(
-                f"labels: shape {labels.shape} for {len(scores[0])} rows of the target. Give one label for each row."
-            )
-    if moments is not None:
-        total = float(np.trace(moments.covariance()))
-    else:
-        assert rows is not None
-        total = _total_variance(rows)
+    if labels is not None and np.shape(labels) != (len(scores[0]),):
+        raise InputError(
+            f"labels: shape {np.shape(labels)} for {len(scores[0])} rows of the target. Give one label for each row."
+        )
+    total = _total_variance(rows) if moments is None else float(np.trace(moments.covariance()))
     found = []
     for (name, estimator), values in zip(methods.items(), scores, strict=True):
         if estimator.n_components_ == 0:
@@ -176,7 +164,7 @@ def _evaluate(methods: dict[str, Any], arguments: FitArguments, rows: Source | N
     return found
 
 
-def _total_variance(source: Source) -> float:
+def _total_variance(source: Any) -> float:
     """Return the sum of the variances of all features, in one pass."""
     from sklearn.preprocessing import StandardScaler
 
@@ -189,11 +177,11 @@ def _total_variance(source: Source) -> float:
 def _silhouette(scores: Array | None, labels: Any) -> float:
     """Return the mean silhouette of the labels in the scores, from -1 to 1; NaN if it is undefined."""
     if labels is None or scores is None or scores.shape[1] == 0:
-        return float("nan")
+        return math.nan
     from sklearn.metrics import silhouette_score
 
-    classes = np.array([str(label) for label in labels])
+    classes = np.array([str(label) for label in np.asarray(labels)])
     if not 2 <= len(np.unique(classes)) <= min(_MAX_CLASSES, len(classes) - 1):
-        return float("nan")
+        return math.nan
     sample = _SILHOUETTE_ROWS if len(classes) > _SILHOUETTE_ROWS else None
     return float(silhouette_score(scores, classes, sample_size=sample, random_state=0))

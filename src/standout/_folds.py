@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,22 +78,28 @@ class Spread:
     between: Array  # (k,); unbiased, so it can be negative, but the sum of the two cannot
     mean: Array  # (k,): of all rows
     sums: Array  # (3, n_units): of each unit's weights, their squares and their cubes
+    # Expected sums of squares for variance components of one: within units, and of the unit means due to the variance
+    # between and within units.
+    expected: tuple[float, float, float]
 
     @classmethod
     def of(cls, scores: Array, units: Index, weights: Array | None = None) -> Spread:
         """Estimate the components for each column of the scores."""
         _, codes = np.unique(units, return_inverse=True)
         weights = np.ones(len(scores)) if weights is None else weights
-        sums = np.array([np.bincount(codes, weights**power) for power in (1, 2, 3)])
-        sizes, mean = sums[0], weights @ scores / weights.sum()
+        sizes, squares, cubes = (np.bincount(codes, weights**power) for power in (1, 2, 3))
+        total = sizes.sum()
+        inside, divisor = (sizes - squares / sizes).sum(), total - (sizes**2).sum() / total
+        noise = (squares / sizes).sum() - squares.sum() / total
+        mean = weights @ scores / total
         means = np.zeros((len(sizes), scores.shape[1]))
         np.add.at(means, codes, weights[:, None] * (scores - mean))
         means /= sizes[:, None]
-        inside, divisor, noise = _expected_squares(sums)
         within = np.zeros(len(mean))
         if len(scores) > len(sizes):
             within = weights @ (scores - mean - means[codes]) ** 2 / inside
-        return cls(within, (sizes @ means**2 - noise * within) / divisor, mean, sums)
+        between = (sizes @ means**2 - noise * within) / divisor
+        return cls(within, between, mean, np.array([sizes, squares, cubes]), (inside, divisor, noise))
 
     @property
     def total(self) -> Array:
@@ -103,7 +109,7 @@ class Spread:
     def terms(self, within: Array, between: Array) -> tuple[Array, Array]:
         """Return scales and degrees of freedom of the χ² terms of this variance, given the population's components."""
         sizes, squares, cubes = self.sums
-        inside, divisor, noise = _expected_squares(self.sums)
+        inside, divisor, noise = self.expected
         shares = (sizes / sizes.sum())[:, None]
         # Variance times size of each unit's mean; of their weighted squares, mean and variance (Satterthwaite).
         units = (squares / sizes)[:, None] * within + sizes[:, None] * between
@@ -118,19 +124,7 @@ class Spread:
     def of_mean(self, within: Array, between: Array) -> Array:
         """Return the variance of the mean of all rows, given the population's components."""
         sizes, squares, _ = self.sums
-        total = sizes.sum()
-        return np.asarray(within * squares.sum() / total**2 + between * (sizes**2).sum() / total**2)
-
-
-def _expected_squares(sums: Array) -> tuple[float, float, float]:
-    """Return the expected sums of squares for variance components of one.
-
-    They are that within units, and that of the unit means due to the variance between and within units.
-    """
-    sizes, squares, _ = sums
-    total = sizes.sum()
-    within = (sizes - squares / sizes).sum()
-    return within, total - (sizes**2).sum() / total, (squares / sizes).sum() - squares.sum() / total
+        return np.asarray((within * squares.sum() + between * (sizes**2).sum()) / sizes.sum() ** 2)
 
 
 @dataclass(frozen=True)
@@ -147,9 +141,7 @@ class Fold:
     def ratios(self) -> Array:
         """Held-out target variance over background variance; NaN where both are zero."""
         target = self.target.total + (0.0 if self.shift is None else self.shift)
-        background = np.asarray(
-            sum(share * own.total for share, own in zip(self.shares, self.backgrounds, strict=True))
-        )
+        background = sum(share * own.total for share, own in zip(self.shares, self.backgrounds, strict=True))
         first, second = (np.where(value <= _NEGLIGIBLE * self.unit, 0.0, value) for value in (target, background))
         with np.errstate(all="ignore"):
             return np.asarray(first / second)
@@ -165,8 +157,8 @@ def log_ratios(folds: Sequence[Fold]) -> Array:
     units = [np.where(fold.unit > 0, fold.unit, 1.0)[:k] for fold in folds]
     population = []  # the variance components of the target and of each background
     for parts in zip(*((fold.target, *fold.backgrounds) for fold in folds), strict=True):
-        within = np.mean([part.within[:k] / unit for part, unit in zip(parts, units, strict=True)], axis=0)
-        between = np.mean([part.between[:k] / unit for part, unit in zip(parts, units, strict=True)], axis=0)
+        own = [(part.within[:k] / unit, part.between[:k] / unit) for part, unit in zip(parts, units, strict=True)]
+        within, between = np.mean(own, axis=0)
         population.append((within, np.maximum(between, 0.0)))
     with np.errstate(all="ignore"):
         logs = np.stack([np.log(fold.ratios[:k]) for fold in folds])
@@ -175,26 +167,20 @@ def log_ratios(folds: Sequence[Fold]) -> Array:
 
 def _expected_log_ratio(fold: Fold, population: list[tuple[Array, Array]]) -> Array:
     """Return the expected log ratio of a fold, given the variance components of the population."""
-    totals = [within + between for within, between in population]
-    mixed = sum(share * total for share, total in zip(fold.shares, totals[1:], strict=True))
-
-    def relative(values: Array, to: Array) -> Array:
-        return np.asarray(values / np.where(to > 0, to, 1.0))
-
-    scales, freedom = fold.target.terms(*population[0])
-    scales = relative(scales, totals[0])
-    backgrounds = list(zip(fold.shares, fold.backgrounds, population[1:], strict=True))
+    total, *totals = (within + between for within, between in population)
+    mixed = np.asarray(sum(share * own for share, own in zip(fold.shares, totals, strict=True)))
+    units = [np.where(unit > 0, unit, 1.0) for unit in (total, *[mixed] * len(totals))]
+    own, *others = ((within / unit, between / unit) for (within, between), unit in zip(population, units, strict=True))
+    scales, freedom = fold.target.terms(*own)
+    backgrounds = list(zip(fold.shares, fold.backgrounds, others, strict=True))
     if fold.shift is not None:
-        shift = relative(fold.target.of_mean(*population[0]), totals[0])
-        for share, spread, part in backgrounds:
-            shift = shift + share**2 * relative(spread.of_mean(*part), mixed)
+        shift = fold.target.of_mean(*own) + sum(share**2 * spread.of_mean(*part) for share, spread, part in backgrounds)
         scales, freedom = np.vstack([scales, shift]), np.vstack([freedom, np.ones_like(shift)])
-    target = mean_log_variance(scales, freedom)
-    terms = [
-        (share * scales, freedom) for share, spread, part in backgrounds for scales, freedom in [spread.terms(*part)]
-    ]
-    scales, freedom = (np.vstack(values) for values in zip(*terms, strict=True))
-    return target - mean_log_variance(relative(scales, mixed), freedom)
+    terms = [(share, *spread.terms(*part)) for share, spread, part in backgrounds]
+    background = mean_log_variance(
+        np.vstack([share * scales for share, scales, _ in terms]), np.vstack([freedom for _, _, freedom in terms])
+    )
+    return mean_log_variance(scales, freedom) - background
 
 
 def mean_over_folds(logs: Array) -> Array:
@@ -204,26 +190,19 @@ def mean_over_folds(logs: Array) -> Array:
         return np.asarray(np.where(defined, logs, 0.0).sum(axis=0) / defined.sum(axis=0))
 
 
-class Interval(NamedTuple):
-    """Interval of the mean log ratio of each component."""
-
-    low: Array
-    high: Array
-
-
-def over_folds(logs: Array, level: float) -> Interval:
-    """Return the t interval of the mean log ratio of each component, widened because training sets overlap.
+def over_folds(logs: Array, level: float) -> Array:
+    """Return the t interval of the mean log ratio of each component, (2, k), widened because training sets overlap.
 
     Undefined folds (0/0) are left out. If some folds are infinite, the interval extends to infinity, and its other
     end is that of the finite folds. The widening is that of Nadeau and Bengio (2003).
 
     Examples
     --------
-    >>> over_folds(np.log([[2.0, np.inf], [2.0, 3.0], [np.nan, 3.0]]), 0.95).low.round(3)
+    >>> over_folds(np.log([[2.0, np.inf], [2.0, 3.0], [np.nan, 3.0]]), 0.95)[0].round(3)
     array([0.693, 1.099])
     """
     ends = [_over_folds(column[~np.isnan(column)], len(logs), level) for column in logs.T]
-    return Interval(*np.array(ends).reshape(-1, 2).T)
+    return np.array(ends).reshape(-1, 2).T
 
 
 def _over_folds(logs: Array, folds: int, level: float) -> tuple[float, float]:
@@ -231,8 +210,7 @@ def _over_folds(logs: Array, folds: int, level: float) -> tuple[float, float]:
     low = high = math.nan
     if len(finite) > 1:
         error = finite.std(ddof=1) * math.sqrt(1 / len(finite) + 1 / (folds - 1))
-        margin = student.ppf((1 + level) / 2, len(finite) - 1) * error
-        low, high = finite.mean() - margin, finite.mean() + margin
+        low, high = finite.mean() + student.ppf([(1 - level) / 2, (1 + level) / 2], len(finite) - 1) * error
     if len(finite) == len(logs):
         return low, high
     if len(finite) < 2:  # too few to estimate an end, unless no fold is undefined and all are equal

@@ -25,11 +25,10 @@ A message names arguments in backticks, as in "Use `missing='auto'`.", and the c
     │   └── RankWarning                    directions without variance in the moments were left out
     ├── FeatureWarning                     features were left out
     │   └── RareFeatureWarning             features that vary in a handful of background rows
-    ├── DoubtWarning                       a finding about the data that withholds a positive verdict
-    │   ├── ReplicateWarning               rows look like replicates of fewer independent units
-    │   ├── SerialWarning                  consecutive rows are correlated
-    │   └── TableWarning                   transposed table, shared rows, or columns that are not measurements
-    └── GraphWarning                       a cluster receives the data instead of a way to read them
+    └── DoubtWarning                       a finding about the data that withholds a positive verdict
+        ├── ReplicateWarning               rows look like replicates of fewer independent units
+        ├── SerialWarning                  consecutive rows are correlated
+        └── TableWarning                   transposed table, shared rows, or columns that are not measurements
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ __all__ = [
     "DoubtWarning",
     "FeatureError",
     "FeatureWarning",
-    "GraphWarning",
     "InputError",
     "MissingExtraError",
     "ModelFileError",
@@ -180,10 +178,6 @@ class SerialWarning(DoubtWarning):
 
 class TableWarning(DoubtWarning):
     """A table looks transposed, datasets share rows, or columns that are not measurements are used as features."""
-
-
-class GraphWarning(StandoutWarning):
-    """A cluster receives the data themselves instead of a way to read them."""
 
 
 def spell_arguments(message: str, spell: Callable[[str, object], str | None]) -> str:

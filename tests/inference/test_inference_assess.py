@@ -1,6 +1,7 @@
 """assess: all analyses at once, and warnings for those that cannot run."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from standout._cpca import CPCA
@@ -25,6 +26,15 @@ def test_assess_returns_what_the_single_functions_return(pair):
     alone = permutation_test(*pair, n_components=3, shrinkage="oas", n_permutations=19)
     np.testing.assert_array_equal(found.test.null, alone.null)
     assert len(found.held_out.ratios) == len(found.stability.median) == 3
+
+
+@quiet
+def test_every_analysis_uses_the_common_features_if_the_estimator_does(pair):
+    target, background = (
+        pd.DataFrame(rows, columns=list(names)) for rows, names in zip(pair, ("abcd", "abce"), strict=True)
+    )
+    found = assess(target, background, estimator=DPCA(1, features="common"), **FAST)
+    assert found.test.rank == found.held_out.estimators[0].n_features_in_ == found.stability.weights.shape[1] == 3
 
 
 def test_incomplete_or_conflicting_pairs_and_groups_are_refused(pair, refused):

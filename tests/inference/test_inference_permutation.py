@@ -323,9 +323,9 @@ def test_many_rows_per_subject_on_one_side_are_not_significant(paired):
 def test_pairs_need_a_subject_for_every_row(refused):
     sets = noise(3, (4, 2), (4, 2))
     pairs = {"pairs": ["a", None, "b", "b"], "background_pairs": ["a", "a", "b", "b"]}
-    refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows lack a subject")
+    refused(lambda: permutation_test(*sets, **pairs), "target pairs: 1 of 4 rows have no group id")
     pairs["pairs"] = ["a", np.nan, "b", "b"]  # as an array NaN would be the text 'nan'
-    refused(lambda: permutation_test(*sets, **pairs), "1 of 4 rows lack a subject")
+    refused(lambda: permutation_test(*sets, **pairs), "target pairs: 1 of 4 rows have no group id")
     groups = {"groups": pairs["pairs"], "background_groups": list("cdef")}
     refused(lambda: permutation_test(*sets, **groups), "1 of 4 rows have no group id")
 

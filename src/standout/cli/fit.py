@@ -19,7 +19,8 @@ from standout.cli.data import Files, accounts, backgrounds, load
 from standout.cli.embed import write_rows
 from standout.cli.options import Page, contrast_options, fit_options, option, output_options, reading_options
 from standout.cli.session import Session, check_outputs, command_line
-from standout.inference.assess import Assessment, assess, replicates_of
+from standout.inference.assess import Assessment, assess
+from standout.inference.replicates import replicates_of
 from standout.io.output import replacing
 
 _OUTPUT, _RESAMPLING = "Output", "Resampling"

@@ -1,8 +1,9 @@
 """Inference by resampling: significance, held-out ratio and stability of components, and replicates among rows."""
 
-from standout.inference.assess import Assessment, ReplicateFinding, assess, find_replicates, replicates_of
+from standout.inference.assess import Assessment, assess
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
+from standout.inference.replicates import ReplicateFinding, find_replicates, replicates_of
 from standout.inference.stability import FeatureStability, Stability, stability
 
 __all__ = [

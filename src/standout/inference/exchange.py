@@ -10,43 +10,47 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from standout._blas import Array
-from standout._folds import Index, coded
+from standout._folds import Index
 from standout.errors import InputError, NotEnoughRowsError, listed
 from standout.inference.resampling import Samples, panels, unit_means
-from standout.io.memory import as_ids, is_missing
-from standout.io.source import ArraySource, collect_values
+from standout.io.source import ArraySource
 
 # Sets of groups keep all rows if none has more than this many times the balanced number of rows.
 _BALANCE_TOLERANCE = 1.05
 # The shift is the median difference between this many quantiles of each set (all rows of a smaller set).
 _MAX_QUANTILES = 51
 
-Labels = NDArray[np.intp]
+
+def check_pairs(pairs: Any, background_pairs: Any, grouped: bool) -> None:
+    """Check that pairs are given for both sides, and without groups."""
+    if (pairs is None) != (background_pairs is None):
+        raise InputError("pairs= and background_pairs= must be given together. Give the subject of each row of both.")
+    if pairs is not None and grouped:
+        raise InputError("pairs and groups are both given, and a pair is already a group. Give one of them.")
 
 
 @dataclass(frozen=True)
 class Shuffle:
     """The units of all sets, the set each belongs to, and the blocks within which labels are permuted."""
 
-    labels: Labels  # (n_units,): 0 is the target, k the k-th background
+    labels: Index  # (n_units,): 0 is the target, k the k-th background
     units: Index  # (n_rows,): the unit of each row
     kind: str  # "rows", "groups" or "pairs"
     blocks: Index | None = None  # (n_pairs, n_sets): the units of each pair; None: all units are one block
 
     @property
-    def row_labels(self) -> Labels:
+    def row_labels(self) -> Index:
         """The observed labels of the rows."""
         return self.labels[self.units]
 
-    def draw(self, rng: np.random.Generator) -> Labels:
+    def draw(self, rng: np.random.Generator) -> Index:
         """Return permuted labels of the rows."""
         if self.blocks is None:
             return rng.permutation(self.labels)[self.units]
@@ -59,15 +63,13 @@ class Shuffle:
         if self.blocks is not None:
             logarithm = len(self.blocks) * math.lgamma(self.blocks.shape[1] + 1)
         else:
-            sizes = np.bincount(self.labels)
-            logarithm = math.lgamma(sizes.sum() + 1) - sum(math.lgamma(size + 1) for size in sizes)
+            logarithm = math.lgamma(len(self.labels) + 1) - sum(math.lgamma(n + 1) for n in np.bincount(self.labels))
         return float(round(math.exp(logarithm))) if logarithm < 30 else math.exp(min(logarithm, 709.0))
 
-    def all(self) -> Iterator[Labels]:
+    def all(self) -> Iterator[Index]:
         """Yield every labelling of the rows once."""
         if self.blocks is None:
-            for labels in _arrangements(len(self.labels), np.bincount(self.labels).tolist()):
-                yield labels[self.units]
+            yield from (np.array(new)[self.units] for new in _arrangements(np.bincount(self.labels).tolist()))
             return
         orders = list(itertools.permutations(range(self.blocks.shape[1])))
         for chosen in itertools.product(orders, repeat=len(self.blocks)):
@@ -78,14 +80,11 @@ class Shuffle:
     def aligned(self, rows: Array) -> Array:
         """Remove the shift between the sets, feature by feature, in place.
 
-        The shift is the median of all differences between rows of a background and of the target (the
-        Hodges–Lehmann estimate). A difference of means would leave a trace of the true labels in every row: an outlier
-        moves all other rows of its set, and values that are equal in both sets, such as the zeros of sparse counts,
-        become unequal. The median difference ignores outliers, and is exactly zero where most values are equal. The
-        median of all aligned rows becomes zero.
-
-        Rows that are already centred by set stay as they are where units have several rows: there are few units, and
-        the median of few differences is noisy (three groups against three: 1 % rejected instead of 5).
+        The shift is the median of all differences between rows of a background and of the target (the Hodges–Lehmann
+        estimate): it ignores outliers, and is exactly zero where most values are equal, as in sparse counts. A
+        difference of means would leave a trace of the true labels in every row. Where units have several rows, rows
+        stay centred by set: the median of few differences is noisy (three groups against three: 1 % rejected
+        instead of 5).
         """
         if len(self.units) > len(self.labels):
             return rows
@@ -104,17 +103,25 @@ class Shuffle:
         """Restore the variance between units that was lost by estimating the shift.
 
         The G unit means of a set have lost about one of G degrees of freedom to the location of the set, and lose as
-        much again, over all units, when they are centred under other labels. The variance within units is unchanged.
-        Without this correction the test rejects too often with few groups (11 % instead of 5 for three against
-        three); with it, slightly too rarely.
+        much again, over all units, when they are centred under other labels. Without this correction the test rejects
+        too often with few groups (11 % instead of 5 for three against three); with it, slightly too rarely.
         """
-        sizes = np.bincount(self.labels)
-        total = sizes.sum()
+        sizes, total = np.bincount(self.labels), len(self.labels)
         factor = np.sqrt(sizes / (sizes - 1) * ((total - 1) / total))[self.labels]
         if len(self.units) == total:
             return np.asarray(residuals * factor[self.units][:, None])
         extra = unit_means(residuals, self.units) * (factor - 1)[:, None]
         return np.asarray(residuals + extra[self.units])
+
+
+def _arrangements(sizes: list[int]) -> Iterator[list[int]]:
+    """Yield every sequence of labels in which the label k occurs ``sizes[k]`` times."""
+    if not any(sizes):
+        yield []
+    for label, size in enumerate(sizes):
+        if size:
+            for rest in _arrangements([*sizes[:label], size - 1, *sizes[label + 1 :]]):
+                yield [label, *rest]
 
 
 def _quantiles(rows: Array) -> Array:
@@ -125,33 +132,79 @@ def _quantiles(rows: Array) -> Array:
     return np.asarray(np.quantile(rows, levels, axis=0, method="hazen"))  # symmetric under a change of sign
 
 
-def _arrangements(n_units: int, sizes: list[int]) -> Iterator[Labels]:
-    """Yield every assignment of labels to units in which ``sizes[k]`` units have the label k."""
+def shuffle_of(samples: Samples, paired: bool) -> Shuffle:
+    """Return what is permuted: labels within pairs (groups that occur in all sets), else of groups, else of rows."""
+    starts = np.cumsum([0, *(sample.units.count for sample in samples.sets)])
+    sizes = np.diff(starts)
+    units = np.concatenate([sample.units.rows + start for sample, start in zip(samples.sets, starts, strict=False)])
+    blocks = _pair_blocks(samples, starts) if paired else None
+    if not paired:
+        _check_disjoint(samples)
+    shuffle = Shuffle(np.repeat(np.arange(len(sizes)), sizes), units, "pairs" if paired else samples.unit_kind, blocks)
+    if sizes.min() < 2:
+        role = samples.sets[int(np.argmin(sizes))].role
+        raise NotEnoughRowsError(
+            f"{role}: {sizes.min()} of the {shuffle.kind} to permute, and a variance between them needs at least 2. "
+            f"Give more {shuffle.kind}."
+        )
+    return shuffle
 
-    def fill(free: tuple[int, ...], label: int, labels: Labels) -> Iterator[Labels]:
-        if label == len(sizes) - 1:
-            labels[list(free)] = label
-            yield labels.copy()
-            return
-        for chosen in itertools.combinations(free, sizes[label]):
-            labels[list(chosen)] = label
-            yield from fill(tuple(unit for unit in free if unit not in chosen), label + 1, labels)
 
-    yield from fill(tuple(range(n_units)), 0, np.zeros(n_units, dtype=np.intp))
+def _pair_blocks(samples: Samples, starts: Index) -> Index:
+    """Return the units of each pair, (n_pairs, n_sets)."""
+    order, blocks = samples.sets[0].units.ids, []
+    subjects = set(order)
+    for sample, start in zip(samples.sets, starts, strict=False):
+        number = {name: start + unit for unit, name in enumerate(sample.units.ids)}
+        lacking = [name for name in order if name not in number]
+        extra = [name for name in number if name not in subjects]
+        if lacking or extra:
+            raise InputError(
+                f"pairs: {len(lacking + extra)} of the subjects are not in both the target and the {sample.role}: "
+                f"{listed(lacking + extra)}{_type_mismatch(lacking, extra)}. Leave their rows out, or use `groups` if "
+                "no subject is in both."
+            )
+        blocks.append([number[name] for name in order])
+    return np.array(blocks).T
+
+
+def _type_mismatch(lacking: Iterable[Any], extra: Iterable[Any]) -> str:
+    """Return a hint for ids that differ only in type, such as 1 and '1'."""
+    others = {_as_text(name): name for name in extra}
+    for name in lacking:
+        if _as_text(name) in others:
+            other = others[_as_text(name)]
+            return f" ({name!r} in the target and {other!r} there may be the same: convert ids to one type first)"
+    return ""
+
+
+def _as_text(name: Any) -> str:
+    if isinstance(name, bytes):
+        return name.decode(errors="replace")
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
+
+
+def _check_disjoint(samples: Samples) -> None:
+    """Check that all sets have groups or none has, and that no group is in two sets."""
+    ungrouped = [sample.role for sample in samples.sets if not sample.units.ids]
+    if 0 < len(ungrouped) < len(samples.sets):
+        raise InputError(
+            f"groups are given for some sets, but not for {listed(ungrouped)}: whole groups cannot be exchanged for "
+            "single rows. Give groups for every set, or for none."
+        )
+    for one, other in itertools.combinations(samples.sets, 2):
+        in_other = set(other.units.ids)
+        shared = [name for name in one.units.ids if name in in_other]
+        if shared:
+            raise InputError(
+                f"{len(shared)} groups occur in the {one.role} and in the {other.role}: {listed(shared)}. If these are "
+                "the same subjects, give their ids as pairs= and background_pairs= instead of groups; if not, give "
+                "them different ids."
+            )
 
 
 def balance_units(samples: Samples, shuffle: Shuffle, seed: int) -> tuple[Samples, Shuffle, str]:
-    """Balance the numbers of rows of exchangeable units.
-
-    Returns
-    -------
-    samples : Samples
-        The rows that are used, with a note if rows were dropped.
-    shuffle : Shuffle
-        The units of these rows.
-    used : str
-        How many rows are used; empty if all are.
-    """
+    """Balance the numbers of rows of exchangeable units; also return how many rows are used (empty if all are)."""
     kept = balanced_rows(shuffle, seed)
     if kept is None:
         return samples, shuffle, ""
@@ -161,7 +214,7 @@ def balance_units(samples: Samples, shuffle: Shuffle, seed: int) -> tuple[Sample
         start += sample.n_rows
         # All rows are read and checked: whether a missing value is reported must not depend on the seed.
         rows = ArraySource(sample.rows()[index], sample.source.names)
-        sets.append(replace(sample, source=rows, units=sample.units[index]))
+        sets.append(replace(sample, source=rows, units=replace(sample.units, rows=sample.units.rows[index])))
     used = f"{len(kept)} of {len(shuffle.units)} rows are used"
     shuffle = replace(shuffle, units=shuffle.units[kept])
     note = (
@@ -169,8 +222,7 @@ def balance_units(samples: Samples, shuffle: Shuffle, seed: int) -> tuple[Sample
         "exchangeable only with subjects that have as many rows. Another seed draws other rows and gives another p. "
         "Give the same number of rows for each subject in every set to use them all."
     )
-    notes = (*samples.notes, note)
-    return replace(samples, target=sets[0], backgrounds=tuple(sets[1:]), notes=notes), shuffle, used
+    return replace(samples, sets=tuple(sets), notes=(*samples.notes, note)), shuffle, used
 
 
 def balanced_rows(shuffle: Shuffle, seed: int) -> Index | None:
@@ -211,111 +263,3 @@ def _balanced_by_rank(shuffle: Shuffle, sizes: Index) -> Index:
         balanced[units] = np.maximum(np.floor(area * len(units) + 1e-6), 1)
     similar = all(sizes[units].sum() <= _BALANCE_TOLERANCE * balanced[units].sum() for units in sets)
     return sizes if similar else balanced
-
-
-def shuffle_of(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
-    """Return what is permuted: labels within pairs where given, else labels of groups, else of rows."""
-    if (pairs is None) != (background_pairs is None):
-        raise InputError("pairs= and background_pairs= must be given together. Give the subject of each row of both.")
-    shuffle = _unpaired(samples) if pairs is None else _paired(samples, pairs, background_pairs)
-    sizes = np.bincount(shuffle.labels)
-    if sizes.min() < 2:
-        role = samples.sets[int(np.argmin(sizes))].role
-        raise NotEnoughRowsError(
-            f"{role}: {sizes.min()} of the {shuffle.kind} to permute, and a variance between them needs at least 2. "
-            f"Give more {shuffle.kind}."
-        )
-    return shuffle
-
-
-def _unpaired(samples: Samples) -> Shuffle:
-    """Permute groups or rows over all sets."""
-    ungrouped = [sample.role for sample in samples.sets if not sample.ids]
-    grouped = len(ungrouped) < len(samples.sets)
-    if grouped and ungrouped:
-        raise InputError(
-            f"groups are given for some sets, but not for {listed(ungrouped)}: whole groups cannot be exchanged for "
-            "single rows. Give groups for every set, or for none."
-        )
-    for one, other in itertools.combinations(samples.sets, 2):
-        shared = [name for name in one.ids if name in set(other.ids)]
-        if shared:
-            raise InputError(
-                f"{len(shared)} groups occur in the {one.role} and in the {other.role}: {listed(shared)}. If these are "
-                "the same subjects, give their ids as pairs= and background_pairs= instead of groups; if not, give "
-                "them different ids."
-            )
-    starts = np.cumsum([0, *(sample.n_units for sample in samples.sets)])
-    units = np.concatenate([sample.units + start for sample, start in zip(samples.sets, starts, strict=False)])
-    labels = np.repeat(np.arange(len(samples.sets)), np.diff(starts))
-    return Shuffle(labels, units, "groups" if grouped else "rows")
-
-
-def _paired(samples: Samples, pairs: Any, background_pairs: Any) -> Shuffle:
-    """Permute labels within each subject."""
-    if any(sample.ids for sample in samples.sets):
-        raise InputError("pairs and groups are both given, and a pair is already a group. Give one of them.")
-    given = [pairs, *_for_each_background(samples, background_pairs)]
-    subjects = [
-        _subjects(collect_values(ids, sample.source, f"{sample.role} pairs"), sample.n_rows, sample.role)
-        for ids, sample in zip(given, samples.sets, strict=True)
-    ]
-    order = subjects[0][1]
-    for sample, (_, ids) in zip(samples.sets[1:], subjects[1:], strict=True):
-        unpaired = [name for name in dict.fromkeys([*order, *ids]) if (name in order) != (name in ids)]
-        if unpaired:
-            raise InputError(
-                f"pairs: {len(unpaired)} of the subjects are not in both the target and the {sample.role}: "
-                f"{listed(unpaired)}{_type_mismatch(order, ids, unpaired)}. Leave their rows out, or use `groups` if "
-                "no subject is in both."
-            )
-    position = {name: number for number, name in enumerate(order)}
-    n_sets, n_pairs = len(samples.sets), len(order)
-    units = [
-        np.array([position[name] for name in ids])[codes] + number * n_pairs
-        for number, (codes, ids) in enumerate(subjects)
-    ]
-    blocks = np.arange(n_sets * n_pairs).reshape(n_sets, n_pairs).T
-    return Shuffle(np.repeat(np.arange(n_sets), n_pairs), np.concatenate(units), "pairs", blocks)
-
-
-def _for_each_background(samples: Samples, background_pairs: Any) -> list[Any]:
-    """Return the ids of each background in order."""
-    if samples.keys is None:
-        return [background_pairs]
-    if isinstance(background_pairs, dict) and set(background_pairs) == set(samples.keys):
-        return [background_pairs[key] for key in samples.keys]
-    if isinstance(background_pairs, list | tuple) and len(background_pairs) == len(samples.keys):
-        return list(background_pairs)
-    raise InputError(
-        f"background_pairs does not match the {len(samples.keys)} backgrounds {listed(list(samples.keys))}. Give a "
-        "list or dict with one entry for each background."
-    )
-
-
-def _subjects(ids: Any, n_rows: int, role: str) -> tuple[Index, tuple[Any, ...]]:
-    """Return the number of each row's subject, and the ids of the subjects."""
-    if np.ndim(ids) != 1 or len(ids) != n_rows:
-        raise InputError(f"{role} pairs: shape {np.shape(ids)} for {n_rows} rows. Give one subject for each row.")
-    missing = sum(is_missing(name) for name in as_ids(ids).tolist())
-    if missing:
-        raise InputError(
-            f"{role} pairs: {missing} of {n_rows} rows lack a subject. Give each row its subject, or leave it out."
-        )
-    return coded(ids)
-
-
-def _type_mismatch(order: tuple[Any, ...], ids: tuple[Any, ...], unpaired: list[Any]) -> str:
-    """Return a hint for ids that differ only in type, such as 1 and '1'."""
-    in_background = {_as_text(name): name for name in ids if name in unpaired}
-    for name in order:
-        if name in unpaired and _as_text(name) in in_background:
-            other = in_background[_as_text(name)]
-            return f" ({name!r} in the target and {other!r} there may be the same: convert ids to one type first)"
-    return ""
-
-
-def _as_text(name: Any) -> str:
-    if isinstance(name, bytes):
-        return name.decode(errors="replace")
-    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)

@@ -23,7 +23,6 @@ from standout._folds import (
     Fold,
     Index,
     Spread,
-    Units,
     assigned,
     even_quotas,
     fold_notes,
@@ -48,16 +47,12 @@ class HeldOut:
     ratios : ndarray of shape (n_components,)
         Target variance over background variance on held-out rows: the geometric mean over folds, each corrected for
         the bias of its logarithm (see the notes of :func:`held_out_ratio`).
-    fold_ratios : ndarray of shape (n_folds, n_components)
-        The same, fold by fold.
-    training_ratios : ndarray of shape (n_folds, n_components)
-        Ratios on the rows that the components were fitted on.
+    fold_ratios, training_ratios : ndarray of shape (n_folds, n_components)
+        The same, fold by fold, and the ratios on the rows that the components were fitted on.
     low, high : ndarray of shape (n_components,)
         Ends of the interval; NaN if there is none.
-    level : float
-        Nominal coverage of the interval.
-    interval : str
-        Method and assumptions of the interval.
+    level, interval : float, str
+        Nominal coverage of the interval, and its method and assumptions.
     units : tuple of int
         Number of groups (rows, without groups) of the target and of each background.
     by : "rows" or "groups"
@@ -86,8 +81,7 @@ class HeldOut:
         split = f"{n_folds} folds" if n_folds > 1 else "one split"
         sizes = f"{self.units[0]} in the target, {' + '.join(map(str, self.units[1:]))} in the background"
         percent = f"{100 * self.level:g} % interval"
-        with np.errstate(divide="ignore"):
-            training_ratios = np.exp(np.log(self.training_ratios).mean(axis=0))
+        training_ratios = stats.gmean(self.training_ratios, axis=0)
         lines = [
             "Held-out ratio: components fitted on some rows, measured on others",
             f"  split       {split} by {self.by}: {sizes}",
@@ -95,9 +89,9 @@ class HeldOut:
             "",
             f"  {'component':>9}  {'training':>9}  {'held out':>9}  {percent:>19}",
         ]
-        for number, (training, ratio) in enumerate(zip(training_ratios, self.ratios, strict=True)):
-            ends = f"{self.low[number]:.3g} to {self.high[number]:.3g}"
-            lines.append(f"  {number + 1:>9}  {training:>9.4g}  {ratio:>9.4g}  {ends:>19}")
+        columns = zip(training_ratios, self.ratios, self.low, self.high, strict=True)
+        for number, (training, ratio, low, high) in enumerate(columns, start=1):
+            lines.append(f"  {number:>9}  {training:>9.4g}  {ratio:>9.4g}  {f'{low:.3g} to {high:.3g}':>19}")
         return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
 
     def _verdict(self) -> str:
@@ -158,19 +152,18 @@ def held_out_ratio(
     -----
     Variances are unbiased and taken about the mean of the held-out rows: within groups plus between groups, by a
     one-way analysis of variance. The logarithm of an unbiased variance is too small on average, by
-    ln(ν/2) − ψ(ν/2) for ν degrees of freedom, and folds of a small background have few of them. Each fold's ratio is
-    therefore divided by the ratio expected of Gaussian rows with equal population variances, so that the log ratio of
-    noise is zero on average. With groups, that expectation depends on the intraclass correlation; it is computed from
-    the variances within and between groups, averaged over folds.
+    ln(ν/2) − ψ(ν/2) for ν degrees of freedom, which are few in the folds of a small background. Each fold's ratio is
+    therefore divided by the ratio expected of Gaussian rows with equal population variances (and, with groups, with
+    the observed intraclass correlation), so that the log ratio of noise is zero on average.
 
     For one split the interval is exact for Gaussian scores of independent rows: given the components, the uncorrected
-    ratio is the true one times an F variate. With groups, each counts as one row, which is exact if the rows of a
-    group are copies of each other and too wide otherwise. Over folds, training sets overlap, so that the usual t
-    interval of the mean log ratio would be too narrow; it is widened as proposed by Nadeau and Bengio (2003).
+    ratio is the true one times an F variate. With groups, each counts as one row, which is too wide unless the rows of
+    a group are copies of each other. Over folds, training sets overlap, so that the t interval of the mean log ratio
+    is widened as proposed by Nadeau and Bengio (2003).
 
-    A fold in which neither the held-out target nor the held-out background varies has no ratio and is left out.
-    If only the background does not vary, the ratio is infinite, and the lower end of the interval is that of the
-    finite folds (zero if fewer than two are finite). The notes count these folds.
+    A fold in which neither the held-out target nor the held-out background varies is left out. If only the background
+    does not vary, the ratio is infinite, and the lower end of the interval is that of the finite folds (zero if fewer
+    than two are finite). Notes count these folds.
 
     Examples
     --------
@@ -185,36 +178,27 @@ def held_out_ratio(
     if estimator is None:
         estimator = DPCA(check_count("n_components", n_components))
     if not isinstance(estimator, BaseContrast):
-        raise InputError(
-            f"estimator: a {type(estimator).__name__} does not compare target and background. Use DPCA, CPCA or "
-            "KernelDPCA."
-        )
+        raise InputError(f"estimator: unsupported type {type(estimator).__name__}. Use DPCA, CPCA or KernelDPCA.")
     if estimator.background_label is not None:
         raise InputError(
-            f"estimator: background_label={estimator.background_label!r} cannot be combined with the argument "
-            "background. Use an estimator without background_label."
+            f"estimator: background_label={estimator.background_label!r} and background= cannot be combined. Use one."
         )
     level = check_level(level)
     samples = collect_samples(target, background, groups, background_groups, features, "held_out_ratio")
-    rng = np.random.default_rng(seed_from(random_state))
+    sides = _split(samples, check_count("folds", folds), split, np.random.default_rng(seed_from(random_state)))
     notes = list(samples.notes)
-    if split is None:
-        sides = _split_folds(samples, check_count("folds", folds), rng)
-        if len(sides) < folds:
-            notes.append(
-                f"{len(sides)} folds instead of {folds}: a fold needs at least 2 independent units of each set. Give "
-                "more of them for more folds."
-            )
-    else:
-        sides = [_split_once(samples, split, rng)]
+    if split is None and len(sides) < folds:
+        notes.append(
+            f"{len(sides)} folds instead of {folds}: a fold needs at least 2 independent units of each set. Give "
+            "more of them for more folds."
+        )
     fitted, measured, freedom = zip(*(_fit_and_measure(estimator, samples, held) for held in sides), strict=True)
     n_components = min(len(fold.unit) for fold in measured)
     if n_components == 0:
         raise InputError("no component above noise in some fold. Give a number of components, and `axes='ratio'`.")
     logs = log_ratios(measured)
     if split is None:
-        ends = over_folds(logs, level)
-        low, high = np.exp(ends.low), np.exp(ends.high)
+        low, high = np.exp(over_folds(logs, level))
         interval = "t over folds, widened because training sets overlap (Nadeau and Bengio)"
     elif fitted[0].centering != "own":
         low = high = np.full(n_components, math.nan)
@@ -234,77 +218,67 @@ def held_out_ratio(
         high=high,
         level=level,
         interval=interval,
-        units=tuple(sample.n_units for sample in samples.sets),
+        units=tuple(sample.units.count for sample in samples.sets),
         by=samples.unit_kind,
         estimators=tuple(fitted),
         notes=(*notes, *fold_notes(logs)),
     )
 
 
-def _split_folds(samples: Samples, n_folds: int, rng: np.random.Generator) -> list[list[Index]]:
-    """Return the held-out rows of each set, fold by fold."""
-    smallest = min(samples.sets, key=lambda sample: sample.n_units)
-    count = min(n_folds, smallest.n_units // 2)
-    if count < 2:
-        raise NotEnoughRowsError(
-            f"{smallest.role}: {smallest.size_text()} cannot be split, because two folds need at least 4 independent "
-            "units (groups where given, else rows). Give more of them."
-        )
-    units = [Units(sample.units, sample.ids) for sample in samples.sets]
-    fold_of = assigned(units, even_quotas(units, count), rng)
-    return [_held_out_rows(samples, fold_of, fold) for fold in range(count)]
-
-
-def _split_once(samples: Samples, split: Any, rng: np.random.Generator) -> list[Index]:
-    """Return the held-out rows of each set."""
-    if not (isinstance(split, Real) and 0 < float(split) < 1):
+def _split(samples: Samples, folds: int, split: Any, rng: np.random.Generator) -> list[list[Index]]:
+    """Return the held-out rows of each set, for every fold or for one split."""
+    units = [sample.units for sample in samples.sets]
+    if split is None:
+        smallest = min(samples.sets, key=lambda sample: sample.units.count)
+        folds = min(folds, smallest.units.count // 2)
+        if folds < 2:
+            raise NotEnoughRowsError(
+                f"{smallest.role}: {smallest.size_text()} cannot be split, because two folds need at least 4 "
+                "independent units (groups where given, else rows). Give more of them."
+            )
+        quotas = even_quotas(units, folds)
+    elif isinstance(split, Real) and 0 < float(split) < 1:
+        held = [round(float(split) * own.count) for own in units]
+        folds, quotas = 1, [[count, own.count - count] for count, own in zip(held, units, strict=True)]
+        for sample, quota in zip(samples.sets, quotas, strict=True):
+            if min(quota) < 2:
+                raise NotEnoughRowsError(
+                    f"{sample.role}: split={split} of {sample.size_text()} leaves a side with fewer than 2 independent "
+                    "units. Give more of them, or use a split nearer to 0.5."
+                )
+    else:
         raise InputError(f"split={split!r} is not possible. Use the share to hold out, between 0 and 1.")
-    quotas = []
-    for sample in samples.sets:
-        held = round(float(split) * sample.n_units)
-        if min(held, sample.n_units - held) < 2:
-            raise NotEnoughRowsError(
-                f"{sample.role}: split={split} of {sample.size_text()} leaves a side with fewer than 2 independent "
-                "units. Give more of them, or use a split nearer to 0.5."
-            )
-        quotas.append([held, sample.n_units - held])
-    units = [Units(sample.units, sample.ids) for sample in samples.sets]
-    return _held_out_rows(samples, assigned(units, quotas, rng), 0)
-
-
-def _held_out_rows(samples: Samples, fold_of: list[Index], fold: int) -> list[Index]:
-    """Return the rows of each set in one fold, given the fold of each unit."""
-    rows = []
-    for sample, own in zip(samples.sets, fold_of, strict=True):
-        held = int((own == fold).sum())
-        if min(held, len(own) - held) < 2:
-            raise NotEnoughRowsError(
-                f"{sample.role}: {held} of {len(own)} independent units in a fold, and both sides of a split need 2: "
-                "subjects that occur in several sets are held out together. Use fewer folds."
-            )
-        rows.append(np.flatnonzero((own == fold)[sample.units]))
-    return rows
+    sides: list[list[Index]] = [[] for _ in range(folds)]
+    for sample, fold_of in zip(samples.sets, assigned(units, quotas, rng), strict=True):
+        for fold, side in enumerate(sides):
+            out = fold_of == fold
+            if min(out.sum(), (~out).sum()) < 2:
+                raise NotEnoughRowsError(
+                    f"{sample.role}: {out.sum()} of {len(out)} independent units in a fold, and both sides of a split "
+                    "need 2: subjects that occur in several sets are held out together. Use fewer folds."
+                )
+            side.append(np.flatnonzero(out[sample.units.rows]))
+    return sides
 
 
 def _fit_and_measure(
     estimator: BaseContrast, samples: Samples, held: list[Index]
 ) -> tuple[BaseContrast, Fold, tuple[float, float]]:
     """Return the estimator fitted without the held-out rows, their variances, and the degrees of freedom of these."""
-    kept = [np.setdiff1d(np.arange(sample.n_rows), index) for sample, index in zip(samples.sets, held, strict=True)]
-    training, held_out = fill_by_training(*(
-        [RowView(sample.source, index) for sample, index in zip(samples.sets, rows, strict=True)]
-        for rows in (kept, held)
-    ))  # fmt: skip
-    target, *backgrounds = training
+    kept, out = [], []
+    for sample, index in zip(samples.sets, held, strict=True):
+        kept.append(RowView(sample.source, np.setdiff1d(np.arange(sample.n_rows), index)))
+        out.append(RowView(sample.source, index))
+    (target, *backgrounds), held_out = fill_by_training(kept, out)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
         fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds))
-    units = [sample.units[index] for sample, index in zip(samples.sets, held, strict=True)]
-    variances = [Spread.of(fitted.transform(rows), own) for rows, own in zip(held_out, units, strict=True)]
-    counts = [Counts(len(own), len(own), len(own), len(np.unique(own))) for own in units]
+    units = [sample.units.rows[index] for sample, index in zip(samples.sets, held, strict=True)]
+    own, *others = (Spread.of(fitted.transform(rows), of) for rows, of in zip(held_out, units, strict=True))
+    counts = [Counts(len(of), len(of), len(of), len(np.unique(of))) for of in units]
     mixture = Mixture.of(counts[1:], fitted.mix_)
     shift = None
     if fitted.centering != "own":
-        shift = (variances[0].mean - mixture.mixed_means([part.mean for part in variances[1:]])) ** 2
-    fold = Fold(variances[0], tuple(variances[1:]), mixture.shares, np.asarray(fitted.target_variance_), shift)
+        shift = (own.mean - mixture.mixed_means([other.mean for other in others])) ** 2
+    fold = Fold(own, tuple(others), mixture.shares, np.asarray(fitted.target_variance_), shift)
     return fitted, fold, (counts[0].units - 1, mixture.units - 1)

@@ -18,9 +18,9 @@ from standout._blas import Array, threads_for
 from standout._inputs import check_choice, check_count, solve_options
 from standout._model import Summary
 from standout.errors import InputError, NotEnoughRowsError
-from standout.inference.exchange import Shuffle, balance_units, shuffle_of
-from standout.inference.resampling import Samples, collect_samples, deflated, run_chunks
-from standout.inference.statistic import Earlier, NullProblem, Statistic, prepared, statistic_of
+from standout.inference.exchange import Shuffle, balance_units, check_pairs, shuffle_of
+from standout.inference.resampling import Samples, collect_samples, run_chunks
+from standout.inference.statistic import NullProblem, Statistic, deflated, prepared, statistic_of
 from standout.io.source import Progress, watching
 from standout.solvers.problem import check_varies
 
@@ -43,16 +43,13 @@ class PermutationTest:
         component to the next.
     null : ndarray of shape (n_components, n_permutations)
         Ratios of the permuted labellings, the observed one excluded.
-    permuted : "rows", "groups" or "pairs"
-        What was permuted.
-    units : tuple of int
-        Number of rows, groups or pairs of the target and of each background.
+    permuted, units : "rows", "groups" or "pairs", tuple of int
+        What was permuted, and its number in the target and in each background.
     rank : int
         Number of dimensions in which target and backgrounds vary.
-    n_possible : float
-        Number of distinct labellings, the observed one included.
-    complete : bool
-        Whether every labelling was evaluated; the p-values then have no Monte Carlo error.
+    n_possible, complete : float, bool
+        Number of distinct labellings, the observed one included, and whether all were evaluated; the p-values then
+        have no Monte Carlo error.
     shrinkage : float
         Shrinkage of the background for the first observed ratio; 0 for the exact problem.
     notes : tuple of str
@@ -86,15 +83,14 @@ class PermutationTest:
 
     def summary(self) -> Summary:
         """Return the result as text."""
-        backgrounds = [f"background {number}" for number in range(1, len(self.units))]
-        sets = ["target", *(["background"] if len(backgrounds) == 1 else backgrounds)]
-        permuted = f"{self.permuted}: " + ", ".join(
-            f"{count} in the {name}" for count, name in zip(self.units, sets, strict=True)
-        )
-        if self.permuted == "pairs":
-            permuted = f"labels within {self.units[0]} pairs"
-        n_null = self.null.shape[1]
-        labellings = f"all {self.n_possible:.0f}" if self.complete else f"{n_null} of {self.n_possible:.3g}"
+        permuted = f"labels within {self.units[0]} pairs"
+        if self.permuted != "pairs":
+            numbers = [""] if len(self.units) == 2 else [f" {number}" for number in range(1, len(self.units))]
+            sets = ["target", *(f"background{number}" for number in numbers)]
+            counts = (f"{count} in the {name}" for count, name in zip(self.units, sets, strict=True))
+            permuted = f"{self.permuted}: {', '.join(counts)}"
+        total = f"{self.n_possible:.0f}" if self.complete else f"{self.n_possible:.3g}"
+        labellings = f"all {total}" if self.complete else f"{self.null.shape[1]} of {total}"
         lines = [
             "Permutation test: could this ratio arise if labels were random?",
             f"  permuted    {permuted}; {labellings} labellings",
@@ -102,8 +98,8 @@ class PermutationTest:
             "",
             f"  {'component':>9}  {'ratio':>9}  {'noise edge (5 %)':>16}  {'p':>7}",
         ]
-        for number, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True)):
-            lines.append(f"  {number + 1:>9}  {ratio:>9.4g}  {edge:>16.4g}  {p:>7.3g}")
+        for number, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True), start=1):
+            lines.append(f"  {number:>9}  {ratio:>9.4g}  {edge:>16.4g}  {p:>7.3g}")
         return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
 
     def _verdict(self) -> str:
@@ -111,8 +107,7 @@ class PermutationTest:
         if count == 0:
             return "Nothing stands out: permuted labels often give a ratio as large (5 % level)."
         found = "The component" if tested == 1 else f"{count} of {tested} components"
-        verb = "stands" if count == 1 else "stand"
-        return f"{found} {verb} out: permuted labels rarely give a ratio as large (5 % level)."
+        return f"{found} stand{'s' * (count == 1)} out: permuted labels rarely give a ratio as large (5 % level)."
 
 
 def permutation_test(
@@ -136,9 +131,8 @@ def permutation_test(
 
     The null hypothesis is that target and background have the same distribution up to a shift. The shift is
     estimated and removed, the labels "target" and "background" are permuted, every permuted set is centred by its
-    mean, and the largest ratio is computed as :class:`standout.DPCA` computes it, with the shrinkage estimated again
-    each time. Differences in location do not matter. For the next component the previous one is removed from both
-    sets and the test is repeated.
+    mean, and the largest ratio is computed as in :class:`standout.DPCA`, with the shrinkage estimated again each time.
+    For the next component the previous one is removed from all sets and the test is repeated.
 
     Parameters
     ----------
@@ -177,28 +171,25 @@ def permutation_test(
     Notes
     -----
     The shift is the median of all differences between target and background rows (the Hodges–Lehmann estimate):
-    feature by feature if the background is shrunk, along the components for the exact problem, along principal axes
-    if features are scaled by their overall sd. For groups and pairs of several rows it is the difference between the
-    means of the subjects. Up to the error of that estimate the test is exact. In simulations
-    (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of freedom and counts at
-    its nominal rate, and less often with few groups.
+    feature by feature if the background is shrunk, along the components for the exact problem. For groups and pairs
+    of several rows it is the difference between the means of the subjects. Up to the error of that estimate the test
+    is exact. In simulations (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of
+    freedom and counts at its nominal rate, and less often with few groups.
 
     Equal covariances are not enough: if the background has heavier tails than the target the test can reject
     although no direction has a larger variance (10 to 17 % for Gaussian against t₄ rows of equal covariance, at a
-    level of 5 %).
+    level of 5 %). For sparse counts the exact ratio is infinite whenever a labelling leaves a feature constant in the
+    background. If more than 5 % of the labellings do so the test cannot reject at that level; a note reports it.
 
-    For sparse counts the exact ratio is infinite whenever a labelling leaves a feature constant in the background.
-    If more than 5 % of the labellings do so the test cannot reject at that level; a note reports it.
-
-    Subjects are exchangeable only with subjects that have as many rows. Of each pair both sides use as many rows as
-    the smaller side has. With groups, rows are dropped until the number of rows per subject has the same distribution
-    in every set. Rows are drawn at random, and the ratios are those of the rows used; a note reports it. The largest
-    exact ratio depends steeply on the number of rows: with 5 rows for each subject against 4, noise would otherwise
-    be rejected in two of five cases.
+    Subjects are exchangeable only with subjects that have as many rows: with 5 rows for each subject against 4, noise
+    would be rejected in two of five cases. Of each pair both sides therefore use as many rows as the smaller side has,
+    and with groups, rows are dropped until the number of rows per subject has the same distribution in every set.
+    Rows are drawn at random, and the ratios are those of the rows used; a note reports it.
 
     With far more features than rows (rows² × features above 4e9) features are scaled by their overall sd instead of
-    the background's, and the background is shrunk toward its mean variance, so that one Gram matrix serves all
-    permutations. Such a test detects signals in many features, and hardly those in a few; a note reports it.
+    the background's, the shift is estimated along principal axes, and the background is shrunk toward its mean
+    variance, so that one Gram matrix serves all permutations. Such a test detects signals in many features, and hardly
+    those in a few; a note reports it.
 
     Examples
     --------
@@ -220,54 +211,59 @@ def permutation_test(
     )
     if isinstance(mix, str):
         check_choice("mix", mix, ("pooled", "equal"))
-    samples = collect_samples(target, background, groups, background_groups, features, "permutation_test")
-    shuffle = shuffle_of(samples, pairs, background_pairs)
-    problem = NullProblem(tuple(sample.role for sample in samples.backgrounds), options.mix, options.shrinkage)
-    sizes = tuple(sample.n_rows for sample in samples.backgrounds)
+    paired = pairs is not None
+    check_pairs(pairs, background_pairs, groups is not None or background_groups is not None)
+    units = (pairs, background_pairs) if paired else (groups, background_groups)
+    try:
+        samples = collect_samples(target, background, *units, features, "permutation_test")
+    except InputError as error:
+        if not paired:
+            raise
+        raise type(error)(str(error).replace("groups: ", "pairs: ")) from error  # pairs are read as groups
+    shuffle = shuffle_of(samples, paired)
+    sizes = [sample.n_rows for sample in samples.sets[1:]]
     samples, shuffle, used = balance_units(samples, shuffle, options.seed)
-    if used:
-        problem = problem.mixed_as(sizes)
-    labels, n_target = shuffle.row_labels, samples.target.n_rows
-    n_possible = shuffle.count()
+    # Pooled backgrounds keep their shares when rows are dropped.
+    shares = sizes if used and isinstance(mix, str) and mix == "pooled" else options.mix
+    problem = NullProblem(tuple(sample.role for sample in samples.sets[1:]), shares, options.shrinkage)
+    labels, n_possible = shuffle.row_labels, shuffle.count()
     complete = n_possible - 1 <= n_permutations
     labellings = [new for new in shuffle.all() if (new != labels).any()] if complete else None
 
     def null_ratios(statistic: Statistic, step: int) -> list[float]:
         def work(rng: np.random.Generator, chunk: range) -> list[float]:
-            if labellings is not None:
-                return [statistic.ratio(labellings[number]) for number in chunk]
-            return [statistic.ratio(shuffle.draw(rng)) for _ in chunk]
+            drawn = (shuffle.draw(rng) if labellings is None else labellings[number] for number in chunk)
+            return [statistic.ratio(new) for new in drawn]
 
         count = n_permutations if labellings is None else len(labellings)
         what = "permutations" + (f", component {step + 1}" if n_components > 1 else "")
         return run_chunks(work, count, options.seed, n_jobs, what)
 
     with threads_for(0), watching(progress) if progress is not None else nullcontext():
-        rows, problem, rank = _prepared(samples, shuffle, problem, n_components, used)
+        rows, problem = _prepared(samples, shuffle, problem, n_components, used)
         original, variance = rows, problem.background_variance(rows, labels)
-        rho, ratios, null = 0.0, [], []
-        earlier: Earlier | None = None
+        ratios, null, shrunk = [], [], []
         for step in range(n_components):
-            statistic = statistic_of(rows, problem, earlier)
-            if step == 0:
-                rho = statistic.shrinkage(labels)
+            statistic = statistic_of(rows, problem)
             ratios.append(statistic.ratio(labels))
-            null.append(null_ratios(statistic_of(shuffle.inflated(rows), problem, earlier), step))
+            null.append(null_ratios(statistic_of(shuffle.inflated(rows), problem), step))
+            scores, rho = statistic.component(labels)
+            shrunk.append(rho)
             if step + 1 < n_components:
-                rows = deflated(rows, statistic.scores(labels), n_target)
+                rows = deflated(rows, scores, labels)
                 removed = np.maximum(variance - problem.background_variance(rows, labels), 0.0)
-                earlier = Earlier(original, removed)
+                problem = replace(problem, original=original, removed=removed)
     exceeding = (np.array(null) >= np.array(ratios)[:, None] * (1 - _TIE)).sum(axis=1)
     found = PermutationTest(
         ratios=np.array(ratios),
         p_values=np.maximum.accumulate((1 + exceeding) / (1 + len(null[0]))),
         null=np.array(null),
         permuted=shuffle.kind,
-        units=tuple(int(size) for size in np.bincount(shuffle.labels)),
-        rank=rank,
+        units=tuple(np.bincount(shuffle.labels).tolist()),
+        rank=problem.rank,
         n_possible=n_possible,
         complete=complete,
-        shrinkage=rho,
+        shrinkage=shrunk[0],
         notes=samples.notes,
     )
     return replace(found, notes=(*found.notes, *_notes(found, problem)))
@@ -275,11 +271,11 @@ def permutation_test(
 
 def _prepared(
     samples: Samples, shuffle: Shuffle, problem: NullProblem, n_components: int, used: str
-) -> tuple[Array, NullProblem, int]:
-    """Return the aligned rows, the problem to solve and the joint rank; ``used`` explains a lack of rows."""
+) -> tuple[Array, NullProblem]:
+    """Return the aligned rows and the problem to solve; ``used`` explains a lack of rows."""
     try:
-        rows, problem, rank = prepared(_centred(samples, shuffle), problem, shuffle)
-        limit = min(rank, samples.target.n_rows - 1)
+        rows, problem = prepared(_centred(samples, shuffle), problem, shuffle)
+        limit = min(problem.rank, samples.sets[0].n_rows - 1)
         if n_components > limit:
             raise InputError(
                 f"`n_components={n_components}`, but the data have only {limit} dimension{'s' if limit != 1 else ''}. "
@@ -289,7 +285,7 @@ def _prepared(
         if not used:
             raise
         raise NotEnoughRowsError(f"{used}, so that exchangeable subjects have equally many: {error}") from error
-    return rows, problem, rank
+    return rows, problem
 
 
 def _centred(samples: Samples, shuffle: Shuffle) -> Array:
@@ -298,16 +294,18 @@ def _centred(samples: Samples, shuffle: Shuffle) -> Array:
     Centring by the mean of the rows would give every small unit the deviation of a large one, under the true labels
     only.
     """
-    parts, n_units = [], len(shuffle.labels)
-    counts = np.bincount(shuffle.units, minlength=n_units)[shuffle.units]
+    parts = []
+    counts = np.bincount(shuffle.units)[shuffle.units]
     weights = np.split(1 / counts, np.cumsum([sample.n_rows for sample in samples.sets])[:-1])
     for sample, weight in zip(samples.sets, weights, strict=True):
         rows = sample.rows()
         mean = np.average(rows, axis=0, weights=weight)
         rows -= mean
         rows -= np.average(rows, axis=0, weights=weight)
-        rows[:, np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows)) <= 10 * _EPS * np.abs(mean)] = 0.0
-        check_varies(np.einsum("ij,ij->j", rows, rows), sample.role)
+        squares = np.einsum("ij,ij->j", rows, rows)
+        constant = np.sqrt(squares / len(rows)) <= 10 * _EPS * np.abs(mean)
+        rows[:, constant] = 0.0
+        check_varies(np.where(constant, 0.0, squares), sample.role)
         parts.append(rows)
     return np.concatenate(parts)
 

@@ -1,36 +1,30 @@
-"""Building blocks of resampling: samples and their independent units, seeded parallel work, and row coordinates.
+"""Building blocks of resampling: samples and their independent units, and seeded parallel work.
 
 A unit is what is independent: a group (subject) where groups are given, a row otherwise.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import linalg
+from joblib import cpu_count  # type: ignore[import-untyped]
 
-from standout._blas import Array, add_gram, mirror, rank_tolerance, threads_for, top_eigen
+from standout._blas import Array, threads_for
 from standout._dataset import Dataset
-from standout._folds import Index, coded
-from standout._inputs import FitArguments, background_name, check_choice, match_features, parse_inputs
+from standout._folds import Index, Units, coded
+from standout._inputs import FitArguments, background_name, check_choice, check_count, match_features, parse_inputs
 from standout.errors import InputError, RowsNeededError
 from standout.io.memory import distinct_groups, explain_non_finite
 from standout.io.missing import FilledRows, raw_rows
 from standout.io.read import is_on_cluster, open_data
 from standout.io.source import RowSource, Source, collect_values, report
 
-# A background variance below this share of the overall variance is rounding error: the feature is constant there.
-CONSTANT = 1e-13
-# A feature whose sd falls below this share when a component is removed was explained by it; the rest is rounding error.
-_EXPLAINED = 1e-10
 _PANEL_BYTES = 8 * 2**20
-_EPS = float(np.finfo(float).eps)
 # Number of replications that share a seed: fixed, so that results do not depend on the number of processes.
 _CHUNK = 10
 # Start other processes only for more than this many seconds of work.
@@ -46,18 +40,12 @@ class Sample:
 
     role: str
     source: RowSource
-    units: Index  # (n_rows,): from 0 on
-    ids: tuple[Hashable, ...]  # group ids; empty where each row is a unit
+    units: Units
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.units)
-
-    @property
-    def n_units(self) -> int:
-        """Number of independent units."""
-        return len(self.ids) or len(self.units)
+        return len(self.units.rows)
 
     def rows(self) -> Array:
         """Return all rows as one array of float64, all finite."""
@@ -69,27 +57,21 @@ class Sample:
 
     def size_text(self) -> str:
         """Return the number of rows and groups in words."""
-        return f"{self.n_rows} rows" + (f" of {self.n_units} groups" if self.ids else "")
+        return f"{self.n_rows} rows" + (f" of {self.units.count} groups" if self.units.ids else "")
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Target and backgrounds on the same features."""
+    """The target and the backgrounds, in this order, on the same features."""
 
-    target: Sample
-    backgrounds: tuple[Sample, ...]
+    sets: tuple[Sample, ...]
     keys: tuple[Any, ...] | None  # the keys of several backgrounds; None for a single one
     notes: tuple[str, ...] = ()
 
     @property
-    def sets(self) -> tuple[Sample, ...]:
-        """The target and the backgrounds."""
-        return (self.target, *self.backgrounds)
-
-    @property
     def unit_kind(self) -> str:
         """What is resampled: "groups" or "rows"."""
-        return "groups" if any(sample.ids for sample in self.sets) else "rows"
+        return "groups" if any(sample.units.ids for sample in self.sets) else "rows"
 
     def as_background(self, parts: Sequence[Any]) -> Any:
         """Return one part for each background as ``fit`` expects them: alone, or in a dict."""
@@ -110,30 +92,31 @@ def collect_samples(
         raise InputError(f"{purpose} compares target and background, and the background is missing. Give its rows.")
     matched = match_features(inputs, inputs.target.names, inputs.target.n_features, features)
     assert matched.inputs.target is not None
-    samples = [_sample(data, purpose) for data in (matched.inputs.target, *matched.inputs.backgrounds.values())]
+    sets = tuple(_sample(data, purpose) for data in (matched.inputs.target, *matched.inputs.backgrounds.values()))
     keys = None
     if list(inputs.backgrounds) != ["background"]:
         keys = tuple(background) if isinstance(background, Mapping) else tuple(range(len(background)))
-    return Samples(samples[0], tuple(samples[1:]), keys, tuple(note.text for note in matched.notes))
+    return Samples(sets, keys, tuple(note.text for note in matched.notes))
 
 
 def _sample(data: Dataset, purpose: str) -> Sample:
     if data.source is None:
         raise RowsNeededError(f"{data.role}: {purpose} resamples rows, but moments were given. Give the rows.")
     what = f"{data.role} groups"
-    given = collect_values(data.groups, data.source, what)
-    if given is None:
+    groups = collect_values(data.groups, data.source, what)
+    given = groups is not None
+    if not given:
         data.source.check_row_values("groups", what)
     rows = data.source.in_memory(data.role)
     n_rows = rows.n_rows or 0
     if data.is_incomplete and data.rows is None:
         rows = FilledRows(rows.rows(0, n_rows), data.source, raw_rows(data.source))
-    # Only now: the groups in a file are read with its rows.
-    groups = given if given is not None else data.source.row_values("groups", what)
+    if not given:  # only now: the groups in a file are read with its rows
+        groups = data.source.row_values("groups", what)
     if groups is None:
-        return Sample(data.role, rows, np.arange(n_rows), ())
+        return Sample(data.role, rows, Units(np.arange(n_rows), ()))
     distinct_groups(groups, None, n_rows, data.role)
-    return Sample(data.role, rows, *coded(groups))
+    return Sample(data.role, rows, Units(*coded(groups)))
 
 
 def collect_sides(target: Any, background: Any) -> tuple[Any, Any]:
@@ -173,51 +156,9 @@ def unit_means(rows: Array, units: Index) -> Array:
     return np.asarray(np.add.reduceat(rows[order], starts, axis=0) / counts[:, None])
 
 
-def run_chunks(work: Work[_Result], count: int, seed: int, n_jobs: Any, what: str) -> list[_Result]:
-    """Run ``count`` replications in chunks, in several processes where that saves time; return their results in order.
-
-    ``work`` returns the results of a range of replications, given a random generator. Every chunk has a separate
-    generator, so that results do not depend on ``n_jobs``. The first chunk is timed to decide whether other processes
-    are worth their start. Threads are not an alternative: scipy's eigensolvers hold the global interpreter lock.
-    """
-    processes = _n_processes(n_jobs)
-    chunks = [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
-    tasks = list(zip(np.random.SeedSequence(seed).spawn(len(chunks)), chunks, strict=True))
-    began = time.perf_counter()
-    results = _run_chunk(work, *tasks[0])
-    expected = (time.perf_counter() - began) * (len(chunks) - 1)
-    report(what, chunks[0].stop, chunks[0].stop / count)
-    rest: Iterable[list[_Result]] = (_run_chunk(work, *task) for task in tasks[1:])
-    if processes > 1 and expected > _WORTH_PROCESSES:
-        from sklearn.utils.parallel import Parallel, delayed
-
-        pool = Parallel(n_jobs=processes, return_as="generator")
-        rest = pool(delayed(_run_chunk)(work, *task) for task in tasks[1:])
-    for chunk, result in zip(chunks[1:], rest, strict=True):
-        results.extend(result)
-        report(what, chunk.stop, chunk.stop / count)
-    return results
-
-
-def check_level(level: Any) -> float:
-    """Return the nominal coverage of an interval as a float between 0 and 1."""
-    if not (isinstance(level, Real) and 0 < float(level) < 1):
-        raise InputError(f"level={level!r} is not possible. Use a number between 0 and 1, for instance 0.95.")
-    return float(level)
-
-
-def _n_processes(n_jobs: Any) -> int:
-    if n_jobs is None or (isinstance(n_jobs, Integral) and int(n_jobs) == -1):
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool) and int(n_jobs) >= 1:
-        return int(n_jobs)
-    raise InputError(f"n_jobs={n_jobs!r} is not possible. Use a whole number from 1 on, or None for all cores.")
-
-
-def _run_chunk(work: Work[_Result], seed: np.random.SeedSequence, chunk: range) -> list[_Result]:
-    """Run one chunk with BLAS on one thread: parallel replications gain more than threads within each."""
-    with threads_for(0):
-        return work(np.random.default_rng(seed), chunk)
+def rows_by_unit(units: Index) -> list[Index]:
+    """Return the row numbers of each unit."""
+    return np.split(np.argsort(units, kind="stable"), np.cumsum(np.bincount(units))[:-1])
 
 
 def panels(n_rows: int, n_features: int) -> Iterator[slice]:
@@ -227,49 +168,40 @@ def panels(n_rows: int, n_features: int) -> Iterator[slice]:
         yield slice(start, min(start + width, n_features))
 
 
-def equilibrated(rows: Array) -> Array:
-    """Return the features that vary, each divided by its overall sd."""
-    sd = _sd(rows)
-    varies = sd > 0
-    return np.ascontiguousarray(rows[:, varies] / sd[varies])
+def check_level(level: Any) -> float:
+    """Return the nominal coverage of an interval as a float between 0 and 1."""
+    if not (isinstance(level, Real) and 0 < float(level) < 1):
+        raise InputError(f"level={level!r} is not possible. Use a number between 0 and 1, for instance 0.95.")
+    return float(level)
 
 
-def whitened(rows: Array) -> Array:
-    """Return coordinates in which all rows together are white; exact ratios are invariant under this map."""
-    scaled = equilibrated(rows)
-    triangle = linalg.qr(scaled, mode="r", check_finite=False)[0][: scaled.shape[1]]
-    _, values, right = linalg.svd(triangle, full_matrices=False, check_finite=False)
-    kept = values > max(rows.shape) * _EPS * values[0]
-    return np.asarray(scaled @ (right[kept].T / values[kept]))
+def run_chunks(work: Work[_Result], count: int, seed: int, n_jobs: Any, what: str) -> list[_Result]:
+    """Run ``count`` replications in chunks, in several processes where that saves time; return their results in order.
 
-
-def along_target(white: Array, n_target: int) -> Array:
-    """Return jointly white rows along the principal axes of the target: the components of the exact problem."""
-    target = white[:n_target]
-    return np.asarray(white @ linalg.eigh(target.T @ target)[1])
-
-
-def in_their_span(rows: Array) -> Array:
-    """Return coordinates of wide rows in an orthonormal basis of their span, features in units of their overall sd."""
-    gram = np.zeros((len(rows), len(rows)), order="F")
-    for columns in panels(*rows.shape):
-        add_gram(gram, equilibrated(rows[:, columns]))
-    values, basis = top_eigen(mirror(gram), len(gram))
-    kept = values > rank_tolerance(len(gram)) * values[0]
-    return np.ascontiguousarray(basis[:, kept] * np.sqrt(values[kept]))
-
-
-def deflated(rows: Array, scores: Array, n_target: int) -> Array:
-    """Remove a component, given its scores, from the rows of all sets.
-
-    All other components of the same problem keep their scores, as if the rows were projected on them.
+    ``work`` returns the results of a range of replications, given a random generator. Every chunk has a separate
+    generator, so that results do not depend on ``n_jobs``. The first chunk is timed to decide whether other processes
+    are worth their start. Threads are not an alternative: scipy's eigensolvers hold the global interpreter lock.
     """
-    centred = scores[:n_target] - scores[:n_target].mean()
-    pattern = (centred @ rows[:n_target]) / (centred @ centred)
-    rest = rows - np.outer(scores, pattern)
-    rest[:, _sd(rest) <= _EXPLAINED * _sd(rows)] = 0.0
-    return np.asarray(rest)
+    processes = cpu_count() if n_jobs is None or n_jobs == -1 else check_count("n_jobs", n_jobs)
+    chunks = [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
+    jobs = list(zip(np.random.SeedSequence(seed).spawn(len(chunks)), chunks, strict=True))
+    began = time.perf_counter()
+    results = _run_chunk(work, *jobs[0])
+    expected = (time.perf_counter() - began) * (len(chunks) - 1)
+    report(what, chunks[0].stop, chunks[0].stop / count)
+    rest: Iterable[list[_Result]] = (_run_chunk(work, *job) for job in jobs[1:])
+    if processes > 1 and expected > _WORTH_PROCESSES:
+        from sklearn.utils.parallel import Parallel, delayed
+
+        pool = Parallel(n_jobs=processes, return_as="generator")
+        rest = pool(delayed(_run_chunk)(work, *job) for job in jobs[1:])
+    for chunk, result in zip(chunks[1:], rest, strict=True):
+        results.extend(result)
+        report(what, chunk.stop, chunk.stop / count)
+    return results
 
 
-def _sd(rows: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows)))
+def _run_chunk(work: Work[_Result], seed: np.random.SeedSequence, chunk: range) -> list[_Result]:
+    """Run one chunk with BLAS on one thread: parallel replications gain more than threads within each."""
+    with threads_for(0):
+        return work(np.random.default_rng(seed), chunk)

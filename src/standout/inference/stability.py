@@ -18,11 +18,11 @@ from scipy.optimize import linear_sum_assignment
 from standout._blas import Array
 from standout._dataset import Dataset
 from standout._dpca import DPCA
-from standout._folds import Index
+from standout._folds import Index, Units
 from standout._inputs import check_count, seed_from
 from standout._model import Model, Summary, fit_model
 from standout.errors import InputError, NotEnoughRowsError
-from standout.inference.resampling import Sample, Samples, check_level, collect_samples, run_chunks
+from standout.inference.resampling import Samples, check_level, collect_samples, rows_by_unit, run_chunks
 from standout.io.source import RowSource, RowView
 from standout.solvers.problem import SolveOptions
 
@@ -53,25 +53,22 @@ class Stability:
     median, low, high : ndarray of shape (n_components,)
         Median of the correlations, and ends of their percentile interval.
     angles : ndarray of shape (n_bootstrap,)
-        Largest principal angle, in degrees, between the spans of the target's scores of all components and of those
-        of the bootstrap sample: small if components only mix with each other.
+        Largest principal angle, in degrees, between the target's scores of all components and those of the bootstrap
+        sample: small if components only mix with each other.
     weights : ndarray of shape (n_components, n_features)
         Change of a feature, in background sd, when the score changes by one target sd.
     weight_low, weight_high : ndarray of shape (n_components, n_features)
-        Ends of the intervals of the weights: the weight plus and minus the root mean square deviation of the
-        bootstrap weights from it, times Student's t with as many degrees of freedom as the smallest set has rows
-        (groups), less one. They include the error of the background sd and are wider than the range of the bootstrap
-        weights, so they can contain zero even if ``same_sign`` is 1.
+        The weight plus and minus the root mean square deviation of the bootstrap weights from it, times Student's t
+        with as many degrees of freedom as the smallest set has rows (groups), less one. These intervals include the
+        error of the background sd and can contain zero even if ``same_sign`` is 1.
     same_sign : ndarray of shape (n_components, n_features)
         Share of the bootstrap samples in which a weight has the same sign.
     level : float
         Nominal coverage of the intervals.
-    names : tuple of str or None
-        Feature names.
+    names, notes : tuple of str
+        Feature names (or None), and caveats.
     by : "rows" or "groups"
         What was resampled.
-    notes : tuple of str
-        Caveats.
     """
 
     correlations: Array
@@ -92,13 +89,9 @@ class Stability:
         """Return the features with the largest weights of each component."""
         names = self.names if self.names is not None else range(self.weights.shape[1])
         order = np.argsort(-np.abs(self.weights), axis=1, kind="stable")[:, : check_count("count", count)]
-        columns = (self.weights, self.weight_low, self.weight_high, self.same_sign)
+        values = np.stack([self.weights, self.weight_low, self.weight_high, self.same_sign], axis=-1)
         return [
-            [
-                FeatureStability(names[j], *(float(column[k, j]) for column in columns))
-                for j in row
-                if self.weights[k, j] != 0
-            ]
+            [FeatureStability(names[j], *values[k, j].tolist()) for j in row if self.weights[k, j] != 0]
             for k, row in enumerate(order)
         ]
 
@@ -196,29 +189,27 @@ def stability(
     options = estimator._check_parameters()
     samples = collect_samples(target, background, groups, background_groups, estimator.features, "stability")
     for sample in samples.sets:
-        if sample.n_units < 2:
-            what = "group" if sample.ids else "row"
+        if sample.units.count < 2:
+            what = "group" if sample.units.ids else "row"
             raise NotEnoughRowsError(
-                f"{sample.role}: {sample.n_units} {what}, and a bootstrap needs at least 2. Give more {what}s."
+                f"{sample.role}: {sample.units.count} {what}, and a bootstrap needs at least 2. Give more {what}s."
             )
-    data, *others = (_dataset(sample, np.arange(sample.n_rows), sample.units) for sample in samples.sets)
-    backgrounds = {other.role: other for other in others}
-    options = estimator._with_graph(options, data.n_features)
-    model = fit_model(data, backgrounds, options)
+    every = [(np.arange(sample.n_rows), sample.units.rows) for sample in samples.sets]
+    target_rows = samples.sets[0].source
+    options = estimator._with_graph(options, target_rows.n_features)
+    model = _fit(samples, every, options)
     if model.n_components == 0:
         raise InputError("no component is above noise, so there is nothing to resample. Use `axes='ratio'`.")
+    options = replace(options, n_components=model.n_components)
     # Duplicate rows look like correlation: bootstrap samples use the shrinkage of the original fit.
     if model.regime == "shrunk" and options.shrinkage == "auto":
         options = replace(options, intensity=model.shrinkage)
     else:
-        options = replace(options, shrinkage=None if model.regime != "shrunk" else model.shrinkage)
-    options = replace(options, n_components=model.n_components)
-    rows = data.rows
-    assert rows is not None
-    scores = _centred_scores(model, rows)
+        options = replace(options, shrinkage=model.shrinkage if model.regime == "shrunk" else None)
+    scores = _unit_scores(model, target_rows)
 
     def work(rng: np.random.Generator, chunk: range) -> list[_Replicate]:
-        return [_replicate(samples, rows, options, scores, rng) for _ in chunk]
+        return [_replicate(samples, options, scores, rng) for _ in chunk]
 
     drawn = run_chunks(work, n_bootstrap, seed_from(random_state), n_jobs, "bootstrap samples")
     correlations, angles, drawn_weights = (np.stack(values) for values in zip(*drawn, strict=True))
@@ -227,7 +218,7 @@ def stability(
     low, high = np.quantile(correlations, ends, axis=0)
     # Percentile intervals of few samples cover too rarely; the error includes the bias of the bootstrap.
     error = np.sqrt(np.mean((drawn_weights - weights) ** 2, axis=0))
-    margin = stats.t.ppf(ends[1], min(sample.n_units for sample in samples.sets) - 1) * error
+    margin = stats.t.ppf(ends[1], min(sample.units.count for sample in samples.sets) - 1) * error
     return Stability(
         correlations=correlations,
         median=np.median(correlations, axis=0),
@@ -249,57 +240,52 @@ def stability(
 _Replicate = tuple[Array, float, NDArray[np.float32]]
 
 
-def _replicate(
-    samples: Samples, target: RowSource, options: SolveOptions, scores: Array, rng: np.random.Generator
-) -> _Replicate:
+def _replicate(samples: Samples, options: SolveOptions, scores: Array, rng: np.random.Generator) -> _Replicate:
     """Fit one bootstrap sample, and match its components to the original ones, given the target's scores of these."""
-    data, *others = (_dataset(sample, *_draw(sample, rng)) for sample in samples.sets)
+    target = samples.sets[0].source
     correlations = np.zeros(scores.shape[1])
     weights = np.zeros((scores.shape[1], target.n_features), np.float32)
     try:
-        model = fit_model(data, {other.role: other for other in others}, options)
+        model = _fit(samples, [_draw(sample.units, rng) for sample in samples.sets], options)
     except InputError:  # too few distinct rows for this number of components
         return correlations, 90.0, weights
-    own_scores = _centred_scores(model, target)
-    correlation = (_unit(scores).T @ _unit(own_scores)).clip(-1.0, 1.0)
+    drawn = _unit_scores(model, target)
+    correlation = (scores.T @ drawn).clip(-1.0, 1.0)
     original, matched = linear_sum_assignment(-np.abs(correlation))
     signs = np.where(correlation[original, matched] < 0, -1.0, 1.0)
     correlations[original] = np.abs(correlation[original, matched])
     weights[original] = signs[:, None] * _weights(model)[matched]
-    return correlations, _angle(scores, own_scores), weights
+    # The largest principal angle between the spans.
+    cosines = np.linalg.svd(np.linalg.qr(scores)[0].T @ np.linalg.qr(drawn)[0], compute_uv=False)
+    cosine = min(cosines.min(), 1.0) if drawn.shape[1] == scores.shape[1] else 0.0
+    return correlations, float(np.degrees(np.arccos(cosine))), weights
 
 
-def _draw(sample: Sample, rng: np.random.Generator) -> tuple[Index, Index]:
+def _draw(units: Units, rng: np.random.Generator) -> tuple[Index, Index]:
     """Draw as many units as there are, with replacement; return their rows, and the draw each row belongs to."""
-    chosen = rng.integers(sample.n_units, size=sample.n_units)
-    if not sample.ids:
+    chosen = rng.integers(units.count, size=units.count)
+    if not units.ids:
         return chosen, chosen
-    order = np.argsort(sample.units, kind="stable")
-    rows = np.split(order, np.cumsum(np.bincount(sample.units))[:-1])
-    units = np.repeat(np.arange(len(chosen)), [len(rows[unit]) for unit in chosen])
-    return np.concatenate([rows[unit] for unit in chosen]), units
+    rows = rows_by_unit(units.rows)
+    draws = np.repeat(np.arange(len(chosen)), [len(rows[unit]) for unit in chosen])
+    return np.concatenate([rows[unit] for unit in chosen]), draws
 
 
-def _dataset(sample: Sample, rows: Index, units: Index) -> Dataset:
-    return Dataset(sample.role, RowView(sample.source, rows), groups=units if sample.ids else None)
+def _fit(samples: Samples, drawn: list[tuple[Index, Index]], options: SolveOptions) -> Model:
+    """Fit the drawn rows of each set, given with the unit of each."""
+    target, *backgrounds = (
+        Dataset(sample.role, RowView(sample.source, rows), groups=units if sample.units.ids else None)
+        for sample, (rows, units) in zip(samples.sets, drawn, strict=True)
+    )
+    return fit_model(target, {background.role: background for background in backgrounds}, options)
 
 
-def _centred_scores(model: Model, target: RowSource) -> Array:
+def _unit_scores(model: Model, target: RowSource) -> Array:
+    """Return the scores of the target, centred and of length one."""
     scores = model.project(target, "target")
-    return np.asarray(scores - scores.mean(axis=0))
-
-
-def _unit(scores: Array) -> Array:
+    scores = scores - scores.mean(axis=0)
     length = np.sqrt(np.einsum("ij,ij->j", scores, scores))
     return np.asarray(scores / np.where(length > 0, length, 1.0))
-
-
-def _angle(scores: Array, others: Array) -> float:
-    """Return the largest principal angle between two spans of scores, in degrees."""
-    if others.shape[1] < scores.shape[1]:
-        return 90.0
-    cosines = np.linalg.svd(np.linalg.qr(_unit(scores))[0].T @ np.linalg.qr(_unit(others))[0], compute_uv=False)
-    return float(np.degrees(np.arccos(min(cosines.min(), 1.0))))
 
 
 def _weights(model: Model) -> Array:
@@ -310,13 +296,13 @@ def _weights(model: Model) -> Array:
 def _notes(samples: Samples, options: SolveOptions, model: Model) -> list[str]:
     """Return caveats on the size of the sets."""
     notes = [
-        f"the {sample.role} has only {sample.n_units} {'groups' if sample.ids else 'rows'} to draw from, too few for a "
-        "reliable bootstrap. Give more of them."
+        f"the {sample.role} has only {sample.units.count} {'groups' if sample.units.ids else 'rows'} to draw from, too "
+        "few for a reliable bootstrap. Give more of them."
         for sample in samples.sets
-        if sample.n_units < _FEW_UNITS
+        if sample.units.count < _FEW_UNITS
     ]
     # A bootstrap sample contains 63 % of the units on average.
-    distinct = 0.632 * sum(sample.n_rows for sample in samples.backgrounds)
+    distinct = 0.632 * sum(sample.n_rows for sample in samples.sets[1:])
     if options.shrinkage is None and distinct <= model.rank:
         notes.append(
             f"a bootstrap sample has about {distinct:.0f} different background rows for {model.rank} dimensions, so "

@@ -9,23 +9,33 @@ the target, k the k-th background.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
-from standout._blas import Array, add_gram, add_outer, mirror, top_eigen
+from standout._blas import Array, add_gram, add_outer, mirror, rank_tolerance, top_eigen
 from standout._dataset import Mix, Mixture
+from standout._folds import Index
 from standout._moments import Counts
-from standout._shrinkage import Evidence, GramShrinkage, factor_shrinkage, few_rows, intensity, shrinks, start_features
-from standout.inference.exchange import Labels, Shuffle
-from standout.inference.resampling import CONSTANT, along_target, equilibrated, in_their_span, panels, whitened
+from standout._shrinkage import (
+    Evidence,
+    GramShrinkage,
+    Shrinkage,
+    factor_shrinkage,
+    few_rows,
+    intensity,
+    shrinks,
+    start_features,
+)
+from standout.inference.exchange import Shuffle
+from standout.inference.resampling import panels
 from standout.solvers import dense
-from standout.solvers.gram import GramProblem, Span, gram_shrinkage
+from standout.solvers.gram import GramProblem, gram_shrinkage
 
 # A larger ratio is infinite: the background variance is rounding error.
 _INFINITE = 1e12
@@ -33,6 +43,11 @@ _INFINITE = 1e12
 MOST_WORK = 4e9
 # A background sd of white rows below this share of the largest is rounding error.
 _SINGULAR = 1e-7
+# A background variance below this share of the overall variance is rounding error: the feature is constant there.
+_CONSTANT = 1e-13
+# A feature whose sd falls below this share when a component is removed was explained by it; the rest is rounding error.
+_EXPLAINED = 1e-10
+_EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
@@ -44,21 +59,49 @@ class NullProblem:
     shrinkage: str | float | None
     rank: int = 0  # joint rank of the rows, once settled
     spanned: int = 0  # the number of features, if rows are given by coordinates in their span
+    # Once components were removed: the original rows, and the background variance of each feature that the components
+    # explained under the true labels. A small remainder must not be mistaken for the whole feature, nor the trace of a
+    # removed component for the variance of a feature that is constant in the background.
+    original: Array | None = None
+    removed: Array | None = None
     _mixtures: dict[tuple[int, ...], Mixture] = field(default_factory=dict, repr=False)
 
-    def mixture(self, sizes: tuple[int, ...]) -> Mixture:
+    def mixture(self, sizes: Index) -> Mixture:
         """Return the mixture of backgrounds of these sizes."""
-        if sizes not in self._mixtures:
-            self._mixtures[sizes] = Mixture.of([Counts(n, n, n, n) for n in sizes], self.mix, self.roles)
-        return self._mixtures[sizes]
+        key = tuple(sizes.tolist())
+        if key not in self._mixtures:
+            self._mixtures[key] = Mixture.of([Counts(n, n, n, n) for n in key], self.mix, self.roles)
+        return self._mixtures[key]
 
-    def mixed_as(self, sizes: tuple[int, ...]) -> NullProblem:
-        """Return the problem with the shares of backgrounds of these sizes, even if fewer rows are used."""
-        if len(sizes) == 1 or not isinstance(self.mix, str) or self.mix != "pooled":
-            return self
-        return replace(self, mix=np.array(sizes, dtype=np.float64), _mixtures={})
+    def evidence(self, mixture: Mixture, n_varying: int, trace_squared: float) -> Evidence:
+        """Return the input of the shrinkage rule, for a background correlation matrix with this tr S²."""
+        return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, trace_squared)
 
-    def settled(self, sizes: tuple[int, ...], rank: int, structural: bool = False) -> NullProblem:
+    def background_variance(self, rows: Array, labels: Index) -> Array:
+        """Return the variance of each feature in the mixed backgrounds of a labelling."""
+        mixture = self.mixture(np.bincount(labels)[1:])
+        return mixture.mixed([rows[labels == number].var(axis=0) for number in range(1, 1 + len(self.roles))])
+
+    def constant(self, labels: Index) -> NDArray[np.bool_] | None:
+        """Return which original features are constant in the backgrounds of a labelling."""
+        return None if self.original is None else self.background_variance(self.original, labels) <= _CONSTANT
+
+    def unit_variance(
+        self, target: Array, background: Array, constant: NDArray[np.bool_] | None, here: slice = slice(None)
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Return the variances that features are divided by, and which of them vary in the background.
+
+        The unit is the background variance of the whole feature, or its target variance if the background is constant.
+        Features have an overall variance of about one.
+        """
+        whole = background if self.removed is None else background + self.removed[here]
+        varies = whole > _CONSTANT
+        if constant is not None:
+            varies &= ~constant[here]
+        whole = np.where(varies, whole, target)
+        return np.where(whole > 0, whole, 1.0), varies
+
+    def settled(self, sizes: Index, rank: int, structural: bool = False) -> NullProblem:
         """Return the problem with "auto" decided, once for all labellings.
 
         ``structural`` means that the background does not vary in some direction: with enough rows the exact problem is
@@ -66,82 +109,170 @@ class NullProblem:
         """
         settled = replace(self, rank=rank)
         evidence = settled.evidence(self.mixture(sizes), rank, float(rank))
-        if self.shrinkage == "auto":
-            exact = not shrinks("auto", evidence) or (structural and not few_rows(evidence))
-            return replace(settled, shrinkage=None if exact else "auto")
-        if self.shrinkage in (None, 0.0):
+        exact = self.shrinkage in (None, 0.0)
+        if exact:
             intensity(self.shrinkage, evidence)  # raises if the problem has no solution
-            return replace(settled, shrinkage=None)
-        return settled
-
-    def background_variance(self, rows: Array, labels: NDArray[np.intp]) -> Array:
-        """Return the variance of each feature in the mixed backgrounds of a labelling."""
-        parts = [rows[labels == number] for number in range(1, 1 + len(self.roles))]
-        return self.mixture(tuple(map(len, parts))).mixed([part.var(axis=0) for part in parts])
-
-    def evidence(self, mixture: Mixture, n_varying: int, trace_squared: float) -> Evidence:
-        """Return the input of the shrinkage rule, for a background correlation matrix with this tr S²."""
-        return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, trace_squared)
+        elif self.shrinkage == "auto":
+            exact = not shrinks("auto", evidence) or (structural and not few_rows(evidence))
+        return replace(settled, shrinkage=None) if exact else settled
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """The rows before earlier components were removed.
+def prepared(rows: Array, problem: NullProblem, shuffle: Shuffle) -> tuple[Array, NullProblem]:
+    """Choose the method: return the aligned rows in suitable coordinates, and the settled problem.
 
-    A small remainder must not be mistaken for the whole feature, nor the trace of a removed component for the
-    variance of a feature that is constant in the background.
+    Rows are aligned feature by feature. For the exact problem, which is invariant under linear maps, they are aligned
+    along the components under the true labels, so that p-values are invariant too.
     """
+    labels, (n_rows, n_features) = shuffle.row_labels, rows.shape
+    sizes = np.bincount(labels)[1:]
+    if n_features <= n_rows:
+        white = _whitened(rows)
+        problem = problem.settled(sizes, white.shape[1], _structural(white, labels))
+        chosen = _along_target(white, labels) if problem.shrinkage is None else _equilibrated(rows)
+        return shuffle.aligned(chosen), problem
+    inside = _in_their_span(rows)
+    problem = problem.settled(sizes, inside.shape[1])
+    if problem.shrinkage is None:
+        return shuffle.aligned(_along_target(_whitened(inside), labels)), problem
+    if float(n_rows) ** 2 * n_features > MOST_WORK:
+        return shuffle.aligned(inside), replace(problem, spanned=n_features)
+    return shuffle.aligned(_equilibrated(rows)), problem
 
-    rows: Array  # the original rows
-    removed: Array  # background variance of each feature explained by the removed components, under the true labels
 
-    def constant(self, question: NullProblem, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return which features were constant in the backgrounds of a labelling."""
-        return question.background_variance(self.rows, labels) <= CONSTANT
+def _sd(rows: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->j", rows, rows) / len(rows)))
 
 
-class AmongFeatures:
+def _equilibrated(rows: Array) -> Array:
+    """Return the features that vary, each divided by its overall sd."""
+    sd = _sd(rows)
+    varies = sd > 0
+    return np.ascontiguousarray(rows[:, varies] / sd[varies])
+
+
+def _whitened(rows: Array) -> Array:
+    """Return coordinates in which all rows together are white; exact ratios are invariant under this map."""
+    scaled = _equilibrated(rows)
+    triangle = linalg.qr(scaled, mode="r", check_finite=False)[0][: scaled.shape[1]]
+    _, values, right = linalg.svd(triangle, full_matrices=False, check_finite=False)
+    kept = values > max(rows.shape) * _EPS * values[0]
+    return np.asarray(scaled @ (right[kept].T / values[kept]))
+
+
+def _along_target(white: Array, labels: Index) -> Array:
+    """Return jointly white rows along the principal axes of the target: the components of the exact problem."""
+    target = white[labels == 0]
+    return np.asarray(white @ linalg.eigh(target.T @ target)[1])
+
+
+def _in_their_span(rows: Array) -> Array:
+    """Return coordinates of wide rows in an orthonormal basis of their span, features in units of their overall sd."""
+    gram = np.zeros((len(rows), len(rows)), order="F")
+    for columns in panels(*rows.shape):
+        add_gram(gram, _equilibrated(rows[:, columns]))
+    values, basis = top_eigen(mirror(gram), len(gram))
+    kept = values > rank_tolerance(len(gram)) * values[0]
+    return np.ascontiguousarray(basis[:, kept] * np.sqrt(values[kept]))
+
+
+def _structural(white: Array, labels: Index) -> bool:
+    """Return whether the backgrounds do not vary in some direction in which the rows do."""
+    parts = [white[labels == number] for number in np.unique(labels)[1:]]
+    if sum(map(len, parts)) - len(parts) < white.shape[1]:
+        return False
+    sizes = np.linalg.svd(np.concatenate([part - part.mean(axis=0) for part in parts]), compute_uv=False)
+    return bool(sizes[-1] <= _SINGULAR * sizes[0])
+
+
+def deflated(rows: Array, scores: Array, labels: Index) -> Array:
+    """Remove a component, given its scores, from the rows of all sets.
+
+    All other components of the same problem keep their scores, as if the rows were projected on them.
+    """
+    target = labels == 0
+    centred = scores[target] - scores[target].mean()
+    pattern = (centred @ rows[target]) / (centred @ centred)
+    rest = rows - np.outer(scores, pattern)
+    rest[:, _sd(rest) <= _EXPLAINED * _sd(rows)] = 0.0
+    return np.asarray(rest)
+
+
+class Statistic(ABC):
+    """The largest ratio as a function of the labels of the rows."""
+
+    def __init__(self, rows: Array, problem: NullProblem):
+        self.rows, self.problem = rows, problem
+
+    @abstractmethod
+    def ratio(self, labels: Index) -> float:
+        """Return the largest ratio of target to (shrunk) background variance, possibly infinite."""
+
+    @abstractmethod
+    def component(self, labels: Index) -> tuple[Array, float]:
+        """Return the scores of all rows along the first component, (n_rows,), and the shrinkage of the background."""
+
+
+def statistic_of(rows: Array, problem: NullProblem) -> Statistic:
+    """Return the statistic for prepared rows and a settled problem."""
+    if problem.shrinkage is None:
+        return _CovarianceStatistic(_whitened(rows), problem)
+    by_rows = problem.spanned or rows.shape[1] > len(rows)
+    return _GramStatistic(rows, problem) if by_rows else _CovarianceStatistic(rows, problem)
+
+
+class _CovarianceStatistic(Statistic):
     """Statistic from the covariances of a labelling, by a dense eigensolver."""
 
-    def __init__(self, rows: Array, question: NullProblem, earlier: Earlier | None):
-        self.rows, self.question, self.earlier = rows, question, earlier
+    def __init__(self, rows: Array, problem: NullProblem):
+        super().__init__(rows, problem)
         self.total = np.tril(rows.T @ rows).copy(order="F")
         self.sum = rows.sum(axis=0)
 
-    def ratio(self, labels: Labels) -> float:
-        """Return the largest ratio of target to (shrunk) background variance."""
-        target, background, _ = self._pair(labels)
+    def ratio(self, labels: Index) -> float:
+        target, background, _, _ = self._pair(labels)
         factor, info = lapack.dpotrf(background, lower=1, overwrite_a=1)
-        if info != 0:
-            return math.inf
-        found = largest_ratio(mirror(target), factor)
+        found = _largest_ratio(target, factor) if info == 0 else math.inf
         return found if found < _INFINITE else math.inf
 
-    def shrinkage(self, labels: Labels) -> float:
-        """Return how much the background is shrunk."""
-        return self._pair(labels)[2]
-
-    def scores(self, labels: Labels) -> Array:
-        """Return the scores of all rows along the first component."""
-        target, background, _ = self._pair(labels)
-        size = len(target)
+    def component(self, labels: Index) -> tuple[Array, float]:
+        target, background, unit, rho = self._pair(labels)
+        last = len(target) - 1
         # Against the sum of both, which is positive definite even if the background is singular.
-        _, vector = linalg.eigh(target, target + background, lower=True, subset_by_index=[size - 1, size - 1])
-        return np.asarray(self.rows @ vector[:, 0])
+        _, vector = linalg.eigh(target, target + background, lower=True, subset_by_index=[last, last])
+        return self.rows @ (vector[:, 0] / unit), rho
 
-    def _pair(self, labels: Labels) -> tuple[Array, Array, float]:
-        """Return target and shrunk background covariance (lower triangles), and the shrinkage."""
+    def _pair(self, labels: Index) -> tuple[Array, Array, Array | float, float]:
+        """Return target and (shrunk) background covariance, units of the features, and the shrinkage.
+
+        Of the background only the lower triangle is defined.
+        """
         scatters, sizes = self._scatters(labels)
-        mixture = self.question.mixture(sizes[1:])
-        target = scatters[0] / sizes[0]
+        mixture = self.problem.mixture(sizes[1:])
+        target = mirror(scatters[0] / sizes[0])
         background = scatters[1] * (mixture.shares[0] / sizes[1])
         for scatter, share, size in zip(scatters[2:], mixture.shares[1:], sizes[2:], strict=True):
             background += scatter * (share / size)
-        shrinks = self.question.shrinkage is not None
-        rho = self._shrink(target, background, mixture, labels) if shrinks else 0.0
-        return target, background, rho
+        if self.problem.shrinkage is None:
+            return target, background, 1.0, 0.0
+        variance, varies = self.problem.unit_variance(
+            np.diagonal(target), np.diagonal(background), self.problem.constant(labels)
+        )
+        unit, n_varying = np.sqrt(variance), int(varies.sum())
+        scale = np.outer(1 / unit, 1 / unit).T  # in the memory order of the covariances
+        target *= scale
+        background *= scale
+        inner = background if n_varying == len(varies) else background[np.ix_(varies, varies)]
+        diagonal = np.diagonal(inner)
+        # Off-diagonal entries count twice. The diagonal of S is one, whatever part of a feature is left.
+        off_diagonal = 2 * float(np.einsum("ij,ij->", inner, inner) - diagonal @ diagonal)
+        evidence = self.problem.evidence(mixture, n_varying, off_diagonal + n_varying)
+        if self.problem.shrinkage == "auto":
+            found = factor_shrinkage(target, mirror(background), evidence, int(sizes[0]) - 1, len(self.rows))
+        else:
+            found = Shrinkage(intensity(self.problem.shrinkage, evidence))
+        return target, found.of(background), unit, found.rho
 
-    def _scatters(self, labels: Labels) -> tuple[list[Array], tuple[int, ...]]:
+    def _scatters(self, labels: Index) -> tuple[list[Array], Index]:
         """Return the scatter of each set about its mean; that of the largest is the total minus the others."""
         sizes = np.bincount(labels)
         largest = int(np.argmax(sizes))
@@ -153,45 +284,15 @@ class AmongFeatures:
             part = self.rows[labels == number]
             mean = part.sum(axis=0) / size
             part -= mean
-            scatter = blas.dsyrk(1.0, part.T, lower=1)
-            scatters[number] = scatter
-            rest -= scatter
+            scatters[number] = blas.dsyrk(1.0, part.T, lower=1)
+            rest -= scatters[number]
             add_outer(rest, mean, -float(size))
             left = left - size * mean
         add_outer(rest, left, -1.0 / sizes[largest])
-        return scatters, tuple(int(size) for size in sizes)
-
-    def _shrink(self, target: Array, background: Array, mixture: Mixture, labels: Labels) -> float:
-        """Replace the background (lower triangle) by its shrunk estimate in place; return the intensity."""
-        diagonal, spread = np.diagonal(background), np.diagonal(target)
-        whole = diagonal if self.earlier is None else diagonal + self.earlier.removed
-        varies = whole > CONSTANT  # features have an overall variance of about one
-        if self.earlier is not None:
-            varies &= ~self.earlier.constant(self.question, labels)
-        whole = np.where(varies, whole, spread)
-        # Only one triangle is stored: off-diagonal entries count twice. The diagonal of S is one.
-        weight = varies / np.where(whole > 0, whole, 1.0)
-        off = float(weight @ (background * background) @ weight) - float(((weight * diagonal) ** 2).sum())
-        evidence = self.question.evidence(mixture, int(varies.sum()), 2 * off + int(varies.sum()))
-        if self.question.shrinkage == "auto":
-            unit = np.sqrt(np.where(whole > 0, whole, 1.0))
-            ours, theirs = (
-                mirror(np.tril(matrix / unit / unit[:, None]).copy(order="F")) for matrix in (target, background)
-            )
-            n_target = int((labels == 0).sum())
-            found = factor_shrinkage(ours, theirs, evidence, n_target - 1, len(self.rows))
-            if found.n_factors:
-                background[...] = found.of(theirs) * unit * unit[:, None]
-                return found.rho
-            rho = found.rho
-        else:
-            rho = intensity(self.question.shrinkage, evidence)
-        background *= 1 - rho
-        np.einsum("ii->i", background)[...] += rho * whole
-        return rho
+        return scatters, sizes
 
 
-def largest_ratio(matrix: Array, factor: Array | None) -> float:
+def _largest_ratio(matrix: Array, factor: Array | None) -> float:
     """Return the largest ratio alone, by the faster solver."""
     if dense.pays_off(len(matrix), 1):
         found = dense.lanczos_pairs(matrix, factor, 1, vectors=False)
@@ -200,274 +301,125 @@ def largest_ratio(matrix: Array, factor: Array | None) -> float:
     return float(dense.top_pairs(matrix, factor, 1, vectors=False)[0][0])
 
 
-class _AmongRows:
-    """Statistic from the Gram matrix of the rows."""
+class _GramStatistic(Statistic):
+    """Statistic from the Gram matrix of the rows, against the shrunk background.
 
-    def ratio(self, labels: Labels) -> float:
-        """Return the largest ratio of target to shrunk background variance."""
-        return self._reduced(labels).largest()
+    It is computed in background-sd units for every labelling. With far more features than rows, one Gram matrix in
+    overall-sd units serves all labellings.
+    """
 
-    def shrinkage(self, labels: Labels) -> float:
-        """Return how much the background is shrunk."""
-        return self._reduced(labels).rho
+    def __init__(self, rows: Array, problem: NullProblem):
+        super().__init__(rows, problem)
+        self.gram = rows @ rows.T if problem.spanned else None
 
-    def _reduced(self, labels: Labels) -> _Reduced:
-        raise NotImplementedError
+    def ratio(self, labels: Index) -> float:
+        return _largest_ratio(self._solved(labels)[1].matrix(), None)
 
+    def component(self, labels: Index) -> tuple[Array, float]:
+        span, problem = self._solved(labels)
+        first = top_eigen(problem.matrix(), 1)[1]
+        coefficients = np.empty(len(labels))  # of the rows, from those of the centred rows sorted by set
+        coefficients[span.order] = span.roots * problem.coefficients(first)[:, 0]
+        coefficients -= (np.bincount(labels, coefficients) / span.sizes)[labels]
+        if self.gram is not None:
+            scores = self.gram @ coefficients
+        else:
+            scores = self.rows @ ((coefficients @ self.rows) / span.unit_variance)
+        return scores, problem.shrinkage.rho
 
-class Wide(_AmongRows):
-    """More features than rows: the Gram matrix in background-sd units, computed for every labelling."""
-
-    def __init__(self, rows: Array, question: NullProblem, earlier: Earlier | None):
-        self.rows, self.question, self.earlier = rows, question, earlier
-
-    def _reduced(self, labels: Labels) -> _Reduced:
-        span = _LabelledSpan(self, labels)
-        # The diagonal of S is one, whatever part of a feature is left.
-        squared = _squared(span.gram, span.n_target) + span.lost_squared
-        found = _shrinkage(self.question, self.question.evidence(span.mixture, span.n_varying, squared), span)
-        return _Reduced(GramProblem(span.gram, span.n_target, found), span.roots, span.goal)
-
-    def scores(self, labels: Labels) -> Array:
-        """Return the scores of all rows along the first component."""
-        reduced = self._reduced(labels)
-        return np.asarray(self.rows @ ((_of_rows(reduced.coefficients(), labels) @ self.rows) / reduced.units))
+    def _solved(self, labels: Index) -> tuple[_LabelledSpan, GramProblem]:
+        """Return the rows of a labelling, and its problem in row coordinates."""
+        span = _LabelledSpan(self.rows, self.gram, self.problem, labels)
+        inner = span.gram[span.n_target :, span.n_target :]
+        squared = float(np.einsum("ij,ij->", inner, inner)) + span.lost_squared
+        evidence = self.problem.evidence(span.mixture, span.n_varying, squared)
+        if self.problem.shrinkage == "auto":
+            found = gram_shrinkage(span, evidence, span.n_target - 1)
+        else:
+            found = GramShrinkage(intensity(self.problem.shrinkage, evidence))
+        return span, GramProblem(span.gram, span.n_target, found)
 
 
 class _LabelledSpan:
-    """The rows of a labelling, set by set, in background-sd units."""
+    """The rows of a labelling sorted by set, as a :class:`standout.solvers.gram.Span`."""
 
-    def __init__(self, statistic: Wide, labels: Labels):
-        self.rows, self.earlier = statistic.rows, statistic.earlier
-        self.order = np.argsort(labels, kind="stable")
-        self.sizes = np.bincount(labels)
+    def __init__(self, rows: Array, gram: Array | None, problem: NullProblem, labels: Index):
+        self.rows, self.problem = rows, problem
+        self.order, self.sizes = np.argsort(labels, kind="stable"), np.bincount(labels)
         self.n_target = int(self.sizes[0])
-        self.mixture = statistic.question.mixture(tuple(int(size) for size in self.sizes[1:]))
+        self.mixture = problem.mixture(self.sizes[1:])
         self.shares = np.array([1.0, *self.mixture.shares]) / self.sizes
         self.roots = np.sqrt(np.repeat(self.shares, self.sizes))
-        self.constant = None if self.earlier is None else self.earlier.constant(statistic.question, labels)
-        n_features = self.rows.shape[1]
-        self.goal = np.ones(n_features)  # what the squares of features are divided by
-        self.varies = np.zeros(n_features, dtype=bool)
-        self._in_target, self._in_background = np.empty(n_features), np.empty(n_features)
-        gram = np.zeros((len(self.order), len(self.order)), order="F")
-        for here, panel in self._panels():
-            spread = [
-                share * np.einsum("ij,ij->j", part, part)
-                for part, share in zip(np.split(panel, np.cumsum(self.sizes)[:-1]), self.shares, strict=True)
-            ]
-            self._measure(here, spread[0], np.sum(spread[1:], axis=0))
-            panel /= np.sqrt(self.goal[here])
-            add_gram(gram, panel)
-        self._finish(gram)
+        if gram is not None:
+            self._scale_by_mean(gram)
+            return
+        n_features = rows.shape[1]
+        self.unit_variance, self.varies = np.empty(n_features), np.empty(n_features, dtype=bool)
+        self._target, self._background = np.empty(n_features), np.empty(n_features)
+        self._constant = problem.constant(labels)
+        self._build_gram(measure=True)
+        self.n_varying = int(self.varies.sum())
+
+    def _scale_by_mean(self, gram: Array) -> None:
+        """Divide the rows, of which only products are used, by the mean background sd of all features."""
+        self.n_varying, self.lost_squared = self.problem.spanned, 0.0
+        self.gram = gram[np.ix_(self.order, self.order)]
+        for side in (self.gram, self.gram.T):
+            for part in self._parts(side):
+                part -= part.mean(axis=0)
+        self.gram *= np.outer(self.roots, self.roots)
+        total = float(np.trace(self.gram[self.n_target :, self.n_target :]))
+        if self.problem.removed is not None:
+            total += float(self.problem.removed.sum())
+        self.gram /= total / self.n_varying
+        # Without features, the search for the target's axes starts from its largest rows.
+        self.leading = np.eye(self.n_target)[:, start_features(np.diagonal(self.gram)[: self.n_target])]
+
+    def _parts(self, rows: Array) -> list[Array]:
+        """Return the rows of each set."""
+        return np.split(rows, np.cumsum(self.sizes)[:-1])
 
     def _panels(self) -> Iterator[tuple[slice, Array]]:
         """Yield columns of the centred rows."""
         for here in panels(*self.rows.shape):
             panel = self.rows[self.order, here]
-            for part in np.split(panel, np.cumsum(self.sizes)[:-1]):
+            for part in self._parts(panel):
                 part -= part.mean(axis=0)
             yield here, panel
 
-    def _measure(self, here: slice, target: Array, background: Array) -> None:
-        goal = background if self.earlier is None else background + self.earlier.removed[here]
-        varies = goal > CONSTANT  # features have an overall variance of about one
-        if self.constant is not None:
-            varies &= ~self.constant[here]
-        goal = np.where(varies, goal, target)
-        goal[goal == 0] = 1.0
-        self.goal[here], self.varies[here] = goal, varies
-        self._in_target[here], self._in_background[here] = target, background
-
-    def _finish(self, gram: Array, whole: Array | float = 1.0) -> None:
-        """Set what the search for factors needs; ``whole`` are the variances of whole features."""
+    def _build_gram(self, whole: Array | float = 1.0, measure: bool = False) -> None:
+        """Compute the Gram matrix in one pass; ``whole`` are the variances of whole features in the units used."""
+        gram = np.zeros((len(self.order), len(self.order)), order="F")
+        for here, panel in self._panels():
+            if measure:
+                target, *backgrounds = (
+                    share * np.einsum("ij,ij->j", part, part)
+                    for part, share in zip(self._parts(panel), self.shares, strict=True)
+                )
+                self._target[here], self._background[here] = target, np.sum(backgrounds, axis=0)
+                self.unit_variance[here], self.varies[here] = self.problem.unit_variance(
+                    target, self._background[here], self._constant, here
+                )
+            panel /= np.sqrt(self.unit_variance[here])
+            add_gram(gram, panel)
         self.gram = mirror(gram) * np.outer(self.roots, self.roots)
-        first = start_features(self._in_target / self.goal)
+        first = start_features(self._target / self.unit_variance)
         start = self.rows[np.ix_(self.order[: self.n_target], first)]
-        self.leading = (start - start.mean(axis=0)) / np.sqrt(self.goal[first]) * self.roots[: self.n_target, None]
-        lost = whole**2 - (self._in_background / self.goal) ** 2
-        self.lost_squared = float(lost[self.varies].sum())
+        start = (start - start.mean(axis=0)) / np.sqrt(self.unit_variance[first])
+        self.leading = start * self.roots[: self.n_target, None]
+        # The diagonal of S is one, whatever part of a feature is left.
+        self.lost_squared = float((whole**2 - (self._background / self.unit_variance) ** 2)[self.varies].sum())
 
-    @property
-    def n_varying(self) -> int:
-        """Number of features that vary in the background."""
-        return int(self.varies.sum())
-
-    def background_variance(self) -> Array:
-        """Return the background variance of each feature; zero where it is constant."""
-        return np.where(self.varies, self.goal, 0.0)
+    def background_variance(self) -> Array | None:
+        return None if self.problem.spanned else np.where(self.varies, self.unit_variance, 0.0)
 
     def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        """Return combinations of rows as vectors of features."""
         together = self.roots[:, None] * np.hstack(coefficients)
-        result = np.empty((len(self.goal), together.shape[1]))
+        result = np.empty((len(self.unit_variance), together.shape[1]))
         for here, panel in self._panels():
-            result[here] = (panel / np.sqrt(self.goal[here])).T @ together
+            result[here] = (panel / np.sqrt(self.unit_variance[here])).T @ together
         return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 
     def rescale(self, units: Array) -> None:
-        """Divide features by ``units`` as well."""
-        self.goal = self.goal * units**2
-        gram = np.zeros((len(self.order), len(self.order)), order="F")
-        for here, panel in self._panels():
-            panel /= np.sqrt(self.goal[here])
-            add_gram(gram, panel)
-        self._finish(gram, 1 / units**2)
-
-
-class Huge(_AmongRows):
-    """Far more features than rows: features in units of their overall sd, and one Gram matrix for all labellings.
-
-    Rows are coordinates in their span (:func:`in_their_span`). The background is shrunk toward its mean
-    variance, in units of the overall sd.
-    """
-
-    def __init__(self, rows: Array, question: NullProblem, earlier: Earlier | None):
-        self.gram, self.question, self.earlier = rows @ rows.T, question, earlier
-
-    def _reduced(self, labels: Labels) -> _Reduced:
-        order = np.argsort(labels, kind="stable")
-        gram = self.gram[np.ix_(order, order)]
-        sizes = np.bincount(labels)
-        mixture = self.question.mixture(tuple(int(size) for size in sizes[1:]))
-        for stop, size in zip(np.cumsum(sizes), sizes, strict=True):
-            here = slice(stop - size, stop)
-            gram[here] -= gram[here].mean(axis=0)
-            gram[:, here] -= gram[:, here].mean(axis=1)[:, None]
-        roots = np.sqrt(np.repeat([1.0, *mixture.shares] / sizes, sizes))
-        gram *= np.outer(roots, roots)
-        n_target, n_features = int(sizes[0]), self.question.spanned
-        total = float(np.trace(gram[n_target:, n_target:]))
-        if self.earlier is not None:
-            total += float(self.earlier.removed.sum())
-        gram /= total / n_features
-        # Without features, the search for the target's axes starts from its largest rows.
-        start = np.eye(n_target)[:, start_features(np.diagonal(gram)[:n_target])]
-        evidence = self.question.evidence(mixture, n_features, _squared(gram, n_target))
-        found = _shrinkage(self.question, evidence, _GramOnly(gram, start))
-        return _Reduced(GramProblem(gram, n_target, found), roots)
-
-    def scores(self, labels: Labels) -> Array:
-        """Return the scores of all rows along the first component."""
-        return np.asarray(self.gram @ _of_rows(self._reduced(labels).coefficients(), labels))
-
-
-@dataclass
-class _GramOnly:
-    """Rows of which nothing but products is known: features keep their units."""
-
-    gram: Array
-    leading: Array
-    lost_squared: float = 0.0
-
-    def background_variance(self) -> None:
-        """Return that features are unknown."""
-        return
-
-    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        """Refuse: features are unknown."""
-        raise NotImplementedError
-
-    def rescale(self, units: Array) -> None:
-        """Refuse: features are unknown."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class _Reduced:
-    """The Gram problem of a labelling, rows sorted by set."""
-
-    problem: GramProblem
-    roots: Array  # row weights with which the Gram matrix is that of covariances
-    units: Array | float = 1.0  # variances that features are scaled by
-
-    @property
-    def rho(self) -> float:
-        """The shrinkage."""
-        return self.problem.shrinkage.rho
-
-    def largest(self) -> float:
-        """Return the largest ratio."""
-        return largest_ratio(self.problem.matrix(), None)
-
-    def coefficients(self) -> Array:
-        """Return the first component as a linear combination of the centred rows, sorted by set."""
-        alpha = top_eigen(self.problem.matrix(), 1)[1]
-        return np.asarray(self.roots * self.problem.coefficients(alpha)[:, 0])
-
-
-def _shrinkage(question: NullProblem, evidence: Evidence, span: Span) -> GramShrinkage:
-    if question.shrinkage == "auto":
-        return gram_shrinkage(span, evidence, len(span.leading) - 1)
-    return GramShrinkage(intensity(question.shrinkage, evidence))
-
-
-def _of_rows(coefficients: Array, labels: Labels) -> Array:
-    """Return the coefficients of the rows in their original order, given those of centred rows sorted by set."""
-    result = np.empty_like(coefficients)
-    result[np.argsort(labels, kind="stable")] = coefficients
-    return np.asarray(result - (np.bincount(labels, result) / np.bincount(labels))[labels])
-
-
-def _squared(gram: Array, n_target: int) -> float:
-    """Return the trace of the squared background covariance."""
-    inner = gram[n_target:, n_target:]
-    return float(np.einsum("ij,ij->", inner, inner))
-
-
-class Statistic(Protocol):
-    """The largest ratio as a function of the labels of the rows."""
-
-    def ratio(self, labels: Labels) -> float:
-        """Return the largest ratio, possibly infinite."""
-        ...
-
-    def shrinkage(self, labels: Labels) -> float:
-        """Return how much the background is shrunk."""
-        ...
-
-    def scores(self, labels: Labels) -> Array:
-        """Return the scores of all rows along the first component, (n_rows,)."""
-        ...
-
-
-def prepared(rows: Array, question: NullProblem, shuffle: Shuffle) -> tuple[Array, NullProblem, int]:
-    """Choose the method: return the aligned rows in suitable coordinates, the settled problem, and the joint rank.
-
-    Rows are aligned feature by feature. For the exact problem, which is invariant under linear maps, they are aligned
-    along the components under the true labels, so that p-values are invariant too.
-    """
-    n_target, *sizes = (int(size) for size in np.bincount(shuffle.row_labels))
-    n_rows, n_features = rows.shape
-    if n_features <= n_rows:
-        white = whitened(rows)
-        question = question.settled(tuple(sizes), white.shape[1], _structural(white, shuffle))
-        chosen = along_target(white, n_target) if question.shrinkage is None else equilibrated(rows)
-        return shuffle.aligned(chosen), question, white.shape[1]
-    inside = in_their_span(rows)
-    rank = inside.shape[1]
-    question = question.settled(tuple(sizes), rank)
-    if question.shrinkage is None:
-        return shuffle.aligned(along_target(whitened(inside), n_target)), question, rank
-    if float(n_rows) ** 2 * n_features > MOST_WORK:
-        return shuffle.aligned(inside), replace(question, spanned=n_features), rank
-    return shuffle.aligned(equilibrated(rows)), question, rank
-
-
-def _structural(white: Array, shuffle: Shuffle) -> bool:
-    """Return whether the backgrounds do not vary in some direction in which the rows do."""
-    parts = [white[shuffle.row_labels == number] for number in np.unique(shuffle.row_labels)[1:]]
-    if sum(map(len, parts)) - len(parts) < white.shape[1]:
-        return False
-    sizes = np.linalg.svd(np.concatenate([part - part.mean(axis=0) for part in parts]), compute_uv=False)
-    return bool(sizes[-1] <= _SINGULAR * sizes[0])
-
-
-def statistic_of(rows: Array, question: NullProblem, earlier: Earlier | None) -> Statistic:
-    """Return the statistic for prepared rows and a settled problem, after earlier components were removed."""
-    if question.shrinkage is None:
-        return AmongFeatures(whitened(rows), question, None)
-    if question.spanned:
-        return Huge(rows, question, earlier)
-    kind = Wide if rows.shape[1] > len(rows) else AmongFeatures
-    return kind(rows, question, earlier)
+        self.unit_variance = self.unit_variance * units**2
+        self._build_gram(1 / units**2)
