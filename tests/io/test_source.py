@@ -269,7 +269,7 @@ def test_a_source_needs_no_more_than_blocks_and_their_width(data):
 
 
 @pytest.mark.parametrize("block", [np.ones((9, 4)), np.ones((9, 6)), np.ones(5), np.full((3, 5), "x")])
-def test_a_source_with_blocks_of_the_wrong_shape_is_told_so(data, block, remedy):
+def test_a_source_with_blocks_of_the_wrong_shape_is_an_error(data, block, remedy):
     source = OneShot(data.target)
     source.blocks = lambda _: iter([data.target, block])
     with pytest.raises(InputError, match=r"target.*block") as error:
@@ -277,7 +277,7 @@ def test_a_source_with_blocks_of_the_wrong_shape_is_told_so(data, block, remedy)
     remedy(error)
 
 
-def test_a_source_with_too_few_weights_is_told_so(data, remedy):
+def test_a_source_with_too_few_weights_is_an_error(data, remedy):
     with pytest.raises(InputError, match=r"target weights: .*5") as error:
         DPCA().fit(OneShot(data.target), background=data.background, sample_weight=np.ones(5))
     remedy(error)
