@@ -258,7 +258,7 @@ def _on_cluster(data: Any, options: Options, role: str) -> Source:
     if options.where or options.missing or options.key or options.groups_match:
         raise InputError(
             f"{role}: `where`, `missing`, `key` and `groups_match` of read are for files and data in memory, and this "
-            f"is a {type(data).__name__} on a cluster. Select rows and fill in missing values there first."
+            f"is a {type(data).__name__} on a cluster. Choose rows and fill in missing values there first."
         )
     arguments = (data, role) if options.is_default else (data, options, role)
     source: Source = (engine.open_collection if options.is_default else engine.open_chosen)(*arguments)
