@@ -30,7 +30,9 @@ def test_assess_returns_what_the_single_functions_return(pair):
 
 @quiet
 def test_every_analysis_uses_the_common_features_if_the_estimator_does(pair):
-    target, background = (pd.DataFrame(rows, columns=list(names)) for rows, names in zip(pair, ("abcd", "abce")))
+    target, background = (
+        pd.DataFrame(rows, columns=list(names)) for rows, names in zip(pair, ("abcd", "abce"), strict=True)
+    )
     found = assess(target, background, estimator=DPCA(1, features="common"), **FAST)
     assert found.test.rank == found.held_out.estimators[0].n_features_in_ == found.stability.weights.shape[1] == 3
 
