@@ -128,8 +128,8 @@ def read(
 def open_data(data: Any, role: str, options: Options | None = None) -> Source:
     """Return the source of a dataset."""
     if options is None:
-        if isinstance(data, np.ndarray):
-            return ArraySource(checked_table(data, role))
+        if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind == "f" and data.size:
+            return ArraySource(data)  # the common case
         options = Options.of()
     if isinstance(data, str | bytes | os.PathLike):
         return open_path(data, options, role)

@@ -69,21 +69,21 @@ class FeatureScale:
         scale[self.alive] *= units
         return replace(self, scale=scale)
 
-    def spread(self, values: Array) -> Array:
-        """Expand rows for the features that vary to all features."""
-        if len(self.alive) == self.n_features:
-            return values
-        full = np.zeros((self.n_features, values.shape[1]))
-        full[self.alive] = values
-        return full
-
     def filters(self, vectors: Array) -> Array:
         """Convert vectors to filters in the units of the data."""
-        return self.spread(vectors / self.scale[self.alive, None])
+        values = vectors / self.scale[self.alive, None]
+        return values if len(self.alive) == self.n_features else self._spread(values)
 
     def images(self, images: Array) -> Array:
         """Convert covariance images to the units of the data."""
-        return self.spread(images * self.scale[self.alive, None])
+        values = images * self.scale[self.alive, None]
+        return values if len(self.alive) == self.n_features else self._spread(values)
+
+    def _spread(self, values: Array) -> Array:
+        """Expand rows for the features that vary to all features."""
+        full = np.zeros((self.n_features, values.shape[1]))
+        full[self.alive] = values
+        return full
 
 
 @dataclass(frozen=True)
