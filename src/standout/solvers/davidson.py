@@ -1,5 +1,7 @@
 """Block Davidson iteration for the top pairs of ``A v = λ ((1 − ρ) S + ρ I) v``, using only products with A and S.
 
+Covariances are implicit (:class:`RowCovariance`): the rows stay as they are, and nothing D × D is formed.
+
 The residuals of the current pairs extend the space in which the projected problem is solved. The space is kept as
 long as it may grow, because storing its vectors costs less than computing products. When it is full it is
 restarted from the best pairs, with room for more vectors than before. The iteration always converges (Crouzeix,
@@ -14,17 +16,41 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial, reduce
+from operator import iadd
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal, lapack
 
+from standout._accumulate import SMALLEST
 from standout._blas import Array, threads_for
+from standout._dataset import Dataset
 from standout.errors import InputError
+from standout.io.memory import (
+    explain_non_finite,
+    explain_underflow,
+    row_block,
+    sparse_rows,
+    transposed,
+    weighted_blocks,
+    with_values,
+)
 from standout.solvers import dense
 from standout.solvers.solution import Eigenpairs
 
+_EPS = float(np.finfo(float).eps)
+# A sparse matrix is split into this many parts for any number of cores, so that the order of summation is fixed.
+_PARTS = 2
+# Rows of a sparse block: the scores of a few vectors for this many rows fit in the cache of one core. If
+# features have fewer entries than this in such a block, the block has more rows.
+_BLOCK_ROWS = 1600
+_LEAST_ENTRIES = 8
 # Tolerance on ‖A v − λ B v‖ / (λ ‖B v‖) for every pair, in the solver's units and in those of the data.
 TOLERANCE = 1e-6
 # Ratios below this fraction of the largest are accurate only to this fraction of it.
@@ -43,6 +69,137 @@ _WORST = 1e-2
 # Lanczos steps after which the smallest eigenvalue of S is accurate enough, and steps between convergence checks.
 _MOST_STEPS = 100
 _STEPS = 10
+
+
+class RowCovariance:
+    """Implicit covariance of one dataset (divided by the sum of weights), and mean and variance of each feature.
+
+    A product is ``C v = Xᵀ W (X v − x̄ᵀv)``, minus x̄ times the sum of ``W (X v − x̄ᵀv)``: it is centred on both sides,
+    so that a large mean causes no loss of precision. Sparse rows are stored a second time, in blocks of rows in column
+    order: the random access of a product is then confined to one small block of scores instead of all vectors. Blocks
+    are multiplied on as many threads as there are cores. Dense rows are read block by block, and centred.
+    """
+
+    def __init__(self, data: Dataset):
+        assert data.rows is not None
+        self.data, self.n_features = data, data.n_features
+        self._weights = None if data.weights is None else data.row_weights
+        self.weight = float(data.rows.n_rows or 0) if self._weights is None else float(self._weights.sum())
+        self.blocks = self._sparse_blocks()  # None if the rows are dense
+        # Number of matrix entries that one product reads.
+        self.n_entries = float(data.counts.rows) * self.n_features
+        if self.blocks is not None:
+            self.n_entries = float(sum(columns.nnz for columns, _ in self.blocks))
+        with np.errstate(all="ignore"):
+            self.mean, self.variance = self._measure_dense() if self.blocks is None else self._measure_sparse()
+        if not math.isfinite(self.mean.sum() + self.variance.sum()):
+            raise explain_non_finite(data.rows, np.empty((0, self.n_features)), data.role, data.names)
+        self.variance[np.sqrt(self.variance) <= 10 * _EPS * np.abs(self.mean)] = 0.0
+        lost = np.flatnonzero((self.variance > 0) & (self.variance < SMALLEST))
+        if len(lost):
+            raise explain_underflow(lost, data.names, data.role)
+
+    def _sparse_blocks(self) -> list[tuple[Any, Array]] | None:
+        """Return blocks of sparse rows in column order, without rows of weight zero, and their weights."""
+        assert self.data.rows is not None
+        index = None if self._weights is None or self._weights.all() else np.flatnonzero(self._weights)
+        matrix = sparse_rows(self.data.rows, index)
+        if matrix is None:
+            return None
+        n_rows = matrix.shape[0]
+        weights = np.ones(n_rows) if self._weights is None else self._weights[self._weights > 0]
+        step = max(_BLOCK_ROWS, _LEAST_ENTRIES * self.n_features * n_rows // max(matrix.nnz, 1))
+        return [
+            (row_block(matrix, start, min(start + step, n_rows)).tocsc(), weights[start : start + step])
+            for start in range(0, n_rows, step)
+        ]
+
+    def _dense_blocks(self) -> Iterator[tuple[Array, Array | None]]:
+        assert self.data.rows is not None
+        for block in weighted_blocks(self.data.rows, self.data.weights, self.data.role):
+            if len(block.rows):
+                yield block.rows.astype(np.float64, copy=False), block.weights
+
+    def _measure_dense(self) -> tuple[Array, Array]:
+        """Return mean and variance in two passes, with squares taken about the mean."""
+        total, square = np.zeros(self.n_features), np.zeros(self.n_features)
+        first: Array | None = None
+        for rows, weights in self._dense_blocks():
+            # Relative to the first row, so that the variance of a constant feature is exactly zero.
+            first = rows[0].copy() if first is None else first
+            total += _weighted_sum(rows - first, weights)
+        assert first is not None
+        mean = first + total / self.weight
+        for rows, weights in self._dense_blocks():
+            square += _weighted_sum((rows - mean) ** 2, weights)
+        return mean, square / self.weight
+
+    def _measure_sparse(self) -> tuple[Array, Array]:
+        """Return mean and variance in two passes; entries that are not stored are zero."""
+        total, seen, stored, rest, square = (np.zeros(self.n_features) for _ in range(5))
+        blocks = self.blocks or []
+        for columns, weights in blocks:
+            total += transposed(columns) @ weights
+            seen += transposed(with_values(columns, np.ones(columns.nnz))) @ weights
+            stored += np.diff(columns.indptr)
+        rough = total / self.weight
+        for columns, weights in blocks:
+            apart = columns.data - np.repeat(rough, np.diff(columns.indptr))
+            rest += transposed(with_values(columns, apart)) @ weights
+            square += transposed(with_values(columns, apart * apart)) @ weights
+        # The mean is corrected for its rounding error, so that the variance of a constant feature is exactly zero.
+        absent = np.where(stored < sum(len(weights) for _, weights in blocks), self.weight - seen, 0.0)
+        off = (rest - absent * rough) / self.weight
+        variance = (square + absent * rough**2) / self.weight - off**2
+        return rough + off, np.maximum(variance, 0.0)
+
+    def start(self, vectors: Array) -> Callable[[], Array]:
+        """Start a product with vectors (n_features, k), on other threads if rows are sparse; return how to get it."""
+        vectors = np.ascontiguousarray(vectors)
+        if self.blocks is None:
+            return partial(self._times_dense, vectors)
+        step = -(-len(self.blocks) // _PARTS)
+        parts = [self.blocks[start : start + step] for start in range(0, len(self.blocks), step)]
+        futures = [thread_pool().submit(self._times_sparse, vectors, part) for part in parts]
+        return lambda: reduce(iadd, (future.result() for future in futures))
+
+    def _times_sparse(self, vectors: Array, blocks: Sequence[tuple[Any, Array]]) -> Array:
+        result, left, inside = np.zeros_like(vectors), np.zeros(vectors.shape[1]), self.mean @ vectors
+        for columns, weights in blocks:
+            seen = columns @ vectors
+            seen -= inside
+            if self._weights is not None:
+                seen *= weights[:, None]
+            left += seen.sum(axis=0)
+            result += transposed(columns) @ seen
+        result -= np.multiply.outer(self.mean, left)
+        result /= self.weight
+        return result
+
+    def _times_dense(self, vectors: Array) -> Array:
+        result = np.zeros_like(vectors)
+        for rows, weights in self._dense_blocks():
+            rows = rows - self.mean
+            seen = rows @ vectors
+            if weights is not None:
+                seen *= weights[:, None]
+            result += rows.T @ seen
+        result /= self.weight
+        return result
+
+
+def _weighted_sum(rows: Array, weights: Array | None) -> Array:
+    return np.asarray(rows.sum(axis=0) if weights is None else weights @ rows)
+
+
+@cache
+def thread_pool() -> ThreadPoolExecutor:
+    """Return the threads that multiply sparse blocks."""
+    return ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=thread_pool.cache_clear)
 
 
 @dataclass(frozen=True)

@@ -94,12 +94,7 @@ class RowSpan:
 
     def background_variance(self) -> Array:
         """Return the background variance of each feature, in the units of the data."""
-        return self.variances[1]
-
-    def correlation_trace_squared(self) -> float:
-        """Return tr S² of the background correlation matrix, from its Gram matrix."""
-        inner = self.gram[self.n_target :, self.n_target :]
-        return float(np.einsum("ij,ij->", inner, inner))
+        return np.asarray(self.variances[1])
 
     def combine(self, coefficients: Sequence[Array]) -> list[Array]:
         """Return ``Zᵀ c`` for each block of row coefficients, Z the centred and scaled rows."""
@@ -128,7 +123,7 @@ class RowSpan:
             new = panel[: self.n_target, kept[kept >= old] - old]
             leading, sizes = np.hstack([leading[:, kept[kept < old]], new]), sizes[kept]
         mirror(self.gram)
-        self._weight_rows(leading[:, start_features(sizes, self._n_alive())])
+        self._finish(leading, sizes)
 
     def _measured_panels(self) -> Iterator[tuple[slice, Array]]:
         """Yield centred and scaled panels, after computing means, variances and scale of their features."""
@@ -192,12 +187,10 @@ class RowSpan:
         self.variances[:, here] = target, background
         self.scale[here] = np.where(sd > 0, sd, 1.0)
 
-    def _n_alive(self) -> int:
-        return int(np.count_nonzero(self.variances.sum(axis=0)))
-
-    def _weight_rows(self, leading: Array) -> None:
-        """Multiply the Gram matrix and the leading features by the row weights."""
-        self.leading = leading * self.roots[: self.n_target, None]
+    def _finish(self, leading: Array, sizes: Array) -> None:
+        """Multiply rows by their weights; ``leading`` are features with the largest target variances, ``sizes``."""
+        n_alive = int(np.count_nonzero(self.variances.sum(axis=0)))
+        self.leading = leading[:, start_features(sizes, n_alive)] * self.roots[: self.n_target, None]
         self.gram *= self.roots[:, None]
         self.gram *= self.roots
 
@@ -223,11 +216,9 @@ class RowSpan:
 class SparseSpan(RowSpan):
     """Span of sparse rows; no Gram matrix if ``near_zero`` is False, because centring would lose precision."""
 
-    def __init__(
-        self, target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture | None, own: bool, matrices: list[Any]
-    ):
+    def __init__(self, matrices: Sequence[Any], *data: Any):
         self.matrices = [with_values(matrix, matrix.data.astype(np.float64, copy=False)) for matrix in matrices]
-        super().__init__(target, backgrounds, mixture, own)
+        super().__init__(*data)
 
     def _measure(self) -> None:
         self.means[...] = [transposed(rows) @ w for rows, w in zip(self.matrices, self.weights, strict=True)]
@@ -257,8 +248,9 @@ class SparseSpan(RowSpan):
         self.gram = np.empty((self.n_rows, self.n_rows), order="F")
         self._multiply_rows()
         self._subtract_centres()
-        first = start_features(self.variances[0] / self.scale**2, self._n_alive())
-        self._weight_rows(self.matrices[0][:, first].toarray() - self._origin[0, first])
+        sizes = self.variances[0] / self.scale**2
+        first = np.sort(start_features(sizes))
+        self._finish(self.matrices[0][:, first].toarray() - self._origin[0, first], sizes[first])
 
     def _multiply_rows(self) -> None:
         """Fill the Gram matrix with products of rows, one panel of its columns at a time."""
@@ -297,18 +289,19 @@ class SparseSpan(RowSpan):
 def row_span(target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture | None, own: bool) -> RowSpan:
     """Return the span of rows, with sparse products if these are cheaper, otherwise with dense panels."""
     parts = [data.counted().rows for data in (target, *backgrounds)]
-    matrices = [None if rows is None else sparse_rows(rows) for rows in parts]
-    if all(matrix is not None for matrix in matrices):
-        # Sparse products are cheaper if pairs of entries in the same column are few compared with all pairs of rows.
-        n_rows, n_features = sum(matrix.shape[0] for matrix in matrices), target.n_features
-        entries = np.sum(
-            [np.bincount(matrix.indices, minlength=n_features) for matrix in matrices], axis=0, dtype=float
-        )
-        if DEARER * (entries @ entries) < float(n_rows) ** 2 * n_features:
-            found = SparseSpan(target, backgrounds, mixture, own, matrices)
-            if found.near_zero:
-                return found
+    matrices = [sparse_rows(rows) for rows in parts if rows is not None]
+    if all(matrix is not None for matrix in matrices) and _pays_off(matrices):
+        found = SparseSpan(matrices, target, backgrounds, mixture, own)
+        if found.near_zero:
+            return found
     return RowSpan(target, backgrounds, mixture, own)
+
+
+def _pays_off(matrices: Sequence[Any]) -> bool:
+    """Return whether pairs of entries in the same column are few compared with all pairs of rows."""
+    entries = np.bincount(np.concatenate([matrix.indices for matrix in matrices])).astype(float)
+    n_rows, n_features = sum(matrix.shape[0] for matrix in matrices), matrices[0].shape[1]
+    return bool(DEARER * (entries @ entries) < float(n_rows) ** 2 * n_features)
 
 
 class Span(Protocol):

@@ -109,16 +109,11 @@ class Factored:
 class JointRange:
     """The range of target and background together: singular values and an orthonormal basis."""
 
-    values: Array  # (r,)
+    values: Array  # (r,), r the joint rank
     basis: Array  # (d, r)
     left: Array  # (rows of target and background, r)
     balance: float  # factor by which the target rows were multiplied
     tolerance: float
-
-    @property
-    def rank(self) -> int:
-        """The joint rank."""
-        return len(self.values)
 
 
 def joint_range(pair: Factored, most: int | None = None) -> JointRange:
@@ -150,7 +145,7 @@ def solve(pair: Factored, joint: JointRange) -> Eigenpairs:
     cosines, sines = upper @ turn, lower @ turn
     cosine, sine = np.linalg.norm(cosines, axis=0), np.linalg.norm(sines, axis=0)
     spread = joint.values[0] / joint.values[-1]
-    noise = min(1e-6, np.sqrt(joint.rank) * max(100 * joint.tolerance, 10 * _EPS * spread))
+    noise = min(1e-6, np.sqrt(len(joint.values)) * max(100 * joint.tolerance, 10 * _EPS * spread))
     with np.errstate(divide="ignore"):
         ratios = np.where(sine <= noise, np.inf, (cosine / sine / joint.balance) ** 2)
     ratios[cosine <= noise] = 0.0
@@ -181,26 +176,27 @@ def solve_from_rows(problem: Problem) -> Solution:
         check_varies(rows.variances[0], "target")
         count = how_many(problem, min(rows.rank, problem.target_dimensions), None)
         found = components(gram.solve(rows, GramShrinkage(0.0), count.kept), rows.frame, count.kept)
-        return build_solution(problem, found, rows.frame, rows.rank, "span", count, rows.means)
+        return build_solution(problem, found, rows.frame, rows.rank, "span", count, list(rows.means))
     frame, constant = measure(*rows.variances)
     n_varying = int((rows.variances[1] > 0).sum())
-    evidence = problem.evidence(rows.rank, n_varying, rows.correlation_trace_squared())
+    inner = rows.gram[rows.n_target :, rows.n_target :]
+    evidence = problem.evidence(rows.rank, n_varying, float(np.einsum("ij,ij->", inner, inner)))
     if not problem.finds_factors(evidence):
         shrinkage = GramShrinkage(problem.plain_shrinkage(evidence).rho)
     elif own_share(problem.n_rows, n_varying) > 0:
         # Scaling features by their residual variance would need another Gram matrix.
-        return solve_from_factors(problem, frame, constant, rows.means)
+        return solve_from_factors(problem, frame, constant, list(rows.means))
     else:
         shrinkage = problem.kept(gram.gram_shrinkage(rows, evidence, problem.target_dimensions))
     if shrinkage.rho == 0 or problem.has_edge(rows.rank):
-        return solve_from_factors(problem, frame, constant, rows.means)
+        return solve_from_factors(problem, frame, constant, list(rows.means))
     count = how_many(problem, min(rows.rank, problem.target_dimensions), None)
     eigen = gram.solve(rows, shrinkage, count.kept)
     if eigen.ratios[-1] <= rank_tolerance(rows.n_rows) * eigen.ratios[0]:
         # Directions in which the target does not vary are not combinations of its rows.
-        return solve_from_factors(problem, frame, constant, rows.means)
+        return solve_from_factors(problem, frame, constant, list(rows.means))
     return build_solution(
-        problem, components(eigen, rows.frame, count.kept), frame, rows.rank, "span", count, rows.means,
+        problem, components(eigen, rows.frame, count.kept), frame, rows.rank, "span", count, list(rows.means),
         rho=shrinkage.rho, n_factors=shrinkage.n_factors,
         notes=shrinkage_notes(problem, evidence, shrinkage.rho, shrinkage.n_factors),
     )  # fmt: skip
@@ -212,10 +208,11 @@ def solve_from_factors(
     """Solve from the rows by the generalized SVD."""
     pair = _factored(problem, frame, means)
     joint = joint_range(pair)
-    evidence = problem.evidence(joint.rank, len(frame.alive) - len(constant), _trace_squared(pair.background))
+    rank = len(joint.values)
+    evidence = problem.evidence(rank, len(frame.alive) - len(constant), _trace_squared(pair.background))
     # The rank from the rows may differ from that of the covariances, so the rule is applied here, not by the caller.
     many = not few_rows(evidence)
-    exact = solve(pair, joint) if many or problem.has_edge(joint.rank) else None
+    exact = solve(pair, joint) if many or problem.has_edge(rank) else None
     if not problem.finds_factors(evidence):
         shrinkage = problem.plain_shrinkage(evidence)
     elif many and problem.wanted.intensity is None and exact is not None and exact.n_infinite:
@@ -230,12 +227,12 @@ def solve_from_factors(
         eigen = exact = solve(pair, joint) if exact is None else exact
         notes = structural_notes(problem, eigen, frame, constant)
     plain = None if exact is None else exact.ratios
-    limit = min(joint.rank, problem.target_dimensions)
-    count = how_many(problem, limit, plain, joint.rank)
+    limit = min(rank, problem.target_dimensions)
+    count = how_many(problem, limit, plain, rank)
     return build_solution(
-        problem, components(eigen, own_frame, count.kept), frame, joint.rank, "gsvd", count, means,
+        problem, components(eigen, own_frame, count.kept), frame, rank, "gsvd", count, means,
         rho=rho, n_factors=shrinkage.n_factors, plain=plain, notes=notes, n_infinite=eigen.n_infinite, own=own,
-        more=components(eigen, own_frame, above_edge(problem, limit, plain, joint.rank) or 0),
+        more=components(eigen, own_frame, above_edge(problem, limit, plain, rank) or 0),
     )  # fmt: skip
 
 
@@ -292,14 +289,14 @@ def _solve_shrunk(
         frame = frame.rescaled(root)
         pair = Factored(pair.target / root, pair.background / root, pair.n_rows)
         loadings, psi = loadings / root[:, None], 1.0
-        joint = joint_range(pair, joint.rank)
+        joint = joint_range(pair, len(joint.values))
     # A multiple of the identity stays within the joint range: anything outside it is rounding.
     inside = isinstance(psi, float)
     extra = [np.sqrt(rho * psi) * joint.basis.T if inside else np.diag(np.sqrt(rho * psi))]
     if loadings is not None:
         extra.append(np.sqrt(rho) * loadings.T)
     shrunk = Factored(pair.target, np.vstack([np.sqrt(1 - rho) * pair.background, *extra]), pair.n_rows)
-    eigen = solve(shrunk, joint_range(shrunk, joint.rank if inside else None))
+    eigen = solve(shrunk, joint_range(shrunk, len(joint.values) if inside else None))
     if rho == 1:
         return eigen, frame, None
     seen = pair.background @ eigen.vectors

@@ -1,10 +1,9 @@
 """Matrix-free solver for sparse or very wide data, using only products with the rows.
 
-No matrix of size features × features is formed: covariances are implicit (:class:`RowCovariance`), and a Davidson
-iteration (:mod:`standout.solvers.davidson`) multiplies them by vectors. All computations are in background-sd units
-(target sd if the background is constant), in which the background is a correlation matrix S and shrinkage is
-``B = (1 − ρ) S + ρ I``. The joint rank is unknown here: its upper bound, the number of features that vary or the
-number of rows less one for each mean, replaces it in the rules for shrinkage and noise edge.
+No matrix of size features × features is formed. All computations are in background-sd units (target sd if the
+background is constant), in which the background is a correlation matrix S and shrinkage is ``B = (1 − ρ) S + ρ I``.
+The joint rank is unknown here: its upper bound, the number of features that vary or the number of rows less one
+for each mean, replaces it in the rules for shrinkage and noise edge.
 
 The OAS formula needs tr S². It is computed exactly, as ‖S‖² column by column, if that costs no more than a solve.
 Otherwise it is estimated from random sign vectors g: ``tr S² − 2 tr S + p = ‖S − I‖² = E ‖(S − I) g‖²``, with the few
@@ -15,33 +14,17 @@ reproducible for a given seed, and comes with its standard error.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cache, partial, reduce
-from operator import iadd
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout._accumulate import SMALLEST
 from standout._blas import Array, rank_tolerance, threads_for, top_eigen
-from standout._dataset import Dataset
 from standout._shrinkage import Covariances, Evidence, Shrinkage, few_rows, find_factors, shrinks
 from standout.errors import ConditionWarning, InputError
-from standout.io.memory import (
-    explain_non_finite,
-    explain_underflow,
-    row_block,
-    sparse_rows,
-    transposed,
-    weighted_blocks,
-    with_values,
-)
 from standout.solvers import davidson
-from standout.solvers.davidson import Operator, SingularError, SmallestEigenvalue, Space, top_pairs
+from standout.solvers.davidson import Operator, RowCovariance, SingularError, SmallestEigenvalue, Space, top_pairs
 from standout.solvers.dense import WORST_CONDITION
 from standout.solvers.finish import build_solution, shrinkage_notes, structural_notes
 from standout.solvers.problem import (
@@ -56,13 +39,6 @@ from standout.solvers.problem import (
 )
 from standout.solvers.solution import Eigenpairs, FeatureScale, Note, Solution, components
 
-_EPS = float(np.finfo(float).eps)
-# A sparse matrix is split into this many parts for any number of cores, so that the order of summation is fixed.
-_PARTS = 2
-# Rows of a sparse block: the scores of a few vectors for this many rows fit in the cache of one core. If
-# features have fewer entries than this in such a block, the block has more rows.
-_BLOCK_ROWS = 1600
-_LEAST_ENTRIES = 8
 # Largest cost of an exact tr S², in multiply-adds.
 EXACT_WORK = 5e9
 # Columns multiplied at once; random vectors to find the large directions; random vectors to estimate the rest.
@@ -87,7 +63,7 @@ def solve_matrix_free(problem: Problem) -> Solution:
     _check_possible(problem)
     system = System(problem)
     # Sparse products use a separate thread pool, and idle BLAS threads would compete with it.
-    with threads_for(0.0 if all(part.is_sparse for part in system.parts) else math.inf):
+    with threads_for(0.0 if all(part.blocks is not None for part in system.parts) else math.inf):
         return _solve(problem, system)
 
 
@@ -99,9 +75,8 @@ def _check_possible(problem: Problem) -> None:
     elif options.axes == "ratio":
         return
     raise InputError(
-        f"{asked} asks for every ratio, and the matrix-free solver finds the few largest. Give n_components as a "
-        f"number with `axes='ratio'`, choose fewer features, or use `solver='dense'`, which takes "
-        f"{covariance_bytes(problem) / 1e9:.3g} GB for {problem.target.n_features} features."
+        f"{asked} needs every ratio, and the matrix-free solver finds the few largest. Give n_components as a number "
+        f"with `axes='ratio'`, or use `solver='dense'`, which takes {covariance_bytes(problem) / 1e9:.3g} GB."
     )
 
 
@@ -111,12 +86,10 @@ def _solve(problem: Problem, system: System) -> Solution:
     count = how_many(problem, min(rank, problem.target_dimensions), None, rank)
     shrinkage, notes = _shrinkage(system, rank)
     if shrinkage.rho > 0:
-        turn = None if shrinkage.loadings is None else Turn.of(shrinkage)
-        space = system.space(
-            system.operator if turn is None else turn.operator(system.operator), count.kept, shrinkage.rho
-        )
+        operator, back = _in_factor_coordinates(system.operator, shrinkage)
+        space = system.space(operator, count.kept, shrinkage.rho)
         eigen, residual, least = _converged(system, space, count.kept, shrinkage.rho)
-        eigen = eigen if turn is None else turn.back(eigen)
+        eigen = back(eigen)
         plain = _unshrunk_ratios(system, space, count.kept) if problem.has_edge(rank) else None
     else:
         eigen, residual, least = _exact(system, count.kept)
@@ -166,8 +139,7 @@ def _converged(
     found, residual = top_pairs(space, rho, count, tolerance)
     if space.watch is None or tolerance > davidson.TOLERANCE:
         return found, residual, 1.0
-    work = 2 * sum(part.n_entries for part in system.parts[1:])
-    steps = int(max(_EXTRA * space.n_products, _EXTRA_WORK / work))
+    steps = int(max(_EXTRA * space.n_products, _EXTRA_WORK / (2 * system.background_entries)))
     least = min(space.smallest(), space.watch.finish(space.operator.background, steps))
     least = (1 - rho) * max(least, 0.0) + rho
     if least >= 1 / WORST_CONDITION and residual > _tolerance(least):
@@ -265,7 +237,7 @@ class System:
         datasets = [problem.target, *problem.backgrounds]
         sparse = all(data.rows is not None and data.rows.is_sparse for data in datasets)
         # Files are read on the caller's thread, so that Ctrl-C interrupts reading and progress is reported.
-        self.parts = list((_pool().map if sparse else map)(RowCovariance, datasets))
+        self.parts = list((davidson.thread_pool().map if sparse else map)(RowCovariance, datasets))
         self.means: Sequence[Array] = [part.mean for part in self.parts]
         variance = self.parts[0].variance
         self.shift: Array | None = None
@@ -287,11 +259,8 @@ class System:
         self.frame = FeatureScale(np.arange(frame.n_features), frame.scale, frame.n_features)
         self.inverse = np.zeros(frame.n_features)
         self.inverse[frame.alive] = 1 / frame.alive_scale
-
-    @property
-    def operator(self) -> Operator:
-        """The two covariances, for the iteration."""
-        return Operator(self.products, self.background_times, lambda image: image * self.frame.scale[:, None])
+        self.operator = Operator(self.products, self.background_times, lambda image: image * frame.scale[:, None])
+        self.background_entries = sum(part.n_entries for part in self.parts[1:])
 
     def products(self, vectors: Array) -> tuple[Array, Array]:
         """Return both products, computed concurrently."""
@@ -326,8 +295,7 @@ class System:
 
     def trace_squared(self, multiply: Callable[[Array], Array], trace: float, features: Array) -> tuple[float, float]:
         """Return the trace of the squared covariance of some features (1 for these, 0 elsewhere), and its error."""
-        work = sum(part.n_entries for part in self.parts[1:])
-        return trace_squared(multiply, features, work, self.problem.wanted.seed, trace)
+        return trace_squared(multiply, features, self.background_entries, self.problem.wanted.seed, trace)
 
     def factors(self, evidence: Evidence) -> tuple[Shrinkage | None, float]:
         """Return the "auto" estimate with shared factors (None without any), and the relative error of its ρ."""
@@ -372,197 +340,42 @@ class System:
         return Space(operator, start, max(most, 4 * start.shape[1] + 20), watch)
 
 
-@dataclass(frozen=True)
-class Turn:
-    """Coordinates x = Gᵀ v in which F + Ψ = G Gᵀ, toward which the background is shrunk, is the identity.
+def _in_factor_coordinates(
+    plain: Operator, shrinkage: Shrinkage
+) -> tuple[Operator, Callable[[Eigenpairs], Eigenpairs]]:
+    """Return the covariances in coordinates x = Gᵀ v in which F + Ψ = G Gᵀ is the identity, and a way back for pairs.
 
-    G = Ψ^½ (I + U (r − 1) Uᵀ).
+    The background is shrunk toward F + Ψ, and G = Ψ^½ (I + U (r − 1) Uᵀ).
     """
+    if shrinkage.loadings is None:
+        return plain, lambda eigen: eigen
+    root = np.sqrt(np.broadcast_to(shrinkage.psi, len(shrinkage.loadings)))[:, None]
+    axes, sizes, _ = np.linalg.svd(shrinkage.loadings / root, full_matrices=False)
+    stretch = np.sqrt(1 + sizes**2)[:, None]  # r
 
-    root: Array  # (d, 1): square root of Ψ
-    axes: Array  # (d, q): U
-    stretch: Array  # (q, 1): r
+    def along(columns: Array, factor: Array) -> Array:
+        return np.asarray(columns + axes @ (factor * (axes.T @ columns)))
 
-    @classmethod
-    def of(cls, shrinkage: Shrinkage) -> Turn:
-        """Compute the coordinates from the factors F and Ψ of the background estimate."""
-        assert shrinkage.loadings is not None
-        root = np.sqrt(np.broadcast_to(shrinkage.psi, len(shrinkage.loadings)))[:, None]
-        left, sizes, _ = np.linalg.svd(shrinkage.loadings / root, full_matrices=False)
-        return cls(root, left, np.sqrt(1 + sizes**2)[:, None])
+    def vectors(x: Array) -> Array:  # G⁻ᵀ x
+        return np.asarray(along(x, 1 / stretch - 1) / root)
 
-    def operator(self, plain: Operator) -> Operator:
-        """Return the covariances in these coordinates."""
+    def turned(image: Array) -> Array:  # G⁻¹ times an image
+        return along(image / root, 1 / stretch - 1)
 
-        def products(turned: Array) -> tuple[Array, Array]:
-            target, background = plain.products(self._vectors(turned))
-            return self._turned(target), self._turned(background)
+    def image(turned: Array) -> Array:
+        return np.asarray(along(turned, stretch - 1) * root)
 
-        return Operator(
-            products,
-            lambda turned: self._turned(plain.background(self._vectors(turned))),
-            lambda image: plain.in_units(self._image(image)),
+    def products(x: Array) -> tuple[Array, Array]:
+        target, background = plain.products(vectors(x))
+        return turned(target), turned(background)
+
+    def back(eigen: Eigenpairs) -> Eigenpairs:
+        return Eigenpairs(
+            eigen.ratios, vectors(eigen.vectors), image(eigen.target_image), image(eigen.background_image)
         )
 
-    def back(self, eigen: Eigenpairs) -> Eigenpairs:
-        """Return pairs in background-sd units."""
-        images = self._image(eigen.target_image), self._image(eigen.background_image)
-        return Eigenpairs(eigen.ratios, self._vectors(eigen.vectors), *images)
-
-    def _vectors(self, turned: Array) -> Array:
-        """Return v = G⁻ᵀ x."""
-        return self._along(turned, 1 / self.stretch - 1) / self.root
-
-    def _turned(self, image: Array) -> Array:
-        """Return G⁻¹ times an image."""
-        return self._along(image / self.root, 1 / self.stretch - 1)
-
-    def _image(self, turned: Array) -> Array:
-        """Return G times a turned image."""
-        return self._along(turned, self.stretch - 1) * self.root
-
-    def _along(self, columns: Array, factor: Array) -> Array:
-        return np.asarray(columns + self.axes @ (factor * (self.axes.T @ columns)))
-
-
-class RowCovariance:
-    """Implicit covariance of one dataset (divided by the sum of weights), and mean and variance of each feature.
-
-    A product is ``C v = Xᵀ W (X v − x̄ᵀv)``, minus x̄ times the sum of ``W (X v − x̄ᵀv)``: it is centred on both sides,
-    so that a large mean causes no loss of precision. Sparse rows are stored a second time, in blocks of rows in column
-    order: the random access of a product is then confined to one small block of scores instead of all vectors. Blocks
-    are multiplied on as many threads as there are cores. Dense rows are read block by block, and centred.
-    """
-
-    def __init__(self, data: Dataset):
-        assert data.rows is not None
-        self.data, self.n_features = data, data.n_features
-        self._weights = None if data.weights is None else data.row_weights
-        self.weight = float(data.rows.n_rows or 0) if self._weights is None else float(self._weights.sum())
-        self._blocks = self._sparse_blocks()
-        with np.errstate(all="ignore"):
-            self.mean, self.variance = self._measure_dense() if self._blocks is None else self._measure_sparse()
-        if not math.isfinite(self.mean.sum() + self.variance.sum()):
-            raise explain_non_finite(data.rows, np.empty((0, self.n_features)), data.role, data.names)
-        self.variance[np.sqrt(self.variance) <= 10 * _EPS * np.abs(self.mean)] = 0.0
-        lost = np.flatnonzero((self.variance > 0) & (self.variance < SMALLEST))
-        if len(lost):
-            raise explain_underflow(lost, data.names, data.role)
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether products use the sparse rows directly, on separate threads."""
-        return self._blocks is not None
-
-    @property
-    def n_entries(self) -> float:
-        """Number of matrix entries that one product reads."""
-        if self._blocks is not None:
-            return float(sum(columns.nnz for columns, _ in self._blocks))
-        return float(self.data.counts.rows) * self.n_features
-
-    def _sparse_blocks(self) -> list[tuple[Any, Array]] | None:
-        """Return blocks of sparse rows in column order, without rows of weight zero, and their weights."""
-        assert self.data.rows is not None
-        index = None if self._weights is None or self._weights.all() else np.flatnonzero(self._weights)
-        matrix = sparse_rows(self.data.rows, index)
-        if matrix is None:
-            return None
-        n_rows = matrix.shape[0]
-        weights = np.ones(n_rows) if self._weights is None else self._weights[self._weights > 0]
-        rows = max(_BLOCK_ROWS, _LEAST_ENTRIES * self.n_features * n_rows // max(matrix.nnz, 1))
-        return [
-            (row_block(matrix, start, min(start + rows, n_rows)).tocsc(), weights[start : start + rows])
-            for start in range(0, n_rows, rows)
-        ]
-
-    def _dense_blocks(self) -> Iterator[tuple[Array, Array | None]]:
-        assert self.data.rows is not None
-        for block in weighted_blocks(self.data.rows, self.data.weights, self.data.role):
-            if len(block.rows):
-                yield block.rows.astype(np.float64, copy=False), block.weights
-
-    def _measure_dense(self) -> tuple[Array, Array]:
-        """Return mean and variance in two passes, with squares taken about the mean."""
-        total, square = np.zeros(self.n_features), np.zeros(self.n_features)
-        first: Array | None = None
-        for rows, weights in self._dense_blocks():
-            # Relative to the first row, so that the variance of a constant feature is exactly zero.
-            first = rows[0].copy() if first is None else first
-            total += (rows - first).sum(axis=0) if weights is None else weights @ (rows - first)
-        assert first is not None
-        mean = first + total / self.weight
-        for rows, weights in self._dense_blocks():
-            rows = rows - mean
-            rows *= rows
-            square += rows.sum(axis=0) if weights is None else weights @ rows
-        return mean, square / self.weight
-
-    def _measure_sparse(self) -> tuple[Array, Array]:
-        """Return mean and variance in two passes; entries that are not stored are zero."""
-        total, seen, stored, rest, square = (np.zeros(self.n_features) for _ in range(5))
-        blocks = self._blocks or []
-        for columns, weights in blocks:
-            total += transposed(columns) @ weights
-            seen += transposed(with_values(columns, np.ones(columns.nnz))) @ weights
-            stored += np.diff(columns.indptr)
-        rough = total / self.weight
-        for columns, weights in blocks:
-            apart = columns.data - np.repeat(rough, np.diff(columns.indptr))
-            rest += transposed(with_values(columns, apart)) @ weights
-            square += transposed(with_values(columns, apart * apart)) @ weights
-        # The mean is corrected for its rounding error, so that the variance of a constant feature is exactly zero.
-        absent = np.where(stored < sum(len(weights) for _, weights in blocks), self.weight - seen, 0.0)
-        off = (rest - absent * rough) / self.weight
-        variance = (square + absent * rough**2) / self.weight - off**2
-        return rough + off, np.maximum(variance, 0.0)
-
-    def start(self, vectors: Array) -> Callable[[], Array]:
-        """Start the product with vectors of shape (n_features, k), on other threads if the rows are sparse.
-
-        Returns a function that waits for the product.
-        """
-        vectors = np.ascontiguousarray(vectors)
-        if self._blocks is None:
-            return partial(self._times_dense, vectors)
-        step = -(-len(self._blocks) // _PARTS)
-        parts = [self._blocks[start : start + step] for start in range(0, len(self._blocks), step)]
-        futures = [_pool().submit(self._times_sparse, vectors, part) for part in parts]
-        return lambda: reduce(iadd, (future.result() for future in futures))
-
-    def _times_sparse(self, vectors: Array, blocks: Sequence[tuple[Any, Array]]) -> Array:
-        result = np.zeros_like(vectors)
-        inside = self.mean @ vectors
-        left = np.zeros(vectors.shape[1])
-        for columns, weights in blocks:
-            seen = columns @ vectors
-            seen -= inside
-            if self._weights is not None:
-                seen *= weights[:, None]
-            left += seen.sum(axis=0)
-            result += transposed(columns) @ seen
-        result -= np.multiply.outer(self.mean, left)
-        result /= self.weight
-        return result
-
-    def _times_dense(self, vectors: Array) -> Array:
-        result = np.zeros_like(vectors)
-        for rows, weights in self._dense_blocks():
-            rows = rows - self.mean
-            seen = rows @ vectors
-            if weights is not None:
-                seen *= weights[:, None]
-            result += rows.T @ seen
-        return np.asarray(result / self.weight)
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
-
-
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    background = lambda x: turned(plain.background(vectors(x)))  # noqa: E731
+    return Operator(products, background, lambda x: plain.in_units(image(x))), back
 
 
 def trace_squared(
