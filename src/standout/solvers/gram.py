@@ -13,7 +13,7 @@ a dense matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -73,7 +73,7 @@ class RowSpan:
         self.variances = np.empty((2, self.n_features))  # of target and background
         self.scale = np.empty(self.n_features)  # background sd, target sd where that is zero, 1 where both are
         with np.errstate(all="ignore"):
-            self._measure()
+            self.rescale(np.ones(self.n_features))
 
     @property
     def frame(self) -> FeatureScale:
@@ -102,59 +102,45 @@ class RowSpan:
         return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 
     def rescale(self, units: Array) -> None:
-        """Additionally divide features by ``units``; this takes another pass for the Gram matrix."""
-        self.scale = self.scale * units
-        self._multiply((here, np.multiply(panel, factor, out=panel)) for here, panel, factor in self._centred_panels())
+        """Compute means, variances and the Gram matrix of features in background-sd units times ``units``.
 
-    def _measure(self) -> None:
-        """Compute means, variances and the Gram matrix of the scaled rows in one pass over the columns."""
-        self._multiply(self._measured_panels())
-
-    def _multiply(self, panels: Iterable[tuple[slice, Array]]) -> None:
-        """Compute the Gram matrix of scaled panels, and keep the features that vary most in the target."""
+        This takes one pass over the columns.
+        """
         self.gram = np.zeros((self.n_rows, self.n_rows), order="F")
         leading, sizes = np.empty((self.n_target, 0)), np.empty(0)
-        for here, panel in panels:
+        for here, panel in self._panels():
+            self._standardise(here, panel, units)
             add_gram(self.gram, panel)
             if not math.isfinite(self.variances[:, here].sum() + np.einsum("ii->", self.gram)):
                 raise self._non_finite(here)
+            # Keep the features that vary most in the target so far, in their order.
             sizes = np.concatenate([sizes, self.variances[0, here] / self.scale[here] ** 2])
-            kept, old = np.sort(start_features(sizes, self.n_features)), leading.shape[1]  # in the order of features
+            kept, old = np.sort(start_features(sizes, self.n_features)), leading.shape[1]
             new = panel[: self.n_target, kept[kept >= old] - old]
             leading, sizes = np.hstack([leading[:, kept[kept < old]], new]), sizes[kept]
         mirror(self.gram)
         self._finish(leading, sizes)
 
-    def _measured_panels(self) -> Iterator[tuple[slice, Array]]:
-        """Yield centred and scaled panels, after computing means, variances and scale of their features."""
-        for here, panel in self._panels():
-            parts = self._parts(panel)
-            for mean, part, weights in zip(self.means, parts, self.weights, strict=True):
-                # Relative to the first row, so that a constant feature is exactly zero. scipy's BLAS, not numpy's:
-                # two thread pools in one loop compete for cores.
-                first = part[0].copy()
-                part -= first
-                rest = blas.dgemv(1.0, part.T, weights)
-                part -= rest
-                mean[here] = first + rest
-            if not self.own_centre:
-                parts[0] += self.means[0, here] - self._centres(self.means[:, here])[0]
-            variances = [np.einsum("ij,ij,i->j", part, part, w) for part, w in zip(parts, self.weights, strict=True)]
-            for variance, mean, part in zip(variances, self.means[:, here], parts, strict=True):
-                constant = np.sqrt(variance) <= 10 * _EPS * np.abs(mean)
-                variance[constant] = 0.0
-                part[:, constant] = 0.0
-            self._set_scale(here, variances)
-            panel /= self.scale[here]
-            yield here, panel
-
-    def _centred_panels(self) -> Iterator[tuple[slice, Array, Array]]:
-        """Yield centred panels, and the factors that scale their features, zero for constant features."""
-        centres, factors = self._centres(self.means), (self.variances.sum(axis=0) > 0) / self.scale
-        for here, panel in self._panels():
-            for part, centre in zip(self._parts(panel), centres[:, here], strict=True):
-                part -= centre
-            yield here, panel, factors[here]
+    def _standardise(self, here: slice, panel: Array, units: Array) -> None:
+        """Centre and scale a panel in place, and set means, variances and scale of its features."""
+        parts = self._parts(panel)
+        for mean, part, weights in zip(self.means, parts, self.weights, strict=True):
+            # Relative to the first row, so that a constant feature is exactly zero. scipy's BLAS, not numpy's: two
+            # thread pools in one loop compete for cores.
+            first = part[0].copy()
+            part -= first
+            rest = blas.dgemv(1.0, part.T, weights)
+            part -= rest
+            mean[here] = first + rest
+        if not self.own_centre:
+            parts[0] += self.means[0, here] - self._centres(self.means[:, here])[0]
+        variances = [np.einsum("ij,ij,i->j", part, part, w) for part, w in zip(parts, self.weights, strict=True)]
+        for variance, mean, part in zip(variances, self.means[:, here], parts, strict=True):
+            constant = np.sqrt(variance) <= 10 * _EPS * np.abs(mean)
+            variance[constant] = 0.0
+            part[:, constant] = 0.0
+        self._set_scale(here, variances, units)
+        panel /= self.scale[here]
 
     def _panels(self) -> Iterator[tuple[slice, Array]]:
         """Yield panels of columns of all rows, target rows first; a panel is invalid after the next one is yielded."""
@@ -178,14 +164,14 @@ class RowSpan:
             return means
         return np.vstack([self.mixture.mixed_means(means[1:]), means[1:]])
 
-    def _set_scale(self, here: slice, variances: Sequence[Array]) -> None:
+    def _set_scale(self, here: slice, variances: Sequence[Array], units: Array) -> None:
         """Set variances and scale of features, from their variances in each dataset."""
         target, background, sd = variances[0], np.zeros_like(variances[0]), np.ones_like(variances[0])
         if self.mixture is not None:
             background = self.mixture.mixed(variances[1:])
             sd = np.sqrt(np.where(background > 0, background, target))
         self.variances[:, here] = target, background
-        self.scale[here] = np.where(sd > 0, sd, 1.0)
+        self.scale[here] = np.where(sd > 0, sd, 1.0) * units[here]
 
     def _finish(self, leading: Array, sizes: Array) -> None:
         """Multiply rows by their weights; ``leading`` are features with the largest target variances, ``sizes``."""
@@ -196,19 +182,22 @@ class RowSpan:
 
     def _combine(self, coefficients: Array) -> Array:
         result = np.empty((self.n_features, coefficients.shape[1]))
-        for here, panel, factor in self._centred_panels():
-            result[here] = (panel.T @ coefficients) * factor[:, None]
+        centres, factor = self._centres(self.means), (self.variances.sum(axis=0) > 0) / self.scale
+        for here, panel in self._panels():
+            for part, centre in zip(self._parts(panel), centres[:, here], strict=True):
+                part -= centre
+            result[here] = (panel.T @ coefficients) * factor[here, None]
         return result
 
     def _non_finite(self, here: slice) -> Exception:
         """Return the error for the dataset with unusable values in these columns."""
 
-        def badness(data: Dataset) -> float:
+        def largest(data: Dataset) -> float:
             assert data.rows is not None
-            largest = np.abs(np.asarray(data.rows.columns(here.start, here.stop), dtype=np.float64)).max()
-            return np.inf if np.isnan(largest) else float(largest)
+            values = np.asarray(data.rows.columns(here.start, here.stop), dtype=np.float64)
+            return float(np.nan_to_num(np.abs(values).max(), nan=np.inf))
 
-        worst = max(self.datasets, key=badness)
+        worst = max(self.datasets, key=largest)
         assert worst.rows is not None
         return explain_non_finite(worst.rows, np.empty((0, self.n_features)), worst.role)
 
@@ -217,43 +206,33 @@ class SparseSpan(RowSpan):
     """Span of sparse rows; no Gram matrix if ``near_zero`` is False, because centring would lose precision."""
 
     def __init__(self, matrices: Sequence[Any], *data: Any):
-        self.matrices = [with_values(matrix, matrix.data.astype(np.float64, copy=False)) for matrix in matrices]
+        self.given = matrices
         super().__init__(*data)
 
-    def _measure(self) -> None:
-        self.means[...] = [transposed(rows) @ w for rows, w in zip(self.matrices, self.weights, strict=True)]
-        self._origin = self._centres(self.means)
-        squares = [
-            transposed(with_values(rows, rows.data * rows.data)) @ weights
-            for rows, weights in zip(self.matrices, self.weights, strict=True)
-        ]
-        variances = squares - self._origin * (2 * self.means - self._origin)  # about the centres
-        self.near_zero = not (self._origin**2 > NEAR_ZERO**2 * variances).any()
-        self._set_scale(slice(None), variances)
+    def rescale(self, units: Array) -> None:
+        """Compute means, variances and the Gram matrix of features in background-sd units times ``units``."""
+        squares = []
+        for rows, weights, mean in zip(self.given, self.weights, self.means, strict=True):
+            mean[...] = transposed(rows) @ weights
+            squares.append(transposed(with_values(rows, rows.data.astype(np.float64) ** 2)) @ weights)
+        centres = self._centres(self.means)
+        variances = np.asarray(squares) - centres * (2 * self.means - centres)  # about the centres
+        self.near_zero = not (centres**2 > NEAR_ZERO**2 * variances).any()
+        self._set_scale(slice(None), list(variances), units)
         bad = np.flatnonzero(~np.isfinite(self.variances.sum(axis=0)))
         if len(bad):
             raise self._non_finite(slice(bad[0], bad[0] + 1))
         if self.near_zero:
-            self._divide(self.scale)
-
-    def rescale(self, units: Array) -> None:
-        """Additionally divide features by ``units``; this recomputes the Gram matrix."""
-        self.scale = self.scale * units
-        self._divide(units)
-
-    def _divide(self, units: Array) -> None:
-        """Divide features by ``units``, and compute the Gram matrix."""
-        self.matrices = [with_values(rows, rows.data / units[rows.indices]) for rows in self.matrices]
-        self._origin = self._origin / units
-        self.gram = np.empty((self.n_rows, self.n_rows), order="F")
-        self._multiply_rows()
-        self._subtract_centres()
-        sizes = self.variances[0] / self.scale**2
-        first = np.sort(start_features(sizes))
-        self._finish(self.matrices[0][:, first].toarray() - self._origin[0, first], sizes[first])
+            self.matrices = [with_values(rows, rows.data / self.scale[rows.indices]) for rows in self.given]
+            self.centres = centres / self.scale
+            self._multiply_rows()
+            sizes = self.variances[0] / self.scale**2
+            first = np.sort(start_features(sizes))
+            self._finish(self.matrices[0][:, first].toarray() - self.centres[0, first], sizes[first])
 
     def _multiply_rows(self) -> None:
-        """Fill the Gram matrix with products of rows, one panel of its columns at a time."""
+        """Compute the products of centred rows, one panel of columns of the Gram matrix at a time."""
+        self.gram = np.empty((self.n_rows, self.n_rows), order="F")
         starts = np.concatenate([[0], np.cumsum(self.sizes)])
 
         def fill(number: int, start: int) -> None:
@@ -270,17 +249,15 @@ class SparseSpan(RowSpan):
         panels = [(number, start) for number, size in enumerate(self.sizes) for start in range(0, size, _GRAM_ROWS)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(fill, *zip(*panels, strict=True)))  # the list re-raises errors of the threads
-
-    def _subtract_centres(self) -> None:
-        """Turn products of rows into products of centred rows."""
         whose = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        seen = np.vstack([rows @ self._origin.T for rows in self.matrices])  # row · centre of each dataset
+        seen = np.vstack([rows @ self.centres.T for rows in self.matrices])  # row · centre of each dataset
+        between = self.centres @ self.centres.T
         for row, number in enumerate(whose):  # row by row, to avoid a second matrix of this size
-            self.gram[:, row] -= seen[:, number] + seen[row, whose] - (self._origin @ self._origin[number])[whose]
+            self.gram[:, row] -= seen[:, number] + seen[row, whose] - between[number, whose]
 
     def _combine(self, coefficients: Array) -> Array:
         result = np.zeros((self.n_features, coefficients.shape[1]))
-        for rows, centre, part in zip(self.matrices, self._origin, self._parts(coefficients), strict=True):
+        for rows, centre, part in zip(self.matrices, self.centres, self._parts(coefficients), strict=True):
             result += transposed(rows) @ part
             result -= np.outer(centre, part.sum(axis=0))
         return result
@@ -380,10 +357,6 @@ class GramProblem:
     n_target: int
     shrinkage: GramShrinkage
 
-    @property
-    def _t(self) -> float:
-        return self.shrinkage.rho * self.shrinkage.level
-
     @cached_property
     def _factors(self) -> Array | None:
         factors = self.shrinkage.factors
@@ -398,21 +371,22 @@ class GramProblem:
             cross = np.vstack([cross, self._factors.T @ self.gram[:split, :split]])
             through = cross @ self._factors
             outer = np.block([[outer, through[: len(outer)]], [through.T]])
-        np.einsum("ii->i", outer)[...] += self._t
+        np.einsum("ii->i", outer)[...] += rho * self.shrinkage.level
         factor = cho_factor(outer, lower=True, overwrite_a=True, check_finite=False)
         return cross, np.asarray(cho_solve(factor, cross, check_finite=False))
 
     def matrix(self) -> Array:
         """Return the matrix whose eigenvalues are the ratios."""
-        explained = blas.dgemm(1.0, *self._background, trans_a=1)
-        return np.asfortranarray((self.gram[: self.n_target, : self.n_target] - explained) / self._t)
+        apart = self.gram[: self.n_target, : self.n_target] - blas.dgemm(1.0, *self._background, trans_a=1)
+        return np.asfortranarray(apart / (self.shrinkage.rho * self.shrinkage.level))
 
     def coefficients(self, alpha: Array) -> Array:
         """Return components as combinations of rows, (n_rows, k), from eigenvectors of the matrix."""
         explained = self._background[1] @ alpha
         n_background = len(self.gram) - self.n_target
         target = alpha if self._factors is None else alpha - self._factors @ explained[n_background:]
-        return np.vstack([target, -math.sqrt(1 - self.shrinkage.rho) * explained[:n_background]]) / self._t
+        background = -math.sqrt(1 - self.shrinkage.rho) * explained[:n_background]
+        return np.vstack([target, background]) / (self.shrinkage.rho * self.shrinkage.level)
 
 
 def solve(span: RowSpan, shrinkage: GramShrinkage, count: int) -> Eigenpairs:
