@@ -160,8 +160,8 @@ class RowCovariance:
             return partial(self._times_dense, vectors)
         step = -(-len(self.blocks) // _PARTS)
         parts = [self.blocks[start : start + step] for start in range(0, len(self.blocks), step)]
-        futures = [thread_pool().submit(self._times_sparse, vectors, part) for part in parts]
-        return lambda: reduce(iadd, (future.result() for future in futures))
+        products = thread_pool().map(partial(self._times_sparse, vectors), parts)
+        return lambda: reduce(iadd, products)
 
     def _times_sparse(self, vectors: Array, blocks: Sequence[tuple[Any, Array]]) -> Array:
         result, left, inside = np.zeros_like(vectors), np.zeros(vectors.shape[1]), self.mean @ vectors
@@ -386,8 +386,6 @@ def _residuals(found: Eigenpairs, operator: Operator) -> Array:
 
 def _independent(vectors: Array) -> Array:
     """Return an orthonormal basis of vectors of about unit length."""
-    if vectors.shape[1] == 0:
-        return vectors
     basis, sizes, _ = np.linalg.svd(vectors, full_matrices=False)
     return np.asarray(basis[:, sizes > _NOTHING_NEW])
 
@@ -398,7 +396,6 @@ class SingularError(InputError):
     def __init__(self) -> None:
         super().__init__(
             "the background covariance is singular or too ill-conditioned for the matrix-free solver, and not only "
-            "through features that are constant: in some direction the background varies so little that rounding "
-            "hides it (a condition number of the rows from about 1e7 on is enough). Use `solver='gsvd'`, which keeps "
-            "twice the digits, where the memory allows, or `shrinkage='oas'`."
+            "through constant features (the condition number of the rows is above about 1e7). Use `shrinkage='oas'`, "
+            "or `solver='gsvd'`, which keeps twice the digits, where the memory allows."
         )

@@ -98,11 +98,9 @@ class Factored:
     rounding: Array | None = None  # (d,): rounding error of each feature, from float64 values far from zero
 
     @classmethod
-    def stack(
-        cls, target: Sequence[Array], backgrounds: Sequence[Array], n_rows: int, rounding: Array | None = None
-    ) -> Factored:
+    def stack(cls, target: Sequence[Array], backgrounds: Sequence[Array], n_rows: int) -> Factored:
         """Stack the parts: the covariance of a stack is the sum of the covariances."""
-        return cls(np.vstack(target), np.vstack(backgrounds), n_rows, rounding)
+        return cls(np.vstack(target), np.vstack(backgrounds), n_rows)
 
 
 @dataclass(frozen=True)
@@ -241,14 +239,13 @@ def _factored(problem: Problem, frame: FeatureScale, means: Sequence[Array]) -> 
     assert problem.mixture is not None
     data = (problem.target, *problem.backgrounds)
     target, *backgrounds = [row_factor(part, frame, mean) for part, mean in zip(data, means, strict=True)]
-    targets = [target]
     if not problem.wanted.own_centre:
         shift = means[0] - problem.mixture.mixed_means(means[1:])
-        targets.append((shift / frame.scale)[None, frame.alive])
+        target = np.vstack([target, (shift / frame.scale)[frame.alive]])
     shares = np.sqrt(problem.mixture.shares)
+    background = np.vstack([share * factor for share, factor in zip(shares, backgrounds, strict=True)])
     rounding = _EPS * (np.abs(means).max(axis=0) / frame.scale)[frame.alive]
-    weighted = [share * factor for share, factor in zip(shares, backgrounds, strict=True)]
-    return Factored.stack(targets, weighted, problem.n_rows, rounding)
+    return Factored(target, background, problem.n_rows, rounding)
 
 
 def _trace_squared(factor: Array) -> float:

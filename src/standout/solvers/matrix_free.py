@@ -27,16 +27,7 @@ from standout.solvers import davidson
 from standout.solvers.davidson import Operator, RowCovariance, SingularError, SmallestEigenvalue, Space, top_pairs
 from standout.solvers.dense import WORST_CONDITION
 from standout.solvers.finish import build_solution, shrinkage_notes, structural_notes
-from standout.solvers.problem import (
-    Problem,
-    check_comparable,
-    check_varies,
-    covariance_bytes,
-    how_many,
-    measure,
-    memory_budget,
-    too_many,
-)
+from standout.solvers.problem import Problem, check_comparable, check_varies, how_many, measure, memory_budget, too_many
 from standout.solvers.solution import Eigenpairs, FeatureScale, Note, Solution, components
 
 # Largest cost of an exact tr S², in multiply-adds.
@@ -60,24 +51,18 @@ _LEAST_BLOCK = 4
 
 def solve_matrix_free(problem: Problem) -> Solution:
     """Find the components of a problem whose covariances are too large to form."""
-    _check_possible(problem)
+    options = problem.wanted
+    if not isinstance(options.n_components, int) or options.axes != "ratio":
+        name = "axes" if isinstance(options.n_components, int) else "n_components"
+        raise InputError(
+            f"`{name}={getattr(options, name)!r}` needs every ratio, and the matrix-free solver finds the few largest. "
+            "Give n_components as a number with `axes='ratio'`, choose fewer features, or use `solver='dense'` where "
+            "the memory allows."
+        )
     system = System(problem)
     # Sparse products use a separate thread pool, and idle BLAS threads would compete with it.
     with threads_for(0.0 if all(part.blocks is not None for part in system.parts) else math.inf):
         return _solve(problem, system)
-
-
-def _check_possible(problem: Problem) -> None:
-    options = problem.wanted
-    asked = f"`axes={options.axes!r}`"
-    if not isinstance(options.n_components, int):
-        asked = f"`n_components={options.n_components!r}`"
-    elif options.axes == "ratio":
-        return
-    raise InputError(
-        f"{asked} needs every ratio, and the matrix-free solver finds the few largest. Give n_components as a number "
-        f"with `axes='ratio'`, or use `solver='dense'`, which takes {covariance_bytes(problem) / 1e9:.3g} GB."
-    )
 
 
 def _solve(problem: Problem, system: System) -> Solution:
@@ -100,9 +85,8 @@ def _solve(problem: Problem, system: System) -> Solution:
     if residual > _tolerance(least) or least < 1 / WORST_CONDITION:
         notes.append(_not_converged(residual, least))
     # Orthogonalisation leaves rounding errors in features that do not vary.
-    alive = (system.inverse > 0)[:, None]
-    vectors, target, background = (a * alive for a in (eigen.vectors, eigen.target_image, eigen.background_image))
-    eigen = Eigenpairs(eigen.ratios, vectors, target, background, eigen.n_infinite)
+    for columns in (eigen.vectors, eigen.target_image, eigen.background_image):
+        columns[system.inverse == 0] = 0.0
     return build_solution(
         problem, components(eigen, system.frame, count.kept), system.frame, rank, "matrix_free", count, system.means,
         rho=shrinkage.rho if problem.mixture is not None else 0.0, n_factors=shrinkage.n_factors, plain=plain,
@@ -123,7 +107,8 @@ def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
         shrinkage, error = system.factors(evidence)
     if shrinkage is None:
         if problem.settled is None and shrinks(problem.wanted.shrinkage, evidence):
-            squared, error = system.trace_squared(system.background_times, float(evidence.n_varying), varies)
+            work, seed = system.background_entries, problem.wanted.seed
+            squared, error = trace_squared(system.background_times, varies, work, seed, float(varies.sum()))
             evidence = replace(evidence, trace_squared=squared)
         shrinkage = problem.plain_shrinkage(evidence)
     shrinkage = problem.kept(shrinkage)
@@ -216,15 +201,14 @@ def _unshrunk_ratios(system: System, space: Space, count: int) -> Array | None:
 
 
 def _not_converged(residual: float, least: float) -> Note:
+    what = (
+        f"the components are found to a residual of {residual:.1e}, not {_tolerance(least):.1e}: rounding allows no "
+        "better for a background covariance that is so close to singular."
+    )
     if least < 1 / WORST_CONDITION:
         what = (
-            f"the condition number of the background covariance is above {WORST_CONDITION:.0e} (estimated): products "
-            "with the rows carry no correct digits in its smallest directions, and components there may be missed."
-        )
-    else:
-        what = (
-            f"the components are found to a residual of {residual:.1e}, not {_tolerance(least):.1e}: rounding allows "
-            "no better for a background covariance that is so close to singular."
+            f"the condition number of the background covariance is above {WORST_CONDITION:.0e} (estimated), and "
+            "components in its smallest directions may be missed."
         )
     return Note(ConditionWarning, f"{what} Use `shrinkage='oas'`, or `solver='gsvd'` where the memory allows.")
 
@@ -293,10 +277,6 @@ class System:
         result *= np.where(self.background_variance > 0, self.inverse, 0.0)[:, None]
         return result
 
-    def trace_squared(self, multiply: Callable[[Array], Array], trace: float, features: Array) -> tuple[float, float]:
-        """Return the trace of the squared covariance of some features (1 for these, 0 elsewhere), and its error."""
-        return trace_squared(multiply, features, self.background_entries, self.problem.wanted.seed, trace)
-
     def factors(self, evidence: Evidence) -> tuple[Shrinkage | None, float]:
         """Return the "auto" estimate with shared factors (None without any), and the relative error of its ρ."""
         size = len(self.inverse)
@@ -320,7 +300,8 @@ class System:
                 return np.asarray((result - axes @ (axes.T @ result)) * unit)
 
             left = varies / units[:, 0] ** 2 - found.explained()
-            total, error = self.trace_squared(residual, float((left / psi).sum()), alive)
+            work, seed = self.background_entries, self.problem.wanted.seed
+            total, error = trace_squared(residual, alive, work, seed, float((left / psi).sum()))
             errors.append(error)
             return total
 
@@ -331,8 +312,8 @@ class System:
         size = len(self.inverse)
         rng = np.random.default_rng(self.problem.wanted.seed)
         random = rng.normal(size=(size, max(count, _LEAST_BLOCK)))
-        target, background = operator.products(random / np.sqrt(size))
-        start = _unit_columns(target) + _unit_columns(background)
+        images = operator.products(random / np.sqrt(size))
+        start = np.asarray(sum(image / np.maximum(np.linalg.norm(image, axis=0), 1e-300) for image in images))
         most = memory_budget(self.problem) // 2 // (3 * 8 * size)
         watch = None
         if rho <= _WELL_CONDITIONED:
@@ -369,12 +350,13 @@ def _in_factor_coordinates(
         target, background = plain.products(vectors(x))
         return turned(target), turned(background)
 
-    def back(eigen: Eigenpairs) -> Eigenpairs:
-        return Eigenpairs(
-            eigen.ratios, vectors(eigen.vectors), image(eigen.target_image), image(eigen.background_image)
-        )
+    def background(x: Array) -> Array:
+        return turned(plain.background(vectors(x)))
 
-    background = lambda x: turned(plain.background(vectors(x)))  # noqa: E731
+    def back(eigen: Eigenpairs) -> Eigenpairs:
+        images = image(eigen.target_image), image(eigen.background_image)
+        return Eigenpairs(eigen.ratios, vectors(eigen.vectors), *images)
+
     return Operator(products, background, lambda x: plain.in_units(image(x))), back
 
 
@@ -417,8 +399,3 @@ def _unit_vectors(size: int, features: NDArray[np.intp]) -> Array:
     units = np.zeros((size, len(features)))
     units[features, np.arange(len(features))] = 1.0
     return units
-
-
-def _unit_columns(vectors: Array) -> Array:
-    length = np.linalg.norm(vectors, axis=0)
-    return np.asarray(vectors / np.where(length > 0, length, 1.0))
