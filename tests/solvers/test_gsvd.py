@@ -1,4 +1,4 @@
-"""The generalized SVD of the rows: digits that covariances have lost."""
+"""The generalized SVD of the rows is accurate where covariances are not."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_compositional_data_have_one_dimension_less_at_any_offset(mean, sd, larg
         rng = np.random.default_rng(seed)
         parts = [sd * rng.normal(size=(count, 4)) * spread + mean for count, spread in ((100, [1, 2, 1, 1]), (300, 1))]
         whole = [np.column_stack([rows, 5 * mean - rows.sum(axis=1)]) for rows in parts]
-        if large:  # one feature far from zero must not hide what others tell
+        if large:  # one feature far from zero must not hide the others
             whole = [np.column_stack([rows, 1e12 + rng.normal(size=len(rows))]) for rows in whole]
             parts = [np.column_stack([part, rows[:, -1] - 1e12]) for part, rows in zip(parts, whole, strict=True)]
         found, expected = (DPCA(4, shrinkage=None).fit(data[0], background=data[1]) for data in (whole, parts))
@@ -27,8 +27,8 @@ def test_compositional_data_have_one_dimension_less_at_any_offset(mean, sd, larg
         np.testing.assert_allclose(found.ratios_, expected.ratios_, rtol=1e-4)
 
 
-# Error of the top five ratios at cond(rows) = 10^k that an implementation of each method is known to
-# reach. Covariances have the square of the rows' condition; the generalized SVD does not (at k = 12 what
+# Error of the top five ratios at cond(rows) = 10^k that an implementation of each method
+# reaches. Covariances have the square of the rows' condition; the generalized SVD does not (at k = 12 what
 # a textbook QR whitening reaches: single draws differ by a factor of ten there).
 MOMENTS_REACH = {2: 1e-13, 4: 1e-10, 6: 6e-7}
 GSVD_REACH = {2: 2e-15, 4: 2e-14, 6: 2e-12, 8: 1e-10, 10: 7e-9, 12: 1e-6}
@@ -41,7 +41,7 @@ def errors(k, solver, seeds):
         yield np.abs(model.ratios_ / exact - 1).max()
 
 
-def test_the_exact_reference_solves_a_case_known_by_hand():
+def test_the_exact_reference_solves_a_case_computed_by_hand():
     target = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 3.0], [0.0, -3.0]]) + 1e6
     background = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]) / 2**30
     assert exact_ratios(target, background) == pytest.approx([9 * 2**60, 4 * 2**60], rel=1e-15)
@@ -89,6 +89,6 @@ def test_nearly_equal_features_are_resolved_from_rows_and_give_a_warning_from_mo
     found = DPCA(1).fit(target, background=background)
     # The values themselves have 16 digits: their difference has a part of the spread of 1e-16 / apart.
     assert found.ratios_[0] == pytest.approx(100, rel=0.1 + 1e-14 / apart)
-    with pytest.warns((ConditionWarning, StructuralWarning), match="left out|as sums tell no more") as told:
+    with pytest.warns((ConditionWarning, StructuralWarning), match="left out|as sums tell no more") as warned:
         DPCA(1).fit(Moments.of(target), background=Moments.of(background))
-    assert any("memory" in str(warning.message) or "leave" in str(warning.message) for warning in told)
+    assert any("memory" in str(warning.message) or "leave" in str(warning.message) for warning in warned)
