@@ -35,7 +35,7 @@ from standout.solvers import dense
 from standout.solvers.gsvd import solve_from_factors, solve_from_rows
 from standout.solvers.matrix_free import solve_matrix_free
 from standout.solvers.minimax import minimax_mixture
-from standout.solvers.problem import Count, CovariancePair, Problem, SolveOptions, how_many, too_many
+from standout.solvers.problem import Count, CovariancePair, Problem, SolveOptions, check_rows, how_many, too_many
 from standout.solvers.solution import (
     Eigenpairs,
     Solution,
@@ -57,6 +57,9 @@ _NO_CHECKPOINT = (
 
 def solve(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions) -> tuple[Solution, Mixture | None]:
     """Find the components of the target against the backgrounds; also return the mixture of backgrounds."""
+    for data in (target, *backgrounds):
+        if data.counts.rows < 2:
+            check_rows(data.role, data.counts.rows)
     mixture, settled = None, None
     if backgrounds:
         shares = wanted.mix

@@ -64,9 +64,6 @@ class Problem:
 
     def __post_init__(self) -> None:
         datasets, options, compared = (self.target, *self.backgrounds), self.wanted, self.mixture is not None
-        for data in datasets:
-            if data.counts.rows < 2:
-                check_rows(data.role, data.counts.rows)
         self.names = self.target.names
         self.n_rows = sum(data.counts.rows for data in datasets)
         # Whether every dataset can be read again.
