@@ -187,12 +187,10 @@ def solve_from_rows(problem: Problem) -> Solution:
     n_varying = int((rows.variances[1] > 0).sum())
     inner = rows.gram[rows.n_target :, rows.n_target :]
     evidence = problem.evidence(rows.rank, n_varying, float(np.einsum("ij,ij->", inner, inner)))
+    shrinkage = GramShrinkage(0.0)
     if not problem.finds_factors(evidence):
         shrinkage = GramShrinkage(problem.plain_shrinkage(evidence).rho)
-    elif own_share(problem.n_rows, n_varying) > 0:
-        # Scaling features by their residual variance would need another Gram matrix.
-        return solve_from_factors(problem, frame, constant, list(rows.means))
-    else:
+    elif own_share(problem.n_rows, n_varying) == 0:  # otherwise Ψ is not a multiple of the identity
         shrinkage = problem.kept(gram.gram_shrinkage(rows, evidence, problem.target_dimensions))
     if shrinkage.rho == 0 or problem.has_edge(rows.rank):
         return solve_from_factors(problem, frame, constant, list(rows.means))
