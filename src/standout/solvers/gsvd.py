@@ -177,7 +177,7 @@ def _right_vectors(matrix: Array) -> Array:
 
 def solve_from_rows(problem: Problem) -> Solution:
     """Solve for more features than rows, without forming any matrix of size features × features."""
-    rows = gram.row_span(problem.target, problem.backgrounds, problem.mixture, problem.wanted.own_centre)
+    rows = gram.row_span(problem.target, problem.backgrounds, problem.mixture, problem.options.own_centre)
     if problem.mixture is None:
         check_varies(rows.variances[0], "target")
         count = how_many(problem, min(rows.rank, problem.target_dimensions), None)
@@ -188,10 +188,10 @@ def solve_from_rows(problem: Problem) -> Solution:
     inner = rows.gram[rows.n_target :, rows.n_target :]
     evidence = problem.evidence(rows.rank, n_varying, float(np.einsum("ij,ij->", inner, inner)))
     shrinkage = GramShrinkage(0.0)
-    if not problem.finds_factors(evidence):
-        shrinkage = GramShrinkage(problem.plain_shrinkage(evidence).rho)
+    if not problem.keeps_factors(evidence):
+        shrinkage = GramShrinkage(problem.diagonal_shrinkage(evidence).rho)
     elif own_share(problem.n_rows, n_varying) == 0:  # otherwise Ψ is not a multiple of the identity
-        shrinkage = problem.kept(gram.gram_shrinkage(rows, evidence, problem.target_dimensions))
+        shrinkage = problem.with_intensity(gram.gram_shrinkage(rows, evidence, problem.target_dimensions))
     if shrinkage.rho == 0 or problem.has_edge(rows.rank):
         return solve_from_factors(problem, frame, constant, list(rows.means))
     count = how_many(problem, min(rows.rank, problem.target_dimensions), None)
@@ -217,12 +217,12 @@ def solve_from_factors(
     # The rank from the rows may differ from that of the covariances, so the rule is applied here, not by the caller.
     many = not few_rows(evidence)
     exact = solve(pair, joint) if many or problem.has_edge(rank) else None
-    if not problem.finds_factors(evidence):
-        shrinkage = problem.plain_shrinkage(evidence)
-    elif many and problem.wanted.intensity is None and exact is not None and exact.n_infinite:
+    if not problem.keeps_factors(evidence):
+        shrinkage = problem.diagonal_shrinkage(evidence)
+    elif many and problem.options.intensity is None and exact is not None and exact.n_infinite:
         shrinkage = Shrinkage(0.0)  # structural
     else:
-        shrinkage = problem.kept(_estimate_background(pair, evidence, problem.target_dimensions))
+        shrinkage = problem.with_intensity(_estimate_background(pair, evidence, problem.target_dimensions))
     rho, own, own_frame = shrinkage.rho, None, frame
     if rho > 0:
         eigen, own_frame, own = _solve_shrunk(pair, joint, shrinkage, frame)
@@ -245,7 +245,7 @@ def _factored(problem: Problem, frame: FeatureScale, means: Sequence[Array]) -> 
     assert problem.mixture is not None
     data = (problem.target, *problem.backgrounds)
     target, *backgrounds = [row_factor(part, frame, mean) for part, mean in zip(data, means, strict=True)]
-    if not problem.wanted.own_centre:
+    if not problem.options.own_centre:
         shift = means[0] - problem.mixture.mixed_means(means[1:])
         target = np.vstack([target, (shift / frame.scale)[frame.alive]])
     shares = np.sqrt(problem.mixture.shares)

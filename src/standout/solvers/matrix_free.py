@@ -58,7 +58,7 @@ _LEAST_BLOCK = 4
 
 def solve_matrix_free(problem: Problem) -> Solution:
     """Find the components of a problem whose covariances are too large to form."""
-    options = problem.wanted
+    options = problem.options
     if not isinstance(options.n_components, int) or options.axes != "ratio":
         name = "axes" if isinstance(options.n_components, int) else "n_components"
         raise InputError(
@@ -108,17 +108,17 @@ def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
         return Shrinkage(1.0), []
     varies = (system.background_variance > 0).astype(float)
     evidence = problem.evidence(rank, int(varies.sum()), math.nan)
-    if problem.finds_factors(evidence):
-        if system.constant and not few_rows(evidence) and problem.wanted.intensity is None:
+    if problem.keeps_factors(evidence):
+        if system.constant and not few_rows(evidence) and problem.options.intensity is None:
             return Shrinkage(0.0), []  # structural
         shrinkage, error = system.factors(evidence)
     if shrinkage is None:
-        if problem.settled is None and shrinks(problem.wanted.shrinkage, evidence):
-            work, seed = system.background_entries, problem.wanted.seed
+        if problem.fixed_shrinkage is None and shrinks(problem.options.shrinkage, evidence):
+            work, seed = system.background_entries, problem.options.seed
             squared, error = trace_squared(system.background_times, varies, work, seed, float(varies.sum()))
             evidence = replace(evidence, trace_squared=squared)
-        shrinkage = problem.plain_shrinkage(evidence)
-    shrinkage = problem.kept(shrinkage)
+        shrinkage = problem.diagonal_shrinkage(evidence)
+    shrinkage = problem.with_intensity(shrinkage)
     if shrinkage.rho == 0:
         return shrinkage, []
     return shrinkage, list(shrinkage_notes(problem, evidence, shrinkage.rho, shrinkage.n_factors, error))
@@ -238,7 +238,7 @@ class System:
             alive = np.flatnonzero(check_varies(variance, "target"))
             frame = FeatureScale(alive, np.ones(len(variance)), len(variance))
         else:
-            if not problem.wanted.own_centre:
+            if not problem.options.own_centre:
                 self.shift = self.means[0] - self.mixture.mixed_means(self.means[1:])
                 variance = variance + self.shift**2
             self.background_variance = self.mixture.mixed([part.variance for part in self.parts[1:]])
@@ -306,7 +306,7 @@ class System:
                 return np.asarray((result - axes @ (axes.T @ result)) * unit)
 
             left = varies / units[:, 0] ** 2 - found.explained()
-            work, seed = self.background_entries, self.problem.wanted.seed
+            work, seed = self.background_entries, self.problem.options.seed
             total, error = trace_squared(residual, alive, work, seed, float((left / psi).sum()))
             errors.append(error)
             return total
@@ -316,7 +316,7 @@ class System:
     def space(self, operator: Operator, count: int, rho: float = 0.0) -> Space:
         """Return a search space for ``count`` pairs; it starts inside the range of the two covariances."""
         size = len(self.inverse)
-        rng = np.random.default_rng(self.problem.wanted.seed)
+        rng = np.random.default_rng(self.problem.options.seed)
         random = rng.normal(size=(size, max(count, _LEAST_BLOCK)))
         images = operator.products(random / np.sqrt(size))
         start = np.asarray(sum(image / np.maximum(np.linalg.norm(image, axis=0), 1e-300) for image in images))
