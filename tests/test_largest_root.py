@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import integrate, interpolate, stats
 
 from helpers import sample_ratios
-from standout._largest_root import critical_value, p_value
+from standout._largest_root import critical_value, is_significant, p_value
 
 
 def _squared_pfaffian(t, s, a, b):
@@ -175,3 +175,17 @@ def test_p_values_and_critical_values_where_there_is_no_distribution():
     assert math.isnan(p_value(math.nan, 5, 50, 50))
     assert p_value(math.inf, 5, 50, 50) == 0 and p_value(0.0, 5, 50, 50) == p_value(-1.0, 5, 50, 50) == 1
     assert p_value(1e300, 5, 50, 50) == 0
+
+
+@given(sizes, st.floats(-0.05, 0.05) | st.floats(-4, 8))
+def test_the_decision_at_five_percent_is_that_of_the_p_value(size, log_ratio):
+    p, m, spare = size
+    n = p + 1 + spare
+    ratio = math.exp(log_ratio) * critical_value(p, m, n)
+    assert is_significant(ratio, p, m, n) == (p_value(ratio, p, m, n) < 0.05)
+
+
+@pytest.mark.parametrize("ratio", [math.nan, -1.0, 0.0, math.inf])
+@pytest.mark.parametrize(("p", "m", "n"), [(5, 50, 50), (5, 50, 6), (5, 1.5, 50)])
+def test_the_decision_at_five_percent_is_that_of_the_p_value_where_there_is_none(ratio, p, m, n):
+    assert is_significant(ratio, p, m, n) == (p_value(ratio, p, m, n) < 0.05)

@@ -31,6 +31,8 @@ _EXPONENTIAL, _AIRY = 24.0, 11.0
 _RESCALED = 16
 # Below this trace of M(1)⁻¹E, its square is negligible, and the rounding error of the determinant is not.
 _SMALL = 1e-8
+# The 5 % point is between 0.56 and 2.9 scales above Johnstone's centre, whatever the dimensions and units are.
+_LEVEL, _NEVER, _ALWAYS = 0.05, 0.3, 3.5
 # Rounding tolerance on the number of effective rows: two rows of equal weight count as two.
 _ROUNDING = 1e-9
 
@@ -81,7 +83,7 @@ def p_value(ratio: float, p: int, m: float, n: float) -> float:
     return float(below ** (low + 1 - mh) * above ** (mh - low))
 
 
-def critical_value(p: int, m: float, n: float, level: float = 0.05) -> float:
+def critical_value(p: int, m: float, n: float, level: float = _LEVEL) -> float:
     """Return the ratio that the largest ratio of noise exceeds with this probability; NaN where `p_value` is.
 
     Examples
@@ -92,15 +94,25 @@ def critical_value(p: int, m: float, n: float, level: float = 0.05) -> float:
     if math.isnan(p_value(1.0, p, m, n)):
         return math.nan
 
-    def excess(log_ratio: float) -> float:
-        return p_value(math.exp(log_ratio), p, m, n) - level
+    def excess(logit: float) -> float:
+        return math.log(max(p_value(math.exp(logit) * n / m, p, m, n), 1e-300) / level)
 
-    low, high = 0.0, 0.5
+    centre, spread = _location(p, m - 1, n - 1)
+    low, high = centre, centre + 1.5 * spread
     while excess(low) < 0:
-        low, high = low - 0.5, low
+        low, high = low - spread, low
     while excess(high) > 0:
-        low, high = high, 2 * high
-    return math.exp(brentq(excess, low, high, xtol=1e-9, rtol=1e-9))
+        low, high = high, high + 2 * (high - low)
+    return math.exp(brentq(excess, low, high, xtol=1e-9, rtol=1e-9)) * n / m
+
+
+def is_significant(ratio: float, p: int, m: float, n: float) -> bool:
+    """Return whether the p-value is below 5 %, without computing it if the ratio is far from the critical value."""
+    if not (0 < ratio < math.inf and p >= 1 and m >= 2 and n - 1 > p):
+        return p_value(ratio, p, m, n) < _LEVEL
+    centre, spread = _location(p, m - 1, n - 1)
+    at = (math.log(ratio * m / n) - centre) / spread
+    return at > _NEVER and (at > _ALWAYS or p_value(ratio, p, m, n) < _LEVEL)
 
 
 def _upper_tail(logit: float, p: int, mh: float, ne: float) -> float:

@@ -120,8 +120,8 @@ def visibility_threshold(p: float, m: float, n: float) -> float:
     return math.nan if aspect is None else (1 + aspect.h) / (1 - aspect.y2)
 
 
-def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float = 0.05) -> int:
-    """Return how many ratios are above noise, by sequential tests from the largest.
+def count_components(ratios: ArrayLike, p: int, m: float, n: float) -> int:
+    """Return how many ratios are above noise, by sequential tests at the 5 % level from the largest.
 
     The (k+1)-th ratio is tested against p − k dimensions; the first non-significant ratio stops the test.
 
@@ -131,8 +131,6 @@ def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float
         All sample ratios, largest first.
     p, m, n : float
         Dimensions; independent units of target and background.
-    level : float
-        Significance level of each test.
 
     Returns
     -------
@@ -143,11 +141,11 @@ def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float
     >>> count_components([9.0, 1.2, 1.1, 1.0, 0.9], p=5, m=200, n=200)
     1
     """
-    for k, ratio in enumerate(np.asarray(ratios, dtype=np.float64)):
-        p_value = largest_root_p_value(float(ratio), p - k, m, n)
-        if not p_value < level:
-            return k
-    return len(np.asarray(ratios))
+    sample = np.asarray(ratios, dtype=np.float64)
+    count = 0
+    while count < len(sample) and _largest_root.is_significant(float(sample[count]), p - count, m, n):
+        count += 1
+    return count
 
 
 def mean_log_variance(scales: ArrayLike, freedom: ArrayLike) -> Array:
