@@ -31,7 +31,7 @@ _EXPONENTIAL, _AIRY = 24.0, 11.0
 _RESCALED = 16
 # Below this trace of M(1)⁻¹E, its square is negligible, and the rounding error of the determinant is not.
 _SMALL = 1e-8
-# The 5 % point is 0.56 to 2.90 scales above Johnstone's centre, on a grid from 1 to 500 dimensions and 1e-4 to 1e5 spare
+# The 5 % point is 0.56 to 2.90 scales above Johnstone's centre, on a grid of 1 to 500 dimensions and 1e-4 to 1e5 spare
 # degrees of freedom.
 _LEVEL, _NEVER, _ALWAYS = 0.05, 0.3, 3.5
 # Rounding tolerance on the number of effective rows: two rows of equal weight count as two.
