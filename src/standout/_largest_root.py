@@ -23,8 +23,8 @@ from scipy.special import betainc, betaln, eval_legendre, expit, log_expit, root
 
 from standout._blas import Array
 
-# Quadrature nodes on the tail, and the range they cover: the functions fall by e⁻³⁴ over their exponential tail, and
-# by as much over 13 times Johnstone's scale if they fall like the Airy function.
+# Quadrature nodes on the tail, and the range they cover: the functions fall by e⁻²⁴ over their exponential tail, and
+# by as much over 11 times Johnstone's scale if they fall like the Airy function.
 _NODES = 64
 _EXPONENTIAL, _AIRY = 24.0, 11.0
 # Polynomials are rescaled every so many degrees, so that the first may underflow without the last.
