@@ -281,7 +281,7 @@ def test_partial_fit_of_a_model_without_moments_is_an_error(pair, refused):
 def test_more_components_than_the_target_has_dimensions_are_an_error(pair, refused):
     few = np.repeat(pair[0][:4], 30, axis=0)
     fit = DPCA(130, solver="matrix_free", shrinkage=0.5).fit
-    refused(lambda: fit(few, background=pair[1]), "n_components=130", "Ask for at most 119")
+    refused(lambda: fit(few, background=pair[1]), "n_components=130", "Use at most 119")
 
 
 def test_ratios_are_zero_beyond_the_dimensions_of_the_target(pair):
