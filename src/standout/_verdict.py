@@ -302,7 +302,8 @@ def _component_reasons(
         rest = names[established:]
         not_established = f"; {_listed(rest)} {_be(rest)} not established" if rest else ""
         supported = names[:established]
-        reasons.append(f"{_listed(supported)} {_be(supported)} significant {by}{also}{not_established}.")
+        noun = "Component" if len(supported) == 1 else "Components"
+        reasons.append(f"{noun} {_listed(supported)} {_be(supported)} significant {by}{also}{not_established}.")
     intervals = [] if stability is None else list(zip(names[:established], stability.low, stability.high, strict=False))
     reasons += [
         f"The direction of {name} varies between bootstrap samples (correlation {low:.2f} to {high:.2f}): do not "

@@ -103,11 +103,12 @@ def scores_data(contents: Contents) -> dict[str, Any]:
     """Return what the script of the page draws: sets of points, and their coordinates in each panel."""
     sets = point_sets(contents)
     total = sum(len(drawn.positions) for drawn in contents.datasets)
+    several = sum(bool(panel.model.background_counts) for panel in contents.panels) > 1
     return {
         "sets": [_set_data(points, contents.datasets[points.dataset], total) for points in sets],
         # The drawing order: backgrounds first, behind the target.
         "order": sorted(range(len(sets)), key=lambda index: not sets[index].background),
-        "panels": [_panel_data(panel, sets, total) for panel in contents.panels],
+        "panels": [_panel_data(panel, sets, total, several) for panel in contents.panels],
     }
 
 
@@ -133,8 +134,10 @@ def _set_data(points: PointSet, drawn: DrawnRows, total: int) -> dict[str, Any]:
     return data
 
 
-def _panel_data(panel: Panel, sets: list[PointSet], total: int) -> dict[str, Any]:
-    quantity = "ratio" if panel.model.background_counts else "variance"
+def _panel_data(panel: Panel, sets: list[PointSet], total: int, several: bool) -> dict[str, Any]:
+    quantity, values = "ratio" if panel.model.background_counts else "variance", panel.model.ratios
+    if several and len(panel.unshrunk_ratios):  # a ratio by which the models can be compared
+        quantity, values = "unshrunk ratio", panel.unshrunk_ratios
     rng = np.random.default_rng(0)
     coordinates = []
     for index, points in enumerate(sets):
@@ -143,7 +146,7 @@ def _panel_data(panel: Panel, sets: list[PointSet], total: int) -> dict[str, Any
         if panel.n_axes == 1:  # one strip per set, with vertical jitter
             columns.append(packed(len(sets) - 1 - index + rng.uniform(-0.3, 0.3, len(scores))))
         coordinates.append(columns)
-    axes = zip(panel.model.component_names, panel.model.ratios[: panel.n_axes], strict=False)
+    axes = zip(panel.model.component_names, values[: panel.n_axes], strict=False)
     return {
         "webgl": total > MAX_SVG_POINTS,
         "strips": panel.n_axes == 1,

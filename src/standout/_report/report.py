@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache, partial
 from hashlib import sha256
@@ -52,6 +52,7 @@ def report(
     command: str | None = None,
     code: str | None = None,
     test_command: str | None = None,
+    spell: Callable[[str], str] = str,
     accounts: Sequence[ReadSummary] = (),
     notes: Sequence[str] = (),
     trust: Assessment | None = None,
@@ -86,6 +87,8 @@ def report(
         Command line and Python code that reproduce the analysis. By default the code is derived from the first model.
     test_command : str, optional
         Command that tests the same data, shown as the next step; by default the next step is a call in Python.
+    spell : callable, optional
+        Spells messages that name arguments in backticks; the command line shows them as options.
     accounts : sequence of ReadSummary, optional
         What reading did to the data; by default as recorded by the sources.
     notes : sequence of str, optional
@@ -121,14 +124,14 @@ def report(
         models, target, background, labels=labels, background_labels=background_labels, ids=ids,
         accounts=accounts, notes=notes, command=command, code=code, assessment=trust or Assessment(),
     )  # fmt: skip
-    text = _page(contents, title, test_command)
+    text = _page(contents, title, test_command, spell)
     with replacing(output, "report") as draft:
         # File names may contain bytes that are not valid text; replace them instead of failing.
         draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return output
 
 
-def _page(contents: Contents, title: str | None, test_command: str | None) -> str:
+def _page(contents: Contents, title: str | None, test_command: str | None, spell: Callable[[str], str]) -> str:
     """Return the page; its text, tables and sections are in the templates."""
     model, estimator, trust = contents.main.model, contents.main.estimator, contents.assessment
     results = [result for result in (trust.test, trust.held_out, trust.stability) if result is not None]
@@ -152,6 +155,7 @@ def _page(contents: Contents, title: str | None, test_command: str | None) -> st
     values = {
         "title": title or ("Variation specific to the target" if compared else "Variation of the target"),
         "verdict": found,
+        "spell": spell,
         "next_step": step and ((test_command and step.command) or step.python),
         "sections": sections,
         "contents": contents,
@@ -164,9 +168,9 @@ def _page(contents: Contents, title: str | None, test_command: str | None) -> st
         "legend": point_sets(contents),
         "columns": columns,
         "undefined": any(np.isnan(values[: _LIMITS["max_rows"]]).any() for values in columns.values()),
-        "result_notes": list(dict.fromkeys(text for result in results for text in result.notes)),
+        "result_notes": list(dict.fromkeys(spell(text) for result in results for text in result.notes)),
         "notes": [
-            text for text in (*(note.text for note in model.notes), *contents.notes) if text not in found.reasons
+            spell(text) for text in (*(note.text for note in model.notes), *contents.notes) if text not in found.reasons
         ],
         "estimator_code": code,
         "code": contents.code or _code(contents.main, code),

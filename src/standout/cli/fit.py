@@ -171,7 +171,7 @@ def write_page(models: Any, files: Files, page: Path, title: str | None = None, 
 
     write_report(
         models, files["target"].source, backgrounds(files), path=page, trust=trust, command=command_line(),
-        test_command=command_to_test(),
+        test_command=command_to_test(), spell=options.in_options,
         title=title or f"What is specific to {Path(files['target'].path).name}",
         code=_code(models[0].estimator if isinstance(models, list) else models, files),
         accounts=tuple(file.account for file in files.values()),
