@@ -83,10 +83,9 @@ def verdict_table() -> str:
     """Return the cases that specify the verdict, with the headline of each."""
     from verdict_cases import CASES
 
-    lines = ["| evidence | verdict | `kind` in JSON |", "|---|---|---|"]
-    for case in CASES:
-        lines.append(f"| {case.evidence} | {verdict(case.model, case.assessment).headline} | `{case.kind}` |")
-    return "\n".join(lines)
+    rows = [(case.evidence, verdict(case.model, case.assessment).headline, f"`{case.kind}`") for case in CASES]
+    header = [("evidence", "verdict", "`kind` in JSON"), ("---",) * 3]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [*header, *rows])
 
 
 def real_data(name: str) -> Path | None:

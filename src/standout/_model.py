@@ -29,7 +29,7 @@ from standout.solvers.solution import Note, Signal, Solution
 
 # Above this ratio of dimensions to background units, variance ratios are mostly noise.
 _CROWDED = 0.5
-_REMEDY = " Test the ratios on held-out rows, or give more background rows or fewer features."
+_REMEDY = " Evaluate the ratios on held-out rows, or give more background rows or fewer features."
 # Largest allowed size of the terms whose difference is a score, relative to the sd of the scores.
 _NEAR = 1e3
 

@@ -335,7 +335,7 @@ def _next_step(
 ) -> NextStep | None:
     counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
     groups = ", groups=groups, background_groups=background_groups"
-    grouped = groups if any(round(part.units) < round(part.effective) for part in counts) else ""
+    grouped = groups if any(round(part.units) < part.rows == part.weight for part in counts) else ""
     arguments = f"target, background, n_components={max(model.n_components, 1)}"
     if dependent and kind == "not_judged":
         call = f"standout.assess({arguments}{groups})"
