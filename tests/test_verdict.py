@@ -54,9 +54,13 @@ def test_counts_agree_with_their_noun():
     assert [count(amount, "row") for amount in (1, 2, 12000)] == ["1 row", "2 rows", "12,000 rows"]
 
 
-@pytest.mark.parametrize(("value", "text"), [(3e-12, "p < 1e-4"), (0.02, "p = 0.02"), (0.0321, "p = 0.032")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(3e-12, "p = 3e-12"), (0.0, "p < 1e-300"), (0.02, "p = 0.02"), (0.0321, "p = 0.032")]
+)
 def test_p_values_are_formatted_no_smaller_than_they_are_accurate(value, text):
-    assert p_text(value) == text
+    assert p_text(replace(dpca(), p_value=value)) == text
+    grouped = replace(dpca(), p_value=value, target_counts=replace(dpca().target_counts, units=40.5))
+    assert p_text(grouped) == ("p < 1e-4" if value < 1e-4 else text)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.evidence)

@@ -101,12 +101,12 @@ INFINITE = "May stand out: infinite ratios"
 REPLICATED = "Cannot be judged: rows look like replicates"
 CASES = [
     Case("no background", fitted("dpca", False), None, "no_background", "PCA of the target, no background"),
-    Case("formula p < .05", dpca(), None, "may_stand_out", f"{FORMULA} (p < 1e-4), not yet tested", 2),
+    Case("formula p < .05", dpca(), None, "may_stand_out", f"{FORMULA} (p = 1e-06), not yet tested", 2),
     Case("formula p ≥ .05", dpca(0.3), None, "noise", "Cannot be told from noise", 0),
     Case("no noise edge", dpca(math.nan), None, "not_judged", "Cannot be judged: too few independent background rows"),
     Case("infinite ratio", dpca(0.0, infinite=True), None, "may_stand_out", INFINITE, 2),
     Case("formula p < .05; held-out interval above one", dpca(), Assessment(held_out=ABOVE), "may_stand_out",
-         f"{FORMULA} (p < 1e-4) and above one on held-out rows", 2),
+         f"{FORMULA} (p = 1e-06) and above one on held-out rows", 2),
     Case("formula p < .05; held-out interval includes one", dpca(), Assessment(held_out=INCLUDES_ONE), "may_stand_out",
          f"{FORMULA}, but not confirmed on held-out rows", 0),
     Case("no noise edge; held-out interval above one", dpca(math.nan), Assessment(held_out=ABOVE), "may_stand_out",

@@ -45,8 +45,6 @@ _PANEL = 256
 NEAR_ZERO = 3.0
 # The shift is updated when a block is further from it than this many sd, so at most three digits are lost.
 _MAX_SHIFT = 30.0
-# If sd / |mean| is above this, the rounding error of the mean is negligible in the scatter.
-_MIN_VARIATION = 1e-4
 # Variances below this have lost precision to underflow.
 SMALLEST = 1e-305
 
@@ -245,29 +243,6 @@ class Accumulator:
         mirror(self.scatter)
         np.maximum(diagonal, 0.0, out=diagonal)
         return Sums(mean, residue, self.scatter, self.weight, self.weight_squared, self.rows, lost)
-
-
-def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
-    """Accumulate data of a single block in two passes, which is cheap for data that fit into the cache.
-
-    Return None if that is not accurate (a mean far from zero, a constant, a non-finite value); the
-    accumulator must then be used.
-    """
-    with np.errstate(all="ignore"):
-        weight = float(len(block)) if weights is None else float(weights.sum())
-        total = block.sum(axis=0, dtype=np.float64) if weights is None else weights @ block
-        mean = np.asarray(total / weight, dtype=np.float64)
-        centred = np.subtract(block, mean, dtype=np.float64, casting="unsafe")
-        squared = weight
-        if weights is not None:
-            centred *= np.sqrt(weights)[:, None]
-            squared = float((weights * weights).sum())
-        scatter = (centred.T @ centred).T  # symmetric; F-ordered for LAPACK
-        square = np.diagonal(scatter)
-        steady = square > (_MIN_VARIATION * mean) ** 2 * weight + SMALLEST * weight
-        if not (steady.all() and math.isfinite(square.sum())):
-            return None
-    return Sums(mean, 0.0, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
 
 
 def merge_sums(one: Sums, other: Sums) -> Sums:

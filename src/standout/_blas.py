@@ -28,16 +28,19 @@ _EPS = float(np.finfo(float).eps)
 Array = NDArray[np.float64]
 
 
-@cache
+# Limits of the memory budget in bytes; the upper one keeps a dense eigenproblem within minutes.
+_LEAST, _MOST = 10**9, 8 * 10**9
+
+
 def default_budget() -> int:
-    """Return the default memory budget for covariances in bytes: a quarter of the memory, between 1 and 8 GB.
+    """Return the default memory budget for covariances: a quarter of the memory of the machine, within limits.
 
-    The total memory counts, not the free memory, so that the same data always use the same solver; the upper limit
-    keeps a dense eigenproblem within minutes.
+    The total memory counts, not the free memory, so that the same data always use the same solver.
     """
-    return int(min(max(physical_memory() / 4, 1e9), 8e9))
+    return int(min(max(physical_memory() / 4, _LEAST), _MOST))
 
 
+@cache
 def physical_memory() -> int:
     """Return the physical memory of this machine in bytes; 0 if unknown."""
     try:

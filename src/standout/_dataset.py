@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from standout._blas import Array
+from standout._largest_root import critical_value
 from standout._moments import Counts, Moments
-from standout._spectrum import largest_root_p_value
 from standout.errors import InputError, listed
 from standout.io.gaussian import Complete, Fill, Observed, estimate
 from standout.io.memory import at_file, check_weights, distinct_groups
@@ -267,7 +267,8 @@ def _comparison(
     units = [_units(data, rows) for data, rows in zip(given, n_rows, strict=True)]
     n_features = given[0].n_features
     m, n = units[0], sum(units[1:])
-    if math.isnan(largest_root_p_value(1.0, n_features, m, n)):
+    critical = critical_value(n_features, m, n, level=_CLEARLY)
+    if math.isnan(critical):
         return None
     own = n_rows[0] / sum(n_rows)
 
@@ -282,7 +283,7 @@ def _comparison(
         vectors = whitening @ vectors
         background = np.maximum((1 - own * target) / (1 - own), 1e-12)
         ratios = target / background
-        clear = np.array([largest_root_p_value(ratio, n_features, m, n) < _CLEARLY for ratio in ratios])
+        clear = ratios > critical
         if not clear.any():
             return None
         patterns = pooled @ vectors[:, clear]

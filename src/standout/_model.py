@@ -266,14 +266,14 @@ def _dense_blocks(source: Source, role: str, whole: bool) -> Iterator[Array]:
         yield checked_block(block, source.n_features, role).astype(np.float64, copy=False)
 
 
-def fit_model(target: Dataset, backgrounds: dict[str, Dataset], wanted: SolveOptions) -> Model:
+def fit_model(target: Dataset, backgrounds: dict[str, Dataset], options: SolveOptions) -> Model:
     """Solve, assess the ratios, and return the model."""
     parts = list(backgrounds.values())
     count_effective_rows((target, *parts))
     size = target.n_features
     rows = sum(data.counts.rows for data in (target, *parts))
     with threads_for(size**2 * (rows + 10.0 * size)):
-        solution, mixture = solve(target, parts, wanted)
+        solution, mixture = solve(target, parts, options)
     assessment = assess_ratios(solution, target.counts, [data.counts for data in parts], mixture)
     found = solution.components
     return Model(

@@ -6,6 +6,7 @@ several machines give the same results.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout._accumulate import (
+    SMALLEST,
     Accumulator,
     AddScatter,
     Sums,
     merged_scatter,
     scatter_adder,
-    sums_of_block,
     sums_of_sparse,
 )
 from standout._blas import Array, threads_for
@@ -30,6 +31,8 @@ from standout.io.read import open_data
 from standout.io.source import ArraySource, Source
 
 _EPS = float(np.finfo(float).eps)
+# If sd / |mean| is above this, the rounding error of the mean is negligible in the scatter.
+_MIN_VARIATION = 1e-4
 
 
 @dataclass(frozen=True)
@@ -211,14 +214,30 @@ def sum_block(source: ArraySource, names: tuple[str, ...] | None, role: str) -> 
     """Return the moments of an array without weights and groups that is one block."""
     with threads_for(float(source.n_rows) * source.n_features**2):
         sums = sums_of_block(source.array, None)
-        if sums is None:
-            accumulator = Accumulator(source.n_features)
-            if not accumulator.add(source.array):
-                raise explain_non_finite(source, source.array, role, names)
-            sums = accumulator.finish()
-    if len(sums.underflown):
-        raise explain_underflow(sums.underflown, names, role)
-    return Moments.from_sums(sums, None, names)
+    return sum_rows(source, None, None, names, role) if sums is None else Moments.from_sums(sums, None, names)
+
+
+def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
+    """Accumulate data of a single block in two passes, which is cheap for data that fit into the cache.
+
+    Return None if that is not accurate (a mean far from zero, a constant, a non-finite value); the
+    accumulator must then be used.
+    """
+    with np.errstate(all="ignore"):
+        weight = float(len(block)) if weights is None else float(weights.sum())
+        total = block.sum(axis=0, dtype=np.float64) if weights is None else weights @ block
+        mean = np.asarray(total / weight, dtype=np.float64)
+        centred = np.subtract(block, mean, dtype=np.float64, casting="unsafe")
+        squared = weight
+        if weights is not None:
+            centred *= np.sqrt(weights)[:, None]
+            squared = float((weights * weights).sum())
+        scatter = (centred.T @ centred).T  # symmetric; F-ordered for LAPACK
+        square = np.diagonal(scatter)
+        steady = square > (_MIN_VARIATION * mean) ** 2 * weight + SMALLEST * weight
+        if not (steady.all() and math.isfinite(square.sum())):
+            return None
+    return Sums(mean, 0.0, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
 
 
 def sum_rows(

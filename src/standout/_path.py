@@ -209,7 +209,7 @@ def along_alpha(
 ) -> SubspacePath:
     """Compute contrastive PCA along alphas, or along a grid of that name (see :func:`check_values`)."""
     alphas = _named_grid(problem, dpca, grid) if isinstance(grid, str) else grid
-    count, seed = count_components(problem, reduced), problem.wanted.seed
+    count, seed = count_components(problem, reduced), problem.options.seed
     vectors = [contrastive.top_vectors(reduced, alpha, count, seed) for alpha in alphas]
     filters = [contrastive.components(reduced, basis).filters.T for basis in vectors]
     similarity = contrastive.subspace_similarity(np.stack(vectors), reduced.target if affinity == "scores" else None)
@@ -232,7 +232,7 @@ def _named_grid(problem: Problem, dpca: Model, name: str) -> Array:
 
 def _dpca(problem: Problem, n_components: int, shrinkage: str | float) -> Model:
     """Return the dPCA model with this number of components and shrinkage."""
-    options = replace(problem.wanted, n_components=n_components, shrinkage=shrinkage)
+    options = replace(problem.options, n_components=n_components, shrinkage=shrinkage)
     return fit_model(problem.target, {data.role: data for data in problem.backgrounds}, options)
 
 
@@ -240,7 +240,7 @@ def _along_shrinkage(problem: Problem, values: Any, affinity: str, n_representat
     """Compute dPCA along shrinkage: one eigendecomposition of the background, then a rescaling for each step."""
     assert problem.mixture is not None
     reduced = contrastive.reduced(problem, standardised=True)
-    count, seed = count_components(problem, reduced), problem.wanted.seed
+    count, seed = count_components(problem, reduced), problem.options.seed
     if values is None:
         solvable = problem.mixture.rows >= reduced.rank
         values = np.concatenate([[0.0] if solvable else [], np.geomspace(1e-3, 1, _STEPS)])

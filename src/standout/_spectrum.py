@@ -1,4 +1,4 @@
-"""Significance of ratios: noise edge, largest-root test, de-biasing and number of components above noise.
+"""Significance of ratios: noise edge, de-biasing and number of components above noise.
 
 Even if target and background come from the same distribution, the largest of p sample ratios is above one, and far
 above it if the background has few rows. All functions here are pure functions of the ratios and of p (dimensions), m
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaincc
 
+from standout import _largest_root
 from standout._blas import Array
 
 # Nodes t = eˣ of the trapezoidal rule in mean_log_variance: the integrand is analytic in x, so that the error is
@@ -22,11 +22,8 @@ from standout._blas import Array
 _STEP = 0.2
 _NODES = np.exp(np.arange(-40.0, 80.0, _STEP))
 
-# Chiani's gamma approximation to the Tracy-Widom law (β = 1): (k, θ, α).
-_TW_SHAPE, _TW_SCALE, _TW_SHIFT = 46.44604884387787, 0.18605402228279347, 9.848007781128567
-
-# Rounding tolerance on the number of effective rows: two rows of equal weight count as two.
-_ROUNDING = 1e-9
+# The name under which the significance of the largest ratio is used elsewhere.
+largest_root_p_value = _largest_root.p_value
 
 
 @dataclass(frozen=True)
@@ -60,34 +57,6 @@ def noise_edge(p: float, m: float, n: float) -> float:
     if aspect is None:
         return math.nan
     return ((1 + aspect.h) / (1 - aspect.y2)) ** 2 / aspect.unbiased
-
-
-def largest_root_p_value(ratio: float, p: float, m: float, n: float) -> float:
-    """Return the probability that noise alone gives a top ratio at least this large.
-
-    Johnstone's approximation to Roy's largest root. It assumes Gaussian data and is anti-conservative
-    (too small) under heavy tails. It does not exist below one degree of freedom in the target (m < 2).
-
-    Examples
-    --------
-    >>> largest_root_p_value(6.0, 10, 200, 300) < 1e-6 < largest_root_p_value(1.4, 10, 200, 300)
-    True
-    """
-    aspect = _aspect(p, m, n)
-    if aspect is None or math.isnan(ratio) or m - 1 < 1 - _ROUNDING:
-        return math.nan
-    if ratio <= 0:
-        return 1.0
-    if math.isinf(ratio):
-        return 0.0
-    mh, ne = m - 1, n - 1
-    total = mh + ne - 1
-    gamma = 2 * math.asin(math.sqrt(max(min(p, mh) - 0.5, 0.0) / total))
-    phi = 2 * math.asin(math.sqrt(min((max(p, mh) - 0.5) / total, 1.0)))
-    centre = 2 * math.log(math.tan((phi + gamma) / 2))
-    spread = (16 / (total**2 * math.sin(phi + gamma) ** 2 * math.sin(phi) * math.sin(gamma))) ** (1 / 3)
-    root = (math.log(ratio * aspect.unbiased * mh / ne) - centre) / spread
-    return float(gammaincc(_TW_SHAPE, max(root + _TW_SHIFT, 0.0) / _TW_SCALE))
 
 
 def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
@@ -127,22 +96,22 @@ def visibility_threshold(p: float, m: float, n: float) -> float:
     return math.nan if aspect is None else (1 + aspect.h) / (1 - aspect.y2)
 
 
-def count_components(ratios: ArrayLike, p: int, m: float, n: float, level: float = 0.05) -> int:
-    """Return how many ratios are above noise, by sequential tests from the largest.
+def count_components(ratios: ArrayLike, p: int, m: float, n: float) -> int:
+    """Return how many ratios are above noise, by sequential tests at the 5 % level from the largest.
 
-    The (k+1)-th ratio is tested against p − k dimensions, at this level; the first non-significant ratio stops the
-    test. ``ratios`` are all p sample ratios, largest first.
+    The (k+1)-th ratio is tested against p − k dimensions; the first non-significant ratio stops the test. ``ratios``
+    are all p sample ratios, largest first.
 
     Examples
     --------
     >>> count_components([9.0, 1.2, 1.1, 1.0, 0.9], p=5, m=200, n=200)
     1
     """
-    for k, ratio in enumerate(np.asarray(ratios, dtype=np.float64)):
-        p_value = largest_root_p_value(float(ratio), p - k, m, n)
-        if not p_value < level:
-            return k
-    return len(np.asarray(ratios))
+    sample = np.asarray(ratios, dtype=np.float64)
+    count = 0
+    while count < len(sample) and _largest_root.is_significant(float(sample[count]), p - count, m, n):
+        count += 1
+    return count
 
 
 def mean_log_variance(scales: ArrayLike, freedom: ArrayLike) -> Array:

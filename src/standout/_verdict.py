@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from standout._largest_root import critical_value
 from standout._model import Model
 from standout._shrinkage import estimate_text
 from standout._spectrum import count_components
@@ -29,7 +30,7 @@ Kind = Literal["stands_out", "may_stand_out", "noise", "not_judged", "no_backgro
 
 # The level of significance, as for n_components="auto".
 LEVEL = 0.05
-# The approximation of the p-value is not accurate farther out in the tail.
+# With groups or weights, the formula is an approximation, which is not accurate farther out in the tail.
 _SMALLEST_P = 1e-4
 # Lower ends of the bootstrap correlation above which a component is stable, or can at least be interpreted.
 _STABLE, _INTERPRETABLE = 0.9, 0.5
@@ -176,7 +177,7 @@ def _by_formula(model: Model, held_out: HeldOut | None) -> tuple[Kind, str]:
         if held_out is not None and not confirmed:
             return "may_stand_out", f"significant by the formula, but not confirmed on held-out {held_out.by}"
         also = "" if held_out is None else f" and above one on held-out {held_out.by}"
-        return "may_stand_out", f"significant by the formula ({p_text(model.p_value)}){also}, not yet tested"
+        return "may_stand_out", f"significant by the formula ({p_text(model)}){also}, not yet tested"
     if held_out is not None and confirmed:
         return "may_stand_out", f"above one on held-out {held_out.by}, but without a permutation test"
     if _has_edge(model):
@@ -195,7 +196,7 @@ def _n_established(model: Model, test: PermutationTest | None, held_out: HeldOut
         return None
     if test is None:
         units = (model.target_counts.units, model.background_units)
-        number_above = count_components(model.unshrunk_ratios, model.rank, *units, LEVEL)
+        number_above = count_components(model.unshrunk_ratios, model.rank, *units)
     else:
         number_above = min(test.count(LEVEL), model.n_components)
     if held_out is not None:
@@ -253,7 +254,7 @@ def _formula_reason(model: Model, test: PermutationTest | None) -> str:
         if not _is_linear(model):
             return f"{ratio}. A flexible kernel gives large ratios on pure noise too."
         return f"{ratio or 'There are no components'}; {_no_edge(model)}."
-    edge, p = f"the noise edge, {EDGE}, is {number(model.noise_edge)}", p_text(model.p_value)
+    edge, p = f"the noise edge, {EDGE}, is {number(model.noise_edge)}", p_text(model)
     if model.n_components == 0:
         text = f"No ratio is significant by the formula ({p}); {edge}."
     elif np.isinf(model.ratios).any():
@@ -379,9 +380,19 @@ def stable_words(low: float) -> str:
     return "stable" if low >= _STABLE else "varies between samples" if low >= _INTERPRETABLE else "unstable"
 
 
-def p_text(value: float) -> str:
-    """Format a p-value of the formula, no smaller than its approximation is accurate."""
-    return "p < 1e-4" if value < _SMALLEST_P else f"p = {value:.2g}"
+def p_text(model: Model) -> str:
+    """Format the p-value of the formula, no smaller than it is accurate: with groups or weights it is approximate."""
+    parts = [model.target_counts, *(counts for _, counts in model.background_counts)]
+    exact = len(parts) == 2 and all(part.units == part.rows for part in parts)
+    smallest = 1e-300 if exact else _SMALLEST_P
+    return f"p < {smallest:.0e}".replace("e-04", "e-4") if model.p_value < smallest else f"p = {model.p_value:.2g}"
+
+
+def critical_ratio(model: Model) -> float:
+    """Return the ratio that the largest ratio of Gaussian noise exceeds in 5 % of fits; NaN if there is none."""
+    if not (model.background_counts and _has_edge(model)):
+        return math.nan
+    return critical_value(model.rank, model.target_counts.units, model.background_units, LEVEL)
 
 
 def capitalized(text: str) -> str:

@@ -260,7 +260,7 @@ def test_a_frame_that_is_not_a_table_of_numbers_is_refused(rows, spark, frame, r
     refused(
         lambda: standout.read(text, role="target"), "target: 2 of 7 columns", "'kind', 'day' (type string)", "Leave"
     )
-    refused(lambda: standout.read(made.toDF("a", "b", "b", "d", "e")), "more than once: 'b'")
+    refused(lambda: standout.read(made.toDF("a", "b", "b", "d", "e")), "1 duplicate column name: 'b'")
     refused(lambda: standout.read(made.select()), "0 feature(s)")
     refused(lambda: standout.read(made.rdd, role="target"), "target: unsupported Spark object: RDD", "Give a DataFrame")
     refused(lambda: standout.read(spark.readStream.format("rate").load()), "a stream never ends", "Give")

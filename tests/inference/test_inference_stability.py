@@ -103,7 +103,7 @@ def test_groups_are_drawn_as_a_whole():
     target, background = pair(4, m=60, n=90)
     groups = np.arange(60) % 12, np.arange(90) % 9  # rows of a group are not adjacent
     found = stability(target, background, n_components=1, n_bootstrap=4, groups=groups[0], background_groups=groups[1])
-    model = DPCA(1).fit(target, background=background)
+    model = DPCA(1).fit(target, background=background, groups=groups[0], background_groups=groups[1])
     rng = np.random.default_rng(np.random.SeedSequence(0).spawn(1)[0])
     for number in range(4):
         drawn = [rng.integers(count, size=count) for count in (12, 9)]

@@ -9,8 +9,10 @@ from scipy import linalg, sparse
 from helpers import covariance, quiet, same_up_to_sign
 from standout import _blas
 from standout._dpca import DPCA
+from standout._shrinkage import Shrinkage
 from standout.errors import ConditionWarning, ShrinkageWarning
 from standout.solvers import davidson, matrix_free
+from standout.solvers.solution import Eigenpairs
 
 pytestmark = quiet
 
@@ -83,7 +85,7 @@ def test_the_dense_solver_agrees_on_weighted_and_mixed_backgrounds(pair, centeri
     rng = np.random.default_rng(2)
     weights = rng.integers(0, 4, size=len(target)).astype(float)
     spoilt = target.copy()
-    spoilt[weights == 0] = np.nan  # whatever rows of weight zero hold, they are not there
+    spoilt[weights == 0] = np.nan  # rows of weight zero are ignored
     others = [rng.uniform(0.2, 3, size=500), rng.uniform(0.2, 3, size=600)]
     models = [
         DPCA(4, shrinkage=shrinkage, centering=centering, mix=[2, 1], normalize="background", solver=solver).fit(
@@ -104,7 +106,7 @@ def test_the_dense_solver_agrees_on_weighted_and_mixed_backgrounds(pair, centeri
         assert model.mean_ == pytest.approx(dense.mean_, rel=1e-12)
         assert model.background_variance_ == pytest.approx(np.ones(4), rel=1e-9)
         assert model.noise_edge_ == pytest.approx(dense.noise_edge_, rel=1e-12)
-        # Ratios of the problem that was not solved are known to three digits.
+        # Unshrunk ratios are computed to three digits.
         assert np.log(model.p_value_) == pytest.approx(np.log(dense.p_value_), rel=3e-3)
         assert model.debiased_ratios_ == pytest.approx(dense.debiased_ratios_, rel=3e-3, nan_ok=True)
 
@@ -116,7 +118,7 @@ def test_a_mean_of_ten_thousand_sd_loses_no_precision(make, weighted):
     sd = np.geomspace(0.1, 10, 60)
     target, background = (rng.normal(size=(m, 60)) for m in (400, 900))
     target[:, :3] *= [4, 3, 2]
-    # Whole multiples of 2^-20: adding the offset is exact, so the shifted data have the very same covariance.
+    # Whole multiples of 2^-20: adding the offset is exact, so the shifted data have the same covariance.
     target, background = (np.round(rows * sd * 2**20) / 2**20 for rows in (target, background))
     offset = np.round(1e4 * sd)
     weights = rng.uniform(0.5, 2, size=400) if weighted else None
@@ -150,17 +152,17 @@ def test_the_dense_solver_agrees_on_constant_features(pair, count, shrinkage):
 
 def test_crowded_ratios_converge_after_restarts(monkeypatch):
     # Pure noise, hardly more rows than features: the top ratios lie close together and the background is
-    # nearly singular. A small space makes it start again.
+    # nearly singular. A small space forces restarts.
     rng = np.random.default_rng(4)
     target, background = rng.normal(size=(300, 120)), rng.normal(size=(200, 120))
     rooms = []
-    start_again = davidson.Space._start_again
+    restart = davidson.Space._restart
 
     def counted(self, best):
-        start_again(self, best)
+        restart(self, best)
         rooms.append(self.room)
 
-    monkeypatch.setattr(davidson.Space, "_start_again", counted)
+    monkeypatch.setattr(davidson.Space, "_restart", counted)
     monkeypatch.setattr(davidson, "FIRST_ROOM", 24)
     model = DPCA(6, solver="matrix_free", shrinkage=None).fit(sparse.csr_array(target), background=background)
     assert len(rooms) >= 2 and rooms == sorted(rooms) and rooms[0] > 24
@@ -171,8 +173,8 @@ def test_the_iteration_converges_when_its_space_cannot_grow(monkeypatch):
     rng = np.random.default_rng(5)
     target, background = rng.normal(size=(300, 120)), rng.normal(size=(400, 120))
     starts = []
-    start_again = davidson.Space._start_again
-    monkeypatch.setattr(davidson.Space, "_start_again", lambda self, best: (starts.append(1), start_again(self, best)))
+    restart = davidson.Space._restart
+    monkeypatch.setattr(davidson.Space, "_restart", lambda self, best: (starts.append(1), restart(self, best)))
     monkeypatch.setattr(davidson, "FIRST_ROOM", 26)
     monkeypatch.setattr(davidson, "_GROWTH", 1.0)
     model = DPCA(4, solver="matrix_free", shrinkage=None).fit(target, background=background)
@@ -191,19 +193,19 @@ def test_a_large_residual_gives_a_warning(pair, monkeypatch, remedy):
 def test_the_trace_estimate_is_unbiased_and_reproducible(pair):
     correlation = np.corrcoef(pair[1].T)
     exact = float((correlation**2).sum())
-    work = matrix_free.EXACT_WORK  # as if one product were so dear
+    work = matrix_free.EXACT_WORK  # as if one product were that expensive
 
     def estimate(seed):
         return matrix_free.trace_squared(lambda v: correlation @ v, np.ones(150), work, seed, 150.0)
 
     found = [estimate(seed) for seed in range(60)]
     assert estimate(0) == found[0]
-    values, errors = (np.array([getattr(one, name) for one in found]) for name in ("value", "error"))
+    values, errors = np.transpose(found)
+    errors = errors * (values - 150)  # relative to tr S² − p
     assert abs(values.mean() - exact) < 4 * values.std() / np.sqrt(60)
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(values.std(ddof=1), rel=0.3)
-    assert matrix_free.trace_squared(
-        lambda v: correlation @ v, np.ones(150), 150.0**2, 0, 150.0
-    ).value == pytest.approx(exact)
+    computed = matrix_free.trace_squared(lambda v: correlation @ v, np.ones(150), 150.0**2, 0, 150.0)
+    assert computed == (pytest.approx(exact), 0)
 
 
 def test_shrinkage_from_an_estimated_trace_is_close_to_the_exact_one(pair, monkeypatch):
@@ -214,6 +216,25 @@ def test_shrinkage_from_an_estimated_trace_is_close_to_the_exact_one(pair, monke
         model = DPCA(3, solver="matrix_free").fit(sparse.csr_array(target), background=background)
     assert model.shrinkage_ != exact.shrinkage_
     assert model.shrinkage_ == pytest.approx(exact.shrinkage_, rel=0.1)
+
+
+def test_in_factor_coordinates_the_shrinkage_target_is_the_identity_and_ratios_stay_the_same():
+    rng = np.random.default_rng(8)
+    target, background = (covariance(rng.normal(size=(40, 12))) for _ in range(2))
+    shrinkage = Shrinkage(0.4, rng.normal(size=(12, 2)), rng.uniform(0.5, 2, size=12))
+    scale = rng.uniform(0.1, 9, size=(12, 1))
+    plain = davidson.Operator(
+        lambda v: (target @ v, background @ v), lambda v: background @ v, lambda image: image * scale
+    )
+    turned, back = matrix_free._in_factor_coordinates(plain, shrinkage)
+    A, S = turned.products(np.eye(12))
+    np.testing.assert_allclose(turned.background(np.eye(12)), S, atol=1e-13)
+    values, vectors = linalg.eigh(A, 0.6 * S + 0.4 * np.eye(12))
+    assert values == pytest.approx(linalg.eigvalsh(target, shrinkage.of(background)), rel=1e-11)
+    pairs = back(Eigenpairs(values, vectors, A @ vectors, S @ vectors))
+    np.testing.assert_allclose(pairs.target_image, target @ pairs.vectors, atol=1e-12)
+    np.testing.assert_allclose(pairs.background_image, background @ pairs.vectors, atol=1e-12)
+    np.testing.assert_allclose(turned.in_units(A @ vectors), scale * pairs.target_image, atol=1e-12)
 
 
 @pytest.fixture
@@ -260,7 +281,7 @@ def test_partial_fit_of_a_model_without_moments_is_an_error(pair, refused):
 def test_more_components_than_the_target_has_dimensions_are_an_error(pair, refused):
     few = np.repeat(pair[0][:4], 30, axis=0)
     fit = DPCA(130, solver="matrix_free", shrinkage=0.5).fit
-    refused(lambda: fit(few, background=pair[1]), "n_components=130", "Ask for at most 119")
+    refused(lambda: fit(few, background=pair[1]), "n_components=130", "Use at most 119")
 
 
 def test_ratios_are_zero_beyond_the_dimensions_of_the_target(pair):

@@ -1,4 +1,4 @@
-"""Against a background that is singular, or nearly, the matrix-free solver is right or refuses; it never makes up."""
+"""Matrix-free solver with a singular or ill-conditioned background: the right result, a warning or an error."""
 
 import warnings
 
@@ -78,8 +78,8 @@ def test_ill_conditioned_rows_are_solved_or_the_condition_is_named(exponent):
     except SingularError:
         return
     exact = DPCA(3, solver="gsvd").fit(target, background=background).ratios_
-    told = any(issubclass(warning.category, ConditionWarning) for warning in caught)
-    assert told or model.ratios_ == pytest.approx(exact, rel=1e-3)
+    warned = any(issubclass(warning.category, ConditionWarning) for warning in caught)
+    assert warned or model.ratios_ == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-5, 1e-7, 1e-9])
@@ -160,7 +160,7 @@ def test_ratios_of_ill_conditioned_rows_agree_with_gsvd_or_give_a_warning(make, 
 def test_well_conditioned_rows_give_no_warning(make, extra):
     for seed, features in enumerate((60, 60, 60, 1, 2, 3, 4)):
         target, background = normal(seed, 60 + extra, features)
-        background[:, 1:3] = background[:, 1:3] + 4  # a mean is no variance
+        background[:, 1:3] = background[:, 1:3] + 4  # the mean does not matter
         with warnings.catch_warnings():
             warnings.simplefilter("error", ConditionWarning)
             DPCA(1, solver="matrix_free", shrinkage=None).fit(make(target), background=make(background))

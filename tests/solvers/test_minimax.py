@@ -1,4 +1,4 @@
-"""Several backgrounds, the hardest mixture: what stands out against each of them."""
+"""Minimax mixture of several backgrounds: components with a large ratio against each of them."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_no_other_shares_give_a_smaller_largest_ratio(size, count):
     assert found.ratio == pytest.approx(largest(found.shares), rel=1e-10)
     assert found.gap < 1e-8
     assert all(largest(shares) >= found.ratio * (1 - 1e-8) for shares in rng.dirichlet(np.ones(count), size=300))
-    # An optimiser that knows nothing of eigenvectors does not get below it either.
+    # A general-purpose optimiser finds no smaller value either.
     start = np.full(count, 1 / count)
     other = optimize.minimize(
         lambda v: largest(np.abs(v) / np.abs(v).sum()),
@@ -62,8 +62,8 @@ def test_one_background_is_not_mixed_and_scores_use_the_fitted_shares():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(90, 5)), rng.normal(size=(200, 5))
     plain = DPCA().fit(target, background=background)
-    hardest = DPCA(mix="minimax").fit(target, background=[background])
-    np.testing.assert_allclose(hardest.ratios_, plain.ratios_, rtol=1e-12)
+    minimax = DPCA(mix="minimax").fit(target, background=[background])
+    np.testing.assert_allclose(minimax.ratios_, plain.ratios_, rtol=1e-12)
     several = DPCA(mix="minimax").fit(target, background={"a": background, "b": background * 3})
     assert several.mix_ == pytest.approx([0, 1], abs=1e-6)
     assert several.score(target, background={"b": background * 3, "a": background}) == pytest.approx(
@@ -84,9 +84,7 @@ def test_wide_rows_and_their_moments_give_the_same_shares():
 
 
 def _largest(target, backgrounds, shares, rho):
-    """The largest ratio against a mixture shrunk toward its own diagonal, by definition."""
-    from scipy import linalg
-
+    """The largest ratio against a mixture shrunk toward its diagonal, by definition."""
     cyy = sum(share * np.cov(part.T, ddof=0) for share, part in zip(shares, backgrounds, strict=True))
     return linalg.eigvalsh(np.cov(target.T, ddof=0), (1 - rho) * cyy + rho * np.diag(np.diag(cyy)))[-1]
 

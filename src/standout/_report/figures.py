@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from standout._blas import Array
 from standout._model import Model
 from standout._report.contents import MAX_SVG_POINTS, Contents, DrawnRows, Panel
-from standout._verdict import number
+from standout._verdict import critical_ratio, number
 from standout.inference.permutation import PermutationTest
 from standout.plot import _style
 from standout.plot._components import null_histogram
@@ -177,8 +177,8 @@ def ratio_figure(model: Model) -> dict[str, Any]:
         trace = {**_points(names, model.ratios, model.ratios, "variance", "circle"), "mode": "lines+markers"}
         return {"data": [trace], "layout": {"xaxis": xaxis, "yaxis": {"title": {"text": "variance"}}}}
     # The axis includes the noise edge and a ratio of one. Infinite ratios lie at its top, zeros at its bottom.
-    edge = model.noise_edge
-    values = np.concatenate([model.ratios, model.unshrunk_ratios, [edge, 1.0]])
+    edge, critical = model.noise_edge, critical_ratio(model)
+    values = np.concatenate([model.ratios, model.unshrunk_ratios, [edge, critical, 1.0]])
     positive = values[np.isfinite(values) & (values > 0)]
     room = max(positive.max() / positive.min(), 2.0) ** 0.12
     bottom, top = float(positive.min() / room), float(positive.max() * room)
@@ -187,8 +187,7 @@ def ratio_figure(model: Model) -> dict[str, Any]:
         traces.append(_ratio_points(names, model.unshrunk_ratios, bottom, top, "unshrunk ratio", "diamond-open"))
     yaxis = {"title": {"text": "ratio"}, **_log_axis(bottom, top, 0.05)}
     layout: dict[str, Any] = {"xaxis": xaxis, "yaxis": yaxis, "showlegend": len(traces) > 1}
-    # Lines to compare the ratios with; the critical value of a 5 % test belongs here too.
-    levels = {"noise edge": edge}
+    levels = {"noise edge": edge, "5 % critical value": critical}
     line = {"color": _style.MISSING, "dash": "dash", "width": 1.5}
     layout["shapes"] = [
         {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": level, "y1": level, "line": line}

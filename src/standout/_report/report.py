@@ -23,7 +23,16 @@ from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._report.contents import Contents, Panel, collect_contents
 from standout._report.figures import null_figure, point_sets, ratio_figure, scores_data
-from standout._verdict import EDGE, background_estimate, capitalized, count, number, stable_words, verdict
+from standout._verdict import (
+    EDGE,
+    background_estimate,
+    capitalized,
+    count,
+    critical_ratio,
+    number,
+    stable_words,
+    verdict,
+)
 from standout._version import __version__
 from standout.errors import InputError, MissingExtraError, listed
 from standout.inference.assess import Assessment
@@ -164,6 +173,7 @@ def _page(contents: Contents, title: str | None, test_command: str | None, spell
         "compared": compared,
         "shrunk": model.regime == "shrunk",
         "has_edge": not math.isnan(model.noise_edge),
+        "critical": critical_ratio(model),
         "has_patterns": has_patterns(model),
         "legend": point_sets(contents),
         "columns": columns,

@@ -79,10 +79,8 @@ def assess(
 
     Parameters
     ----------
-    target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows are held in memory. Rows on a cluster are collected into this process.
-    background : dataset, or list or dict of datasets
-        The background(s), on the same features.
+    target, background, pairs, background_pairs, random_state, n_jobs
+        As in :func:`standout.permutation_test`.
     estimator : DPCA, optional
         Estimator whose parameters (shrinkage, mix, features, axes, ...) are used; ``DPCA(n_components)`` by default.
         The permutation test applies to DPCA with ``centering="own"`` and is skipped, with a warning, otherwise.
@@ -92,12 +90,6 @@ def assess(
         Number of permutations, bootstrap samples and folds; 0 skips the analysis.
     groups, background_groups : array-like of shape (n_rows,), optional
         The subject of each row; by default the groups of the source.
-    pairs, background_pairs : array-like of shape (n_rows,), optional
-        The subject of each row, if every subject is in the target and in the background.
-    random_state : int, optional
-        Seed; None is 0.
-    n_jobs : int or None, default=None
-        Number of processes; None uses all cores.
 
     Returns
     -------

@@ -15,21 +15,12 @@ import numpy as np
 from scipy import stats
 from sklearn.base import clone
 
+from standout import _folds
 from standout._base import BaseContrast
 from standout._blas import Array
 from standout._dataset import Mixture, fill_by_training
 from standout._dpca import DPCA
-from standout._folds import (
-    Fold,
-    Index,
-    Spread,
-    assigned,
-    even_quotas,
-    fold_notes,
-    log_ratios,
-    mean_over_folds,
-    over_folds,
-)
+from standout._folds import Fold, Index, Spread
 from standout._inputs import check_count, seed_from
 from standout._moments import Counts
 from standout._summary import Summary
@@ -116,10 +107,8 @@ def held_out_ratio(
 
     Parameters
     ----------
-    target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows on a cluster are collected into this process.
-    background : dataset, or list or dict of datasets
-        The background(s), on the same features.
+    target, background, features, random_state
+        As in :func:`standout.permutation_test`.
     estimator : DPCA, CPCA or KernelDPCA, optional
         The estimator of the components; ``DPCA(n_components)`` by default. It is cloned, not changed.
     n_components : int, default=1
@@ -131,10 +120,6 @@ def held_out_ratio(
         Share of the rows to hold out in a single split, instead of folds.
     groups, background_groups : array-like of shape (n_rows,), optional
         The subject of each row; no subject is on both sides of a split. For several backgrounds a list or dict.
-    features : "all" or "common", default="all"
-        What to do if target and background have different feature names.
-    random_state : int or None, default=None
-        Seed of the split; None is 0.
     level : float, default=0.95
         Nominal coverage of the interval.
 
@@ -190,9 +175,9 @@ def held_out_ratio(
     n_components = min(len(fold.unit) for fold in measured)
     if n_components == 0:
         raise InputError("no component above noise in some fold. Give a number of components, and `axes='ratio'`.")
-    logs = log_ratios(measured)
+    logs = _folds.log_ratios(measured)
     if split is None:
-        low, high = np.exp(over_folds(logs, level))
+        low, high = np.exp(_folds.over_folds(logs, level))
         interval = "t over folds, widened because training sets overlap (Nadeau and Bengio)"
     elif fitted[0].centering != "own":
         low = high = np.full(n_components, math.nan)
@@ -205,7 +190,7 @@ def held_out_ratio(
         if samples.unit_kind == "groups":
             interval = "F distribution, each group counted as one row: too wide if rows of a group differ"
     return HeldOut(
-        ratios=np.exp(mean_over_folds(logs)),
+        ratios=np.exp(_folds.mean_over_folds(logs)),
         fold_ratios=np.exp(logs),
         training_ratios=np.stack([one.ratios_[:n_components] for one in fitted]),
         low=low,
@@ -215,7 +200,7 @@ def held_out_ratio(
         units=tuple(sample.units.count for sample in samples.sets),
         by=samples.unit_kind,
         estimators=tuple(fitted),
-        notes=(*notes, *fold_notes(logs, fitted[0].get_feature_names_out())),
+        notes=(*notes, *_folds.fold_notes(logs, fitted[0].get_feature_names_out())),
     )
 
 
@@ -230,7 +215,7 @@ def _split(samples: Samples, folds: int, split: Any, rng: np.random.Generator) -
                 f"{smallest.role}: {smallest.size_text()} cannot be split, because two folds need at least 4 "
                 "independent units (groups where given, else rows). Give more of them."
             )
-        quotas = even_quotas(units, folds)
+        quotas = _folds.even_quotas(units, folds)
     elif isinstance(split, Real) and 0 < float(split) < 1:
         held = [round(float(split) * own.count) for own in units]
         folds, quotas = 1, [[count, own.count - count] for count, own in zip(held, units, strict=True)]
@@ -243,7 +228,7 @@ def _split(samples: Samples, folds: int, split: Any, rng: np.random.Generator) -
     else:
         raise InputError(f"split={split!r} is not possible. Use the share to hold out, between 0 and 1.")
     sides: list[list[Index]] = [[] for _ in range(folds)]
-    for sample, fold_of in zip(samples.sets, assigned(units, quotas, rng), strict=True):
+    for sample, fold_of in zip(samples.sets, _folds.assigned(units, quotas, rng), strict=True):
         for fold, side in enumerate(sides):
             out = fold_of == fold
             if min(out.sum(), (~out).sum()) < 2:

@@ -141,23 +141,14 @@ def stability(
 
     Parameters
     ----------
-    target : path, array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
-        The target. Rows on a cluster are collected into this process.
-    background : dataset, or list or dict of datasets
-        The background(s), on the same features.
-    n_components : int, default=2
-        Number of components.
-    n_bootstrap : int, default=200
-        Number of bootstrap samples.
+    target, background, random_state, n_jobs
+        As in :func:`standout.permutation_test`.
+    n_components, n_bootstrap : int
+        Number of components, and of bootstrap samples.
     groups, background_groups : array-like of shape (n_rows,), optional
         The subject of each row; subjects are then drawn as a whole. For several backgrounds a list or dict.
     level : float, default=0.95
         Nominal coverage of the intervals.
-    random_state : int or None, default=None
-        Seed; None is 0.
-    n_jobs : int or None, default=None
-        Number of processes, if the work is long enough for more than one; None uses all cores. The result does not
-        depend on it.
     **parameters
         Further parameters of :class:`standout.DPCA`, such as ``shrinkage`` or ``axes``.
 

@@ -44,7 +44,6 @@ _BLOCK_ENTRIES = 2**20
 
 def checked_table(data: Any, role: str) -> Any:
     """Return a numeric array or sparse matrix; raise an error for other data."""
-    # Fast path for plain numeric arrays, the common case.
     if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind in NUMBERS and data.size:
         if data.dtype.kind in "iu" and data.dtype.itemsize == 8:
             check_integers({int(i): data[:, i] for i in large_values(data[0])}, role)

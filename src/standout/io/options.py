@@ -183,8 +183,8 @@ def _warn_unused(columns: Sequence[str], location: str) -> None:
     if columns:
         count = "1 non-numeric column is" if len(columns) == 1 else f"{len(columns)} non-numeric columns are"
         warn_user(
-            f"{location}: {count} not used as features: {listed(columns)}. Name them in `label`, `groups` or `ids` of "
-            "standout.read to use them, or in `drop` to leave them out.",
+            f"{location}: {count} not used as features: {listed(columns)}. Name them in `label`, `groups` or `ids` "
+            "to use them, or in `drop` to leave them out.",
             FeatureWarning,
         )
 

@@ -128,8 +128,8 @@ def read(
 def open_data(data: Any, role: str, options: Options | None = None) -> Source:
     """Return the source of a dataset."""
     if options is None:
-        if isinstance(data, np.ndarray):
-            return ArraySource(checked_table(data, role))
+        if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind == "f" and data.size:
+            return ArraySource(data)  # the common case
         options = Options.of()
     if isinstance(data, str | bytes | os.PathLike):
         return open_path(data, options, role)
@@ -258,7 +258,7 @@ def _on_cluster(data: Any, options: Options, role: str) -> Source:
     if options.where or options.missing or options.key or options.groups_match:
         raise InputError(
             f"{role}: `where`, `missing`, `key` and `groups_match` of read are for files and data in memory, and this "
-            f"is a {type(data).__name__} on a cluster. Select rows and fill in missing values there first."
+            f"is a {type(data).__name__} on a cluster. Choose rows and fill in missing values there first."
         )
     arguments = (data, role) if options.is_default else (data, options, role)
     source: Source = (engine.open_collection if options.is_default else engine.open_chosen)(*arguments)

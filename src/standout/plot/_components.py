@@ -12,7 +12,7 @@ from standout._base import BaseContrast
 from standout._blas import Array
 from standout._inputs import check_count
 from standout._model import Model
-from standout._verdict import number
+from standout._verdict import critical_ratio, number
 from standout.errors import InputError
 from standout.plot import _style
 from standout.plot._style import axes_or_new, label_bars, log_scale
@@ -31,7 +31,8 @@ _MIN_BINS, _MAX_BINS = 6, 40
 def ratios(model: Any, *, axes: Any = None) -> Any:
     """Plot the ratios of a fitted model on a log axis, with the noise edge as a line.
 
-    The noise edge is the largest ratio expected from noise. Pure noise exceeds it in about 6–15 % of fits.
+    The noise edge is the largest ratio expected from noise; pure noise exceeds it in about 6–15 % of fits, and the 5 %
+    critical value, the dotted line, in 5 % of them.
     Infinite ratios are drawn at the top edge. If the background was shrunk, the unshrunk ratios, to which the
     noise edge applies, are drawn too. Without a background the variances are drawn instead.
 
@@ -90,10 +91,12 @@ def _draw_ratios(model: Model, axes: Any) -> None:
         title = "no noise edge for these data"
     else:
         title = None
-        # Lines to compare the ratios with; the critical value of a 5 % test belongs here too.
-        for name, level in {"noise edge": model.noise_edge}.items():
-            label = f"{name} {number(level)}{' (unshrunk)' if shrunk else ''}\n(exceeded by noise in 6–15 % of fits)"
-            axes.axhline(level, color=_style.MISSING, linestyle="--", label=label, zorder=1)
+        label = f"noise edge {number(model.noise_edge)}{' (unshrunk)' if shrunk else ''}"
+        axes.axhline(model.noise_edge, color=_style.MISSING, linestyle="--", label=label, zorder=1)
+        critical = critical_ratio(model)
+        if not math.isnan(critical):
+            label = f"5 % critical value {number(critical)}"
+            axes.axhline(critical, color=_style.MISSING, linestyle=":", label=label, zorder=1)
     log_scale(axes.yaxis)
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.25)  # room for the legend

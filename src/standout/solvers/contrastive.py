@@ -68,12 +68,12 @@ def threads(problem: Problem) -> AbstractContextManager[None]:
 def reduced(problem: Problem, *, standardised: bool = False) -> Reduced:
     """Reduce a problem to its joint range, in the units of the data or in those of the background sd."""
     wide = problem.target.n_features > problem.n_rows
-    return (_from_rows if wide and problem.rows_at_hand else _from_moments)(problem, standardised)
+    return (_from_rows if wide and problem.has_rows else _from_moments)(problem, standardised)
 
 
 def _from_moments(problem: Problem, standardised: bool) -> Reduced:
     parts = [data.moments for data in problem.backgrounds]
-    pair = CovariancePair.of(problem.target.moments, parts, problem.mixture, problem.wanted.own_centre)
+    pair = CovariancePair.of(problem.target.moments, parts, problem.mixture, problem.options.own_centre)
     target, background, frame = pair.target, pair.background, pair.frame
     assert background is not None
     basis = None
@@ -95,7 +95,7 @@ def _from_rows(problem: Problem, standardised: bool) -> Reduced:
     assert problem.mixture is not None
     factors, means = zip(*(_row_factor(data) for data in (problem.target, *problem.backgrounds)), strict=True)
     target = factors[0]
-    if not problem.wanted.own_centre:
+    if not problem.options.own_centre:
         target = np.vstack([target, means[0] - problem.mixture.mixed_means(means[1:])])
     shares = np.sqrt(problem.mixture.shares)
     background = np.vstack([share * factor for share, factor in zip(shares, factors[1:], strict=True)])

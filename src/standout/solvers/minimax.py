@@ -23,14 +23,15 @@ from standout._dataset import Dataset, Mixture
 from standout._shrinkage import Shrinkage, intensity
 from standout.errors import InputError, NotEnoughRowsError
 from standout.solvers import dense
-from standout.solvers.problem import CovariancePair, Problem, SolveOptions, scaled
+from standout.solvers.problem import CovariancePair, SolveOptions, scaled
 
+# Relative gap between the bounds at convergence, and the largest number of linear programs.
 _GAP = 1e-9
 _STEPS = 200
 # Number of eigenvectors that give cuts in each step: with nearly equal top ratios, a single cut would oscillate.
 _CUTS = 4
 # Beyond this many features the covariances of several backgrounds are too large to hold.
-_MOST = 10_000
+_MOST_FEATURES = 10_000
 
 
 @dataclass(frozen=True)
@@ -38,45 +39,82 @@ class Minimax:
     """The shares, the largest ratio they leave, and a bound on its distance from the optimum."""
 
     shares: Array
-    ratio: float
-    gap: float
+    ratio: float = np.inf
+    gap: float = np.inf  # relative
+    shrinkage: Shrinkage | None = None  # of the backgrounds for which the shares were found
+
+
+def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], options: SolveOptions) -> Minimax:
+    """Return the shares that minimise the largest ratio, with the shrinkage of the pooled backgrounds."""
+    for name, clash in (("`centering='background'`", not options.own_centre), ("a graph", options.graph is not None)):
+        if clash:
+            raise InputError(
+                f"`mix='minimax'` cannot be combined with {name}: the problem is no longer linear in the shares. Give "
+                "the shares as `mix`."
+            )
+    if target.n_features > _MOST_FEATURES:
+        raise InputError(
+            f"`mix='minimax'` works on matrices of features × features, and {target.n_features} are more than "
+            f"{_MOST_FEATURES}. Choose fewer features, or give the shares as `mix`."
+        )
+    if len(backgrounds) == 1:
+        return Minimax(np.ones(1))
+    parts = [data.moments for data in backgrounds]
+    pooled = Mixture.of([data.counts for data in backgrounds], "pooled")
+    pair = CovariancePair.of(target.moments, parts, pooled, True)
+    asked = "diagonal" if options.shrinkage == "auto" else options.shrinkage
+    shrinkage = Shrinkage(intensity(asked, pair.evidence(pooled)))
+    constant = np.isin(pair.frame.alive, pair.constant)
+    shrunk = []
+    for part in parts:
+        covariance = scaled(part.covariance(), pair.frame)
+        # A feature that is constant in every background is scaled by the target's sd, which is one here.
+        diagonal = np.where(constant, 1.0, np.diagonal(covariance))
+        shrunk.append(replace(shrinkage, psi=diagonal).of(covariance))
+    return replace(minimax_shares(*_in_joint_range(pair.target, shrunk)), shrinkage=shrinkage)
+
+
+def _in_joint_range(target: Array, backgrounds: list[Array]) -> tuple[Array, list[Array]]:
+    """Drop directions in which nothing varies (a duplicated feature); raise an error for infinite ratios."""
+    values, basis = top_eigen(np.asarray(sum(backgrounds)) / len(backgrounds), len(target))
+    varies = values > rank_tolerance(len(target)) * values[0]
+    if varies.all():
+        return target, backgrounds
+    left, kept = basis[:, ~varies], basis[:, varies]
+    if np.trace(left.T @ target @ left) > 1e-9 * np.trace(target):
+        raise InputError(
+            "`mix='minimax'`: in some direction the target varies and no background does, so the largest ratio is "
+            "infinite whatever the shares. Leave such features out, or use `shrinkage='oas'`."
+        )
+    return kept.T @ target @ kept, [kept.T @ part @ kept for part in backgrounds]
 
 
 def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> Minimax:
-    """Return the shares of the backgrounds that minimise the largest ratio.
+    """Return the shares that minimise the largest ratio, from covariances of shape (d, d).
 
-    Parameters
-    ----------
-    target : ndarray of shape (d, d)
-        Target covariance.
-    backgrounds : sequence of ndarray of shape (d, d)
-        Background covariances, whose sum must be positive definite.
-
-    Returns
-    -------
-    Minimax
+    The sum of the background covariances must be positive definite.
     """
     from scipy.optimize import linprog
 
     count = len(backgrounds)
-    best = Minimax(np.full(count, 1 / count), np.inf, np.inf)
+    best = Minimax(np.full(count, 1 / count))
     shares, lower = best.shares, 0.0
     sizes: list[Array] = []
-    wanted: list[float] = []
+    bounds: list[float] = []
     for _ in range(_STEPS):
         ratios, vectors = _top(target, backgrounds, shares)
         if ratios[0] < best.ratio:
-            best = Minimax(shares, float(ratios[0]), 0.0)
+            best = Minimax(shares, float(ratios[0]))
         if best.ratio - lower <= _GAP * best.ratio:
             break
         for vector in vectors.T:
             sizes.append(np.array([vector @ part @ vector for part in backgrounds]))
-            wanted.append(float(vector @ target @ vector))
+            bounds.append(float(vector @ target @ vector))
         scale = np.maximum(np.abs(sizes).max(axis=1), 1e-300)
         answer = linprog(
             np.ones(count),
             A_ub=-(np.array(sizes) / scale[:, None]),
-            b_ub=-np.array(wanted) / scale,
+            b_ub=-np.array(bounds) / scale,
             method="highs",
             options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
@@ -86,7 +124,7 @@ def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> Minimax:
         # A damped step toward the solution of the linear program: pure cutting planes zigzag.
         shares = 0.9 * answer.x / answer.x.sum() + 0.1 * best.shares
         shares = shares / shares.sum()
-    return Minimax(best.shares, best.ratio, (best.ratio - lower) / best.ratio)
+    return replace(best, gap=(best.ratio - lower) / best.ratio)
 
 
 def _top(target: Array, backgrounds: Sequence[Array], shares: Array) -> tuple[Array, Array]:
@@ -97,81 +135,6 @@ def _top(target: Array, backgrounds: Sequence[Array], shares: Array) -> tuple[Ar
         if factor is not None and factor[1] > 1e-14:
             return dense.top_pairs(target, factor[0], min(_CUTS, len(target)))
     raise NotEnoughRowsError(
-        "`mix='minimax'` needs backgrounds that vary in every direction together, and they do not. Use "
+        "`mix='minimax'` needs backgrounds that together vary in every direction, and these do not. Use "
         "`shrinkage='oas'`, or `mix='pooled'`."
-    )
-
-
-@dataclass(frozen=True)
-class MinimaxMixture:
-    """The shares, and the shrinkage they were found at."""
-
-    shares: Array
-    shrinkage: Shrinkage | None  # None with one background, where the shares are trivial
-
-
-@dataclass(frozen=True)
-class _Covariances:
-    """Target and backgrounds, each shrunk toward its diagonal, in common coordinates."""
-
-    target: Array
-    backgrounds: list[Array]
-    shrinkage: Shrinkage
-
-
-def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], wanted: SolveOptions) -> MinimaxMixture:
-    """Return the shares that minimise the largest ratio, in the regime of the pooled problem."""
-    for name, clash in (("`centering='background'`", not wanted.own_centre), ("a graph", wanted.graph is not None)):
-        if clash:
-            raise InputError(
-                f"`mix='minimax'` cannot be combined with {name}: the problem is no longer linear in the shares. Give "
-                "the shares as `mix`."
-            )
-    pooled = Mixture.of([data.counts for data in backgrounds], "pooled")
-    task = Problem(target, backgrounds, pooled, wanted)
-    if target.n_features > _MOST:
-        raise InputError(
-            f"`mix='minimax'` works on matrices of features × features, and {target.n_features} are more than {_MOST}. "
-            "Choose fewer features, or give the shares as `mix`."
-        )
-    if len(backgrounds) == 1:
-        return MinimaxMixture(np.ones(1), None)
-    found = _by_moments(task)
-    inside = _joint_range(found)
-    return MinimaxMixture(minimax_shares(inside.target, inside.backgrounds).shares, found.shrinkage)
-
-
-def _by_moments(task: Problem) -> _Covariances:
-    parts = [data.moments for data in task.backgrounds]
-    assert task.mixture is not None
-    pair = CovariancePair.of(task.target.moments, parts, task.mixture, task.wanted.own_centre)
-    asked = "diagonal" if task.wanted.shrinkage == "auto" else task.wanted.shrinkage
-    shrinkage = Shrinkage(intensity(asked, pair.evidence(task.mixture)))
-    constant = np.isin(pair.frame.alive, pair.constant)
-    shrunk = []
-    for part in parts:
-        covariance = scaled(part.covariance(), pair.frame)
-        # A feature that is constant in every background is scaled by the target's sd, which is one here.
-        diagonal = np.where(constant, 1.0, np.diagonal(covariance))
-        shrunk.append(replace(shrinkage, psi=diagonal).of(covariance))
-    return _Covariances(pair.target, shrunk, shrinkage)
-
-
-def _joint_range(found: _Covariances) -> _Covariances:
-    """Drop directions in which nothing varies (a duplicated feature); raise an error for infinite ratios."""
-    size = len(found.target)
-    total = np.asarray(sum(found.backgrounds)) / len(found.backgrounds)
-    values, basis = top_eigen(total, size)
-    varies = values > rank_tolerance(size) * values[0]
-    if varies.all():
-        return found
-    left = basis[:, ~varies]
-    if np.trace(left.T @ found.target @ left) > 1e-9 * np.trace(found.target):
-        raise InputError(
-            "`mix='minimax'`: in some direction the target varies and no background does, so the largest ratio is "
-            "infinite whatever the shares. Leave such features out, or use `shrinkage='oas'`."
-        )
-    kept = basis[:, varies]
-    return _Covariances(
-        kept.T @ found.target @ kept, [kept.T @ part @ kept for part in found.backgrounds], found.shrinkage
     )

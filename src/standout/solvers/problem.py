@@ -59,40 +59,38 @@ class Problem:
     target: Dataset
     backgrounds: Sequence[Dataset]
     mixture: Mixture | None
-    wanted: SolveOptions
-    settled: Shrinkage | None = None  # the shrinkage with which the shares were found, if any
+    options: SolveOptions
+    fixed_shrinkage: Shrinkage | None = None  # the shrinkage with which the shares were found, if any
 
     def __post_init__(self) -> None:
-        datasets, options, compared = (self.target, *self.backgrounds), self.wanted, self.mixture is not None
-        for data in datasets:
-            check_rows(data.role, data.counts.rows)
+        datasets, options, compared = (self.target, *self.backgrounds), self.options, self.mixture is not None
         self.names = self.target.names
         self.n_rows = sum(data.counts.rows for data in datasets)
         # Whether every dataset can be read again.
-        self.rows_at_hand = all(data.rows is not None for data in datasets)
+        self.has_rows = all(data.rows is not None for data in datasets)
         # The largest number of dimensions that the centred target rows can span.
         self.target_dimensions = self.target.counts.rows - (options.own_centre or not compared)
         # Whether rough components are penalised.
-        self.smooths = compared and options.graph is not None and options.smoothness > 0
+        self.has_penalty = compared and options.graph is not None and options.smoothness > 0
         # Whether all ratios are needed, not only those of the requested components.
-        self.judges_all = options.n_components == "auto" or options.axes == "signal"
+        self.needs_all_ratios = options.n_components == "auto" or options.axes == "signal"
 
     def evidence(self, rank: int, n_varying: int, trace_squared: float) -> Evidence:
         """Return the input of the shrinkage rule."""
         assert self.mixture is not None
         return Evidence(self.mixture.rows, rank, self.mixture.effective, n_varying, trace_squared)
 
-    def finds_factors(self, evidence: Evidence) -> bool:
+    def keeps_factors(self, evidence: Evidence) -> bool:
         """Return whether the background estimate keeps shared factors, as "auto" does if rows are few."""
-        return self.settled is None and self.wanted.shrinkage == "auto" and shrinks("auto", evidence)
+        return self.fixed_shrinkage is None and self.options.shrinkage == "auto" and shrinks("auto", evidence)
 
-    def kept(self, found: _S) -> _S:
+    def with_intensity(self, found: _S) -> _S:
         """Return the estimate, with the intensity of another fit if that is fixed."""
-        return found if self.wanted.intensity is None else replace(found, rho=self.wanted.intensity)
+        return found if self.options.intensity is None else replace(found, rho=self.options.intensity)
 
-    def plain_shrinkage(self, evidence: Evidence) -> Shrinkage:
+    def diagonal_shrinkage(self, evidence: Evidence) -> Shrinkage:
         """Return the requested shrinkage toward the diagonal, or the one determined earlier."""
-        return self.settled or Shrinkage(intensity(self.wanted.shrinkage, evidence))
+        return self.fixed_shrinkage or Shrinkage(intensity(self.options.shrinkage, evidence))
 
     def units(self) -> tuple[float, float]:
         """Return the number of independent units of target and background."""
@@ -131,33 +129,33 @@ class Count:
     kept: int
 
 
-def how_many(task: Problem, limit: int, plain: Array | None, rank: int | None = None) -> Count:
+def how_many(problem: Problem, limit: int, plain: Array | None, rank: int | None = None) -> Count:
     """Return how many components to return and, for signal axes, how many are above the noise edge."""
-    wanted, shown = task.wanted.n_components, limit
-    if wanted == "auto":
-        if rank is None or plain is None or not task.has_edge(rank):
-            raise NotEnoughRowsError(_no_auto(task, rank))
-        shown = min(count_components(plain, rank, *task.units()), limit)
-    elif wanted is not None:
-        shown = int(wanted)
+    requested, shown = problem.options.n_components, limit
+    if requested == "auto":
+        if rank is None or plain is None or not problem.has_edge(rank):
+            raise NotEnoughRowsError(_no_auto(problem, rank))
+        shown = min(count_components(plain, rank, *problem.units()), limit)
+    elif requested is not None:
+        shown = int(requested)
         if shown > limit:
-            raise too_many(shown, limit, task)
-    kept = above_edge(task, limit, plain, rank) if task.wanted.axes == "signal" else None
+            raise too_many(shown, limit, problem)
+    kept = above_edge(problem, limit, plain, rank) if problem.options.axes == "signal" else None
     return Count(shown, shown) if kept is None else Count(min(shown, kept), kept)
 
 
-def above_edge(task: Problem, limit: int, plain: Array | None, rank: int | None) -> int | None:
+def above_edge(problem: Problem, limit: int, plain: Array | None, rank: int | None) -> int | None:
     """Return how many components are above the noise edge; None if there is no edge."""
-    if plain is None or rank is None or not task.has_edge(rank):
+    if plain is None or rank is None or not problem.has_edge(rank):
         return None
-    return min(int((plain > noise_edge(rank, *task.units())).sum()), limit)
+    return min(int((plain > noise_edge(rank, *problem.units())).sum()), limit)
 
 
-def _no_auto(task: Problem, rank: int | None) -> str:
-    if task.mixture is None:
+def _no_auto(problem: Problem, rank: int | None) -> str:
+    if problem.mixture is None:
         return "`n_components='auto'` compares target and background. Give a background, or a number of components."
     dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
-    units = task.mixture.units
+    units = problem.mixture.units
     counted = f"{units:.0f} independent unit{'s leave' if units >= 1.5 else ' leaves'} {units - 1:.0f}"
     return (
         f"`n_components='auto'` needs more degrees of freedom in the background than {dimensions}, and {counted}: no "
@@ -165,9 +163,9 @@ def _no_auto(task: Problem, rank: int | None) -> str:
     )
 
 
-def too_many(wanted: int, limit: int, task: Problem) -> InputError:
+def too_many(wanted: int, limit: int, problem: Problem) -> InputError:
     """Return the error for requesting more components than exist."""
-    features, rows = task.target.n_features, task.target.counts.rows
+    features, rows = problem.target.n_features, problem.target.counts.rows
     return InputError(
         f"`n_components={wanted}`, but the data have only {limit} dimension{'s' if limit != 1 else ''} "
         f"(n_features={features}, target n_samples={rows}). Use at most {limit}."

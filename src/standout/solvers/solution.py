@@ -69,21 +69,21 @@ class FeatureScale:
         scale[self.alive] *= units
         return replace(self, scale=scale)
 
-    def spread(self, values: Array) -> Array:
-        """Expand rows for the features that vary to all features."""
-        if len(self.alive) == self.n_features:
-            return values
-        full = np.zeros((self.n_features, values.shape[1]))
-        full[self.alive] = values
-        return full
-
     def filters(self, vectors: Array) -> Array:
         """Convert vectors to filters in the units of the data."""
-        return self.spread(vectors / self.scale[self.alive, None])
+        values = vectors / self.scale[self.alive, None]
+        return values if len(self.alive) == self.n_features else self._spread(values)
 
     def images(self, images: Array) -> Array:
         """Convert covariance images to the units of the data."""
-        return self.spread(images * self.scale[self.alive, None])
+        values = images * self.scale[self.alive, None]
+        return values if len(self.alive) == self.n_features else self._spread(values)
+
+    def _spread(self, values: Array) -> Array:
+        """Expand rows for the features that vary to all features."""
+        full = np.zeros((self.n_features, values.shape[1]))
+        full[self.alive] = values
+        return full
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _signal_axes(found: Components, signal: Signal, scale: Array, count: int) ->
 
 
 def build_solution(
-    task: Problem,
+    problem: Problem,
     found: Components,
     frame: FeatureScale,
     rank: int,
@@ -250,28 +250,28 @@ def build_solution(
     computed them anyway.
     """
     if means is None:
-        means = [data.moments.mean for data in (task.target, *task.backgrounds)]
-    judged = plain if plain is not None and task.has_edge(rank) else np.empty(0)
-    signal_axes = task.wanted.axes == "signal" and task.mixture is not None
+        means = [data.moments.mean for data in (problem.target, *problem.backgrounds)]
+    judged = plain if plain is not None and problem.has_edge(rank) else np.empty(0)
+    signal_axes = problem.options.axes == "signal" and problem.mixture is not None
     signal = None
     if signal_axes or (more is not None and len(judged)):
         every = found if signal_axes or more is None else more
         population = every.ratios
         if len(judged):
-            population = debiased(judged[: len(population)], rank, *task.units())
+            population = debiased(judged[: len(population)], rank, *problem.units())
             if own is not None:  # bounded by the ratio against the unshrunk background
                 population = np.fmin(population, own[: len(population)])
         every = every.take(population > 1)
         signal = Signal.of(every.filters, every.patterns, population[population > 1])
         if signal_axes:
             shown = min(count.shown, len(signal.gains))
-            notes = [*notes, *_signal_notes(task, rank, shown, bool(len(judged)))]
+            notes = [*notes, *_signal_notes(problem, rank, shown, bool(len(judged)))]
             found = _signal_axes(every, signal, frame.scale, shown)
-    own_centre = task.mixture is None or task.wanted.own_centre
+    own_centre = problem.mixture is None or problem.options.own_centre
     return Solution(
         components=found,
         unshrunk_ratios=judged,
-        mean=means[0] if own_centre or task.mixture is None else task.mixture.mixed_means(means[1:]),
+        mean=means[0] if own_centre or problem.mixture is None else problem.mixture.mixed_means(means[1:]),
         scale=frame.scale,
         rank=rank,
         n_infinite=min(n_infinite, len(found.ratios)),
@@ -285,13 +285,13 @@ def build_solution(
     )
 
 
-def _signal_notes(task: Problem, rank: int, shown: int, judged: bool) -> list[Note]:
+def _signal_notes(problem: Problem, rank: int, shown: int, judged: bool) -> list[Note]:
     """Return a note if the signal has fewer axes than requested, or could not be separated from noise."""
-    assert task.mixture is not None
-    wanted = task.wanted.n_components
+    assert problem.mixture is not None
+    wanted = problem.options.n_components
     if not judged:
         text = (
-            f"the signal has {shown} axes, computed from all ratios above one: with {task.mixture.units:.0f} "
+            f"the signal has {shown} axes, computed from all ratios above one: with {problem.mixture.units:.0f} "
             f"independent background units for {rank} dimensions there is no noise edge. Give more background rows or "
             "fewer features to select and de-bias the components."
         )
@@ -306,14 +306,14 @@ def _signal_notes(task: Problem, rank: int, shown: int, judged: bool) -> list[No
 
 
 def shrinkage_notes(
-    task: Problem, evidence: Evidence, rho: float, n_factors: int = 0, error: float = 0.0
+    problem: Problem, evidence: Evidence, rho: float, n_factors: int = 0, error: float = 0.0
 ) -> tuple[Note, ...]:
     """Return warnings that "auto" shrank the background strongly; ``error`` is relative, if ρ is an estimate."""
-    if task.wanted.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
+    if problem.options.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
         return ()
-    assert task.mixture is not None
-    rows = sum(data.counts.rows for data in task.backgrounds)
-    effective = task.mixture.effective + len(task.backgrounds)
+    assert problem.mixture is not None
+    rows = sum(data.counts.rows for data in problem.backgrounds)
+    effective = problem.mixture.effective + len(problem.backgrounds)
     worth = f" (worth {effective:.0f})" if effective < 0.95 * rows else ""
     within = f" (estimated from random vectors, to {100 * error:.2g} %)" if error > 0 else ""
     possible = "; `shrinkage=None` solves the exact problem" if evidence.rows >= evidence.rank else ""
@@ -335,10 +335,10 @@ def condition_note(reciprocal: float) -> Note:
     )
 
 
-def lost_note(task: Problem, count: int) -> Note:
+def lost_note(problem: Problem, count: int) -> Note:
     """Return a note that moments show no variance in directions where the rows might."""
     directions = "1 direction is" if count == 1 else f"{count} directions are"
-    remedy = "use `solver='gsvd'`" if task.rows_at_hand else "bring the rows into memory for the generalized SVD"
+    remedy = "use `solver='gsvd'`" if problem.has_rows else "bring the rows into memory for the generalized SVD"
     return Note(
         RankWarning,
         f"{directions} left out, in which neither target nor background varies by more than about {_RESOLUTION:.0e} of "
@@ -347,21 +347,23 @@ def lost_note(task: Problem, count: int) -> Note:
     )
 
 
-def structural_notes(task: Problem, eigen: Eigenpairs, frame: FeatureScale, constant: tuple[int, ...]) -> list[Note]:
+def structural_notes(problem: Problem, eigen: Eigenpairs, frame: FeatureScale, constant: tuple[int, ...]) -> list[Note]:
     """Return notes on the cause of infinite ratios."""
     count = eigen.n_infinite
     if count == 0:
         return []
     if count <= len(constant):
         one = len(constant) == 1
-        named = listed(named_features(task.names, constant))
+        named = listed(named_features(problem.names, constant))
         where = f"the feature{'' if one else 's'} {named} {'is' if one else 'are'} constant in the background"
     else:
         weight = np.abs(eigen.vectors[:, :count]).max(axis=1)
         order = np.argsort(-weight, kind="stable")
         heavy = frame.alive[order[weight[order] > 0.1 * weight.max()]]
-        where = f"the background satisfies an exact linear relation between {listed(named_features(task.names, heavy))}"
-        if not task.rows_at_hand:
+        where = (
+            f"the background satisfies an exact linear relation between {listed(named_features(problem.names, heavy))}"
+        )
+        if not problem.has_rows:
             where += f" (exact to {_RESOLUTION:.0e} of their sd, the resolution of sums)"
     ratios = "1 ratio is" if count == 1 else f"{count} ratios are"
     text = (
