@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.record import Picture, Record, Spread, as_rows, table_facts
-from standout._model import plain
 from standout._report.report import templates as report_templates
+from standout._summary import plain
 from standout._version import __version__
 from standout.io.output import replacing
 from standout.plot._style import pyplot

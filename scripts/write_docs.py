@@ -1,4 +1,4 @@
-"""Regenerate the marked blocks of the documentation: demo, command-line help, pure-noise table, mice table.
+"""Regenerate the marked blocks of the documentation: demo, help, pure-noise table, mice table, table of verdicts.
 
 Run by ``make docs``. Each block lies between ``<!-- name -->`` and ``<!-- /name -->`` in its file.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import standout
 from standout._demo import picture, table, views
 from standout._dpca import DPCA
+from standout._verdict import verdict
 from standout.cli.app import app
 from standout.datasets.tiles import digits_over_tiles
 
@@ -77,6 +79,15 @@ def mice_table(path: Path) -> str:
     return "\n".join(lines)
 
 
+def verdict_table() -> str:
+    """Return the cases that specify the verdict, with the headline of each."""
+    from verdict_cases import CASES
+
+    rows = [(case.evidence, verdict(case.model, case.assessment).headline, f"`{case.kind}`") for case in CASES]
+    header = [("evidence", "verdict", "`kind` in JSON"), ("---",) * 3]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [*header, *rows])
+
+
 def real_data(name: str) -> Path | None:
     """Return the path of a file in STANDOUT_DATA, or None."""
     folder = os.environ.get("STANDOUT_DATA")
@@ -113,6 +124,8 @@ def main() -> None:
     put(ROOT / "README.md", "demo", demo_block())
     put(ROOT / "docs" / "command-line.md", "help", help_pages())
     put(ROOT / "docs" / "method.md", "pure-noise", pure_noise())
+    sys.path.insert(0, str(ROOT / "tests"))
+    put(ROOT / "docs" / "trust.md", "verdicts", verdict_table())
     mice = real_data("Data_Cortex_Nuclear.csv")
     if mice is None:
         print("Data_Cortex_Nuclear.csv not found, table of the mice not updated. Set STANDOUT_DATA to its directory.")

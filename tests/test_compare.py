@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import standout
+from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout.errors import InputError
+from standout.inference.held_out import held_out_ratio
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
@@ -20,8 +22,26 @@ def test_shares_and_ratios_are_those_of_the_rebuilt_rows(data):
     for result in standout.compare(data.target, data.background, n_representatives=2):
         assert result.share == pytest.approx(by_hand(data.target, result.estimator), rel=1e-9)
         of_target, of_background = (result.estimator.transform(rows).var(axis=0) for rows in data)
-        np.testing.assert_allclose(result.ratios, of_target / of_background, rtol=1e-9)
+        np.testing.assert_allclose(result.unshrunk_ratios, of_target / of_background, rtol=1e-9)
+        np.testing.assert_array_equal(result.ratios, result.estimator.ratios_)
         assert np.isnan(result.silhouette)
+
+
+def test_every_method_is_held_out_by_the_same_folds(data):
+    found = {result.name: result for result in standout.compare(data.target, data.background, n_representatives=2)}
+    for name, estimator in (("PCA", CPCA(alpha=0.0)), ("dPCA by ratio", DPCA())):
+        expected = held_out_ratio(data.target, data.background, estimator=estimator)
+        np.testing.assert_allclose(found[name].held_out.ratios, expected.ratios, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+def test_no_method_has_a_larger_unshrunk_ratio_than_dpca_has_without_shrinkage():
+    rng = np.random.default_rng(0)
+    target, background = rng.normal(size=(60, 12)), rng.normal(size=(40, 12))  # few rows: dPCA shrinks
+    largest = DPCA(1, shrinkage=None).fit(target, background=background).ratios_[0]
+    found = {result.name: result for result in standout.compare(target, background)}
+    assert all(result.unshrunk_ratios[0] <= largest * (1 + 1e-9) for result in found.values() if len(result.ratios))
+    assert found["dPCA by ratio"].ratios[0] < found["dPCA by ratio"].unshrunk_ratios[0]  # against a shrunk background
 
 
 def test_rows_on_a_cluster_of_unknown_number_give_the_results_of_rows_in_memory(data):
@@ -35,6 +55,7 @@ def test_rows_on_a_cluster_of_unknown_number_give_the_results_of_rows_in_memory(
             assert one.share == pytest.approx(other.share, rel=1e-9)
             assert one.silhouette == pytest.approx(other.silhouette, rel=1e-6)
             np.testing.assert_allclose(one.ratios, other.ratios, rtol=1e-9)
+            assert one.held_out is None and other.held_out is not None  # rows are not collected
 
 
 def test_a_method_that_finds_no_component_has_share_zero():

@@ -306,7 +306,7 @@ def test_a_clone_gives_the_same_fit():
 
 def test_the_summary_shows_alpha():
     target, background = readme_toy(0)
-    assert "CPCA (alpha = 2)" in fit(target, background, alpha=2).summary()
+    assert "cPCA (alpha = 2)" in fit(target, background, alpha=2).summary()
 
 
 def test_a_component_along_which_the_target_does_not_vary_is_its_own_pattern():

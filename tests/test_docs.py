@@ -57,6 +57,10 @@ def test_the_table_of_pure_noise_is_what_the_command_writes(writer):
     assert found == pytest.approx(expected, rel=0.01), "run: make docs"
 
 
+def test_the_table_of_verdicts_is_that_of_the_cases(writer):
+    assert written(ROOT / "docs" / "trust.md", "verdicts").strip() == writer.verdict_table(), "run: make docs"
+
+
 @pytest.mark.data
 def test_the_table_of_the_mice_is_what_the_command_writes(writer, real_data):
     table = writer.mice_table(real_data("Data_Cortex_Nuclear.csv"))

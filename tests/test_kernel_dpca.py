@@ -331,7 +331,12 @@ def test_a_model_survives_pickling_and_has_a_summary(pair, new):
     model = KernelDPCA(n_landmarks=30).fit(pair[0], background=pair[1], groups=np.arange(60) // 4)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).transform(new), model.transform(new))
     summary = str(model.summary())
-    for word in ("KernelDPCA: 2 components over 30 landmarks", "rbf, gamma", "15 independent units", "score("):
+    for word in (
+        "kernel dPCA: 2 components over 30 landmarks",
+        "rbf, gamma",
+        "15 independent units",
+        "held_out_ratio(",
+    ):
         assert word in summary
     assert f"{model.ratios_[0]:.4g}" in summary and f"shrunk by {model.shrinkage_:.3g}" in summary
     assert "kernel PCA" in KernelDPCA().fit(pair[0]).summary()

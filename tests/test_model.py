@@ -55,5 +55,10 @@ def test_the_summary_shows_ratios_and_the_noise_edge(model):
     assert "200 rows" in text and "300 rows" in text and "noise edge" in text
     with pytest.warns(StandoutWarning):
         lost = DPCA().fit(np.random.default_rng(0).normal(size=(9, 5)), background=np.eye(5))
-    assert "No noise edge" in lost.summary() and "nan" not in lost.summary()
-    assert "this is PCA" in DPCA().fit(np.random.default_rng(0).normal(size=(9, 5))).summary()
+    assert "no noise edge" in lost.summary() and "nan" not in lost.summary()
+
+
+def test_a_fit_without_background_says_pca_in_its_first_line_and_in_its_names():
+    model = DPCA().fit(np.random.default_rng(0).normal(size=(9, 5)))
+    assert model.summary().startswith("PCA: 2 components of 5 features")
+    assert model.get_feature_names_out().tolist() == ["pca0", "pca1"]

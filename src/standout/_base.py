@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
@@ -33,9 +33,10 @@ from standout._inputs import (
     parse_inputs,
 )
 from standout._kernel_model import KernelModel
-from standout._model import Model, Summary, TopFeature, mean_log_ratio, summarize
+from standout._model import Model, TopFeature, mean_log_ratio
 from standout._moments import Moments
 from standout._spectrum import mean_log_variance
+from standout._summary import Summary, summarize
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.read import is_array_like, open_data, read_scores
 from standout.io.source import Source, select_columns
@@ -160,7 +161,7 @@ def _added(one: Moments | None, other: Moments | None) -> Moments | None:
     return one + other
 
 
-class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of estimators that contrast a target with backgrounds.
 
     Subclasses implement ``_fit``, which computes the model from the inputs. Their parameters include
@@ -386,12 +387,22 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self._solved().top_features(check_count("count", count))
 
     def summary(self) -> Summary:
-        """Return a text summary of the model: ratios with the noise edge, and what was shrunk and why."""
-        return summarize(self._solved(), type(self).__name__, list(self.get_feature_names_out()))
+        """Return a text summary of the model: its ratios, the verdict on them with reasons, and the next step."""
+        return summarize(self._solved())
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
+    def get_feature_names_out(self, input_features: Any = None) -> Any:  # noqa: ARG002
+        """Return the names of the components: dpca0, dpca1, ..., or pca0, pca1, ... without a background.
+
+        Parameters
+        ----------
+        input_features : ignored
+            For compatibility with scikit-learn.
+
+        Returns
+        -------
+        ndarray of str
+        """
+        return np.array(self._solved().component_names, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or (self._sums is not None and self._sums.target is not None)

@@ -1,4 +1,8 @@
-"""Compare PCA, contrastive PCA and discriminative PCA on the same data."""
+"""Compare PCA, contrastive PCA and discriminative PCA on the same data.
+
+Every method is measured by the same two numbers, which none of them maximises in this form: the held-out ratio, and the
+ratio against the unshrunk background. In-sample ratios against a shrunk background are those of dPCA alone.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,9 @@ from standout._dpca import DPCA
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
 from standout.errors import InputError, RowsNeededError, StandoutWarning
+from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.io.read import open_data
-from standout.io.source import Source, block_rows, collect_values
+from standout.io.source import RowSource, Source, block_rows, collect_values
 
 # The silhouette needs all pairs of rows; a sample of this size keeps it fast.
 _SILHOUETTE_ROWS = 2000
@@ -33,7 +38,9 @@ class Comparison:
 
     name: str
     estimator: Any
-    ratios: Array  # of target to background variance along each component, without shrinkage
+    ratios: Array  # of the model, as ``estimator.ratios_``
+    unshrunk_ratios: Array  # of target to background variance along each component, without shrinkage, in sample
+    held_out: HeldOut | None  # None if rows cannot be held out: too few, or not in memory
     share: float  # of the target variance that the components explain
     silhouette: float  # of the labels in the scores; NaN without labels
 
@@ -74,6 +81,8 @@ def compare(
     Returns
     -------
     list of Comparison
+        Compare methods by ``held_out.ratios``, or by ``unshrunk_ratios`` where rows cannot be held out. The
+        ``ratios`` of a fit with shrinkage are not comparable with those of another method.
 
     Examples
     --------
@@ -106,7 +115,8 @@ def compare(
             methods[f"dPCA by {axes}"] = DPCA(n_components, axes=axes, shrinkage=shrinkage, **common)
         for estimator in methods.values():
             estimator.fit(arguments.X, **sides)
-        return _evaluate(methods, arguments, rows, labels)
+        held_out = [_held_out(estimator, arguments, features) for estimator in methods.values()]
+        return _evaluate(methods, held_out, arguments, rows, labels)
 
 
 def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Source | None]:
@@ -132,7 +142,22 @@ def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Sour
     return FitArguments(X, background=background, groups=groups, background_groups=background_groups), target.source
 
 
-def _evaluate(methods: dict[str, Any], arguments: FitArguments, rows: Source | None, labels: Any) -> list[Comparison]:
+def _held_out(estimator: Any, arguments: FitArguments, features: str) -> HeldOut | None:
+    """Return the held-out ratios of a method, by the same folds for all; None if rows cannot be held out."""
+    backgrounds = arguments.background
+    parts = list(backgrounds.values()) if isinstance(backgrounds, dict) else [backgrounds]
+    if not all(isinstance(part, RowSource) for part in (arguments.X, *parts)):
+        return None
+    groups = {"groups": arguments.groups, "background_groups": arguments.background_groups}
+    try:
+        return held_out_ratio(arguments.X, backgrounds, estimator=estimator, features=features, **groups)
+    except InputError:  # too few rows to split, or no component in some fold
+        return None
+
+
+def _evaluate(
+    methods: dict[str, Any], held_out: list[HeldOut | None], arguments: FitArguments, rows: Source | None, labels: Any
+) -> list[Comparison]:
     """Return ratios, explained variance and silhouette of each fitted method."""
     moments = arguments.X if isinstance(arguments.X, Moments) else None
     if labels is None and rows is not None:  # the labels of a stream are available after it was read
@@ -148,7 +173,7 @@ def _evaluate(methods: dict[str, Any], arguments: FitArguments, rows: Source | N
         )
     total = _total_variance(rows) if moments is None else float(np.trace(moments.covariance()))
     found = []
-    for (name, estimator), values in zip(methods.items(), scores, strict=True):
+    for (name, estimator), held, values in zip(methods.items(), held_out, scores, strict=True):
         if estimator.n_components_ == 0:
             covariance = np.empty((0, 0))
         elif moments is not None:
@@ -159,8 +184,9 @@ def _evaluate(methods: dict[str, Any], arguments: FitArguments, rows: Source | N
         explained = float(np.sum(covariance * (estimator.patterns_ @ estimator.patterns_.T)))
         of_target, of_background, _ = estimator._variances(replace(arguments, groups=None, background_groups=None))
         with np.errstate(divide="ignore"):
-            ratios = of_target / of_background
-        found.append(Comparison(name, estimator, ratios, explained / total, _silhouette(values, labels)))
+            unshrunk = of_target / of_background
+        quality = _silhouette(values, labels)
+        found.append(Comparison(name, estimator, estimator.ratios_, unshrunk, held, explained / total, quality))
     return found
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout._base import BaseContrast, Fitted
 from standout._inputs import MatchedInputs, check_choice, check_count, solve_options
-from standout._model import Model, Summary, fit_model, summarize
+from standout._model import Model, fit_model
 from standout._path import AFFINITIES, SubspacePath, along_alpha, check_values, count_components, path_problem
 from standout.errors import InputError, OverfitWarning
 from standout.solvers import contrastive
@@ -25,6 +25,8 @@ class ContrastiveModel(Model):
 
     alpha: float = 0.0
     path: SubspacePath | None = None
+
+    contrast_method: ClassVar[str] = "cPCA"
 
     def widened(self, kept: NDArray[np.intp], names: Any) -> Model:
         """Return the model for all features of the target; features that were not kept have zero weight."""
@@ -127,12 +129,6 @@ class CPCA(BaseContrast):
         self.features = features
         self.background_label = background_label
         self.random_state = random_state
-
-    def summary(self) -> Summary:
-        """Return a summary of the model: alpha, and ratios compared with the noise edge."""
-        model = self._solved()
-        title = f"{type(self).__name__} (alpha = {self.alpha_:.4g})"
-        return summarize(model, title, list(self.get_feature_names_out()))
 
     def _check_parameters(self) -> SolveOptions:
         check_choice("affinity", self.affinity, AFFINITIES)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from standout._blas import Array
 from standout._dpca import DPCA
 from standout._report.report import report as write_report
+from standout._summary import summarize
 from standout.datasets.tiles import DigitsOverTiles, digits_over_tiles
 from standout.io.output import replacing, writing
 from standout.io.read import read
@@ -42,12 +43,14 @@ def run_demo(folder: Path, seed: int = 0) -> tuple[dict[str, Any], str, dict[str
     picture(found, example, figure)
     model = found[-1].model
     title = "Digits on tiles of a photograph"
-    write_report(model, read(target, label="digit"), example.background, path=page, title=title)
+    command = f"standout test {target} -b {background} --label digit"
+    source = read(target, label="digit")
+    write_report(model, source, example.background, path=page, title=title, test_command=command)
     text = (
         f"target: {len(example.target)} tiles of a photograph, each with a faint handwritten 6 or 9\n"
         f"background: {len(example.background)} other tiles of the same photograph\n\n{table(found)}\n\n"
         "ARI: agreement of two clusters of the scores with the digits (1 is perfect, 0 is chance).\n\n"
-        f"{model.summary()}"
+        f"{summarize(model._solved(), command)}"
     )
     result = {one.name: {"ari": one.ari, "silhouette": one.silhouette} for one in found}
     files = {"target": target, "background": background, "picture": figure, "report": page}

@@ -218,10 +218,10 @@ def _over_folds(logs: Array, folds: int, level: float) -> tuple[float, float]:
     return (-math.inf if logs.min() == -math.inf else low), (math.inf if logs.max() == math.inf else high)
 
 
-def fold_notes(logs: Array) -> list[str]:
-    """Return notes on folds in which a held-out variance is zero."""
+def fold_notes(logs: Array, names: Sequence[str]) -> list[str]:
+    """Return notes on folds in which a held-out variance is zero, given the names of the components."""
     notes = []
-    for number, column in enumerate(logs.T, start=1):
+    for name, column in zip(names, logs.T, strict=False):
         both = np.isposinf(column).any() and np.isneginf(column).any()
         for found, what, ratio in (
             (np.isnan(column), "neither the held-out target nor the background varies", "undefined"),
@@ -233,7 +233,6 @@ def fold_notes(logs: Array) -> list[str]:
                 left_out = np.isnan(column[found]).all() and not found.all()
                 effect = "which are left out" if left_out else f"so its ratio is {ratio}"
                 notes.append(
-                    f"component {number}: {what} in {where}, {effect}. Give more rows, or leave out features that "
-                    "hardly vary."
+                    f"{name}: {what} in {where}, {effect}. Give more rows, or leave out features that hardly vary."
                 )
     return notes

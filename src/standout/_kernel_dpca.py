@@ -24,8 +24,8 @@ from standout._base import BaseContrast, Fitted
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
 from standout._inputs import FitArguments, MatchedInputs, check_choice, check_count, parse_inputs, solve_options
-from standout._kernel_model import KERNELS, Features, Kernel, KernelModel, Landmarks, solve_kernel, summarize_kernel
-from standout._model import Model, Summary
+from standout._kernel_model import KERNELS, Features, Kernel, KernelModel, Landmarks, solve_kernel
+from standout._model import Model
 from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, OverfitWarning, RowsNeededError
 from standout.io.memory import explain_non_finite, weighted_blocks
@@ -220,12 +220,6 @@ class KernelDPCA(BaseContrast):
                 _check_local_rows(data)
         weights = {"sample_weight": sample_weight, "background_sample_weight": background_sample_weight}
         return super().score(X, y, background=background, **weights)
-
-    def summary(self) -> Summary:
-        """Return a summary: the kernel, ratios, and how the background was shrunk."""
-        model = self._solved()
-        assert isinstance(model, KernelModel)
-        return summarize_kernel(model, type(self).__name__, list(self.get_feature_names_out()))
 
     def _check_parameters(self) -> SolveOptions:
         options = solve_options(
@@ -424,7 +418,7 @@ def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int) -> tuple[int, 
     """
     logs = held_out_logs(fit, data, split(data, seed))
     count = int(np.argmin([*(_folds.over_folds(logs, 0.95)[0] > 0), False]))
-    return count, _folds.fold_notes(logs[:, : count + 1])
+    return count, _folds.fold_notes(logs[:, : count + 1], [f"kerneldpca{k}" for k in range(count + 1)])
 
 
 def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:

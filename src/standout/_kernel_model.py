@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -21,8 +21,8 @@ from scipy.spatial.distance import cdist
 
 from standout._blas import Array, cholesky, regular_factor, threads_for, top_eigen
 from standout._dataset import Dataset, Mixture
-from standout._model import Model, Summary, fit_model
-from standout._moments import Counts, Moments
+from standout._model import Model, fit_model
+from standout._moments import Moments
 from standout._shrinkage import ROWS_PER_DIMENSION, Evidence, oas
 from standout.errors import (
     ConditionWarning,
@@ -286,6 +286,8 @@ class KernelModel(Model):
 
     landmarks: Landmarks
 
+    contrast_method: ClassVar[str] = "kernel dPCA"
+
     def project(self, source: Source, role: str = "X") -> Array:
         """Return the scores of rows: kernel columns minus their mean over the target, times the coefficients."""
         columns = KernelSource(source, self.landmarks.columns, len(self.landmarks.rows), role)
@@ -475,43 +477,3 @@ def _how_many(options: SolveOptions, rank: int, target: Dataset) -> int:
             f"Ask for at most {limit}, or use another kernel or more landmarks."
         )
     return options.n_components
-
-
-def summarize_kernel(model: KernelModel, title: str, labels: Sequence[str]) -> Summary:
-    """Return the summary of a kernel model."""
-
-    def size(counts: Counts) -> str:
-        worth = f" worth {counts.units:.4g} independent units" if round(counts.units) != counts.rows else ""
-        return f"{counts.rows} rows{worth}"
-
-    lines = [
-        f"{title}: {model.n_components} component{'s' if model.n_components != 1 else ''} over "
-        f"{len(model.landmarks.rows)} landmarks (kernel {model.landmarks.kernel.name}; joint rank {model.rank})"
-    ]
-    if model.landmarks.scale is not None:
-        lines.append("  units       features divided by their background sd")
-    lines.append(f"  target      {size(model.target_counts)}")
-    for (name, counts), share in zip(model.background_counts, model.mix, strict=True):
-        lines.append(f"  {name:<11} {size(counts)}{f', share {share:.2f}' if len(model.mix) > 1 else ''}")
-    if not model.background_counts:
-        lines.append("  background  none: this is kernel PCA, and a ratio is a variance")
-    problem: str = model.regime
-    if problem == "shrunk":
-        problem = f"background covariance shrunk by {model.shrinkage:.3g} toward the identity, in the kernel's norm"
-    lines += [f"  problem     {problem}", "", f"  {'component':<14}{'ratio':>10}{'target sd':>12}{'background sd':>16}"]
-    sds = np.sqrt([model.target_variance, model.background_variance]).T
-    for label, ratio, (target, background) in zip(labels, model.ratios, sds, strict=True):
-        lines.append(f"  {label:<14}{ratio:>10.4g}{target:>12.4g}{background:>16.4g}")
-    if not model.background_counts:
-        verdict = "No background: nothing is compared, and no noise edge applies."
-    elif math.isnan(model.noise_edge):
-        verdict = (
-            "No noise edge: a flexible kernel gives large ratios on pure noise. Judge the ratios on rows the fit has "
-            "not seen, with score(new_target, background=new_background)."
-        )
-    else:
-        verdict = (
-            f"Noise edge {model.noise_edge:.4g}; p = {model.p_value:.2g} for the largest ratio "
-            "(assumes Gaussian kernel features; anti-conservative otherwise)."
-        )
-    return Summary("\n".join([*lines, "", f"  {verdict}", *(f"  ! {note.text}" for note in model.notes)]))

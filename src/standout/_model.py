@@ -1,8 +1,7 @@
-"""Fitted models, the assessment of their ratios, and their export as text and JSON.
+"""Fitted models, and the assessment of their ratios by formula.
 
 A model holds components, patterns and ratios, and computes scores, denoised rows and top features. Ratios are assessed
-by noise edge, p-value and debiased ratios, with a warning if they are not distinguishable from noise. The text summary
-always shows ratios together with the noise edge; ``to_dict`` returns values that can be serialised as JSON.
+by noise edge, p-value and debiased ratios, with a warning if they are not distinguishable from noise.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
 from standout._effective import count_effective_rows
 from standout._moments import Counts
-from standout._shrinkage import Regime, estimate_text
+from standout._shrinkage import Regime
 from standout._spectrum import debiased, largest_root_p_value, noise_edge
 from standout.errors import InputError, OverfitWarning, listed
 from standout.io.memory import checked_block, explain_non_finite, sparse_blocks, sparse_rows
@@ -30,10 +29,7 @@ from standout.solvers.solution import Note, Signal, Solution
 
 # Above this ratio of dimensions to background units, variance ratios are mostly noise.
 _CROWDED = 0.5
-_REMEDY = (
-    " Evaluate them on new rows, with score(new_target, background=new_background), or give more background rows or "
-    "fewer features."
-)
+_REMEDY = " Evaluate the ratios on held-out rows, or give more background rows or fewer features."
 # Largest allowed size of the terms whose difference is a score, relative to the sd of the scores.
 _NEAR = 1e3
 
@@ -123,6 +119,20 @@ class Model:
     used: NDArray[np.intp] | None = None  # indices of the features used, if some were dropped
     signal: Signal | None = None  # required for denoising, if requested
     n_factors: int = 0  # shared factors in the background estimate
+
+    contrast_method: ClassVar[str] = "dPCA"  # the method if there is a background
+
+    @property
+    def method(self) -> str:
+        """Name of the method: without a background every method is PCA."""
+        if self.background_counts:
+            return self.contrast_method
+        return "kernel PCA" if self.contrast_method.startswith("kernel") else "PCA"
+
+    @property
+    def component_names(self) -> list[str]:
+        """Names of the components in texts, tables, plots and files: dpca0, dpca1, ..."""
+        return [f"{self.method.replace(' ', '').lower()}{k}" for k in range(self.n_components)]
 
     @property
     def n_components(self) -> int:
@@ -303,193 +313,3 @@ def mean_log_ratio(target: Array, background: Array, expected: Array | float = 0
         raise InputError("neither target nor background rows vary along some component. Give rows that vary.")
     with np.errstate(divide="ignore"):
         return float(np.mean(np.log(target) - np.log(background) - expected))
-
-
-class Summary(str):
-    """String whose repr is the text itself, without quotes, for the prompt and notebooks."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def summarize(model: Model, title: str, labels: list[str]) -> Summary:
-    """Return the summary of a model."""
-    lines = [
-        f"{title}: {model.n_components} component{'s' if model.n_components != 1 else ''} "
-        f"of {len(model.mean)} features (joint rank {model.rank})",
-        f"  target      {_rows(model.target_counts)}",
-    ]
-    for (name, counts), share in zip(model.background_counts, model.mix, strict=True):
-        weight = f", share {share:.2f}" if len(model.mix) > 1 else ""
-        lines.append(f"  {name:<11} {_rows(counts)}{weight}")
-    if not model.background_counts:
-        lines.append("  background  none: this is PCA")
-    lines.append(f"  problem     {_problem(model)} (solver {model.solver})")
-    lines += ["", *_table(model, labels), "", _verdict(model)]
-    lines += [f"  ! {note.text}" for note in model.notes]
-    return Summary("\n".join(lines))
-
-
-def _rows(counts: Counts) -> str:
-    text = f"{counts.rows} rows"
-    if round(counts.units) != counts.rows:
-        text += f" worth {counts.units:.4g} independent units"
-    return text
-
-
-def _problem(model: Model) -> str:
-    if model.regime == "shrunk":
-        return f"background covariance estimated by {estimate_text(model.shrinkage, model.n_factors)}"
-    if model.regime == "structural":
-        return "exact; the background does not vary in some directions (infinite ratios)"
-    return "exact"
-
-
-def _table(model: Model, labels: list[str]) -> list[str]:
-    if not model.background_counts:
-        variances = zip(labels, model.target_variance, strict=True)
-        rows = [[label, _number(value), _number(math.sqrt(value))] for label, value in variances]
-        return _aligned([["component", "variance", "sd"], *rows])
-    shrunk = model.regime == "shrunk"
-    header = ["component", "ratio", *(["unshrunk"] if shrunk else []), "noise edge", "de-biased"]
-    header += ["target sd", "background sd, shrunk" if shrunk else "background sd"]
-    rows = []
-    for k, label in enumerate(labels):
-        rows.append(
-            [
-                label,
-                _number(model.ratios[k]),
-                *([_number(model.unshrunk_ratios[k])] if shrunk else []),
-                _number(model.noise_edge),
-                _number(model.debiased_ratios[k]),
-                _number(math.sqrt(model.target_variance[k])),
-                _number(math.sqrt(model.background_variance[k])),
-            ]
-        )
-    return _aligned([header, *rows])
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, width, strict=True)) for row in rows]
-
-
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.4g}"
-
-
-def _p_value(value: float) -> str:
-    return f"= {value:.2g}" if value > 0 else "< 1e-300"
-
-
-def _verdict(model: Model) -> str:
-    if not model.background_counts:
-        return "  No background: nothing is compared, and no noise edge applies."
-    if math.isnan(model.p_value) and model.target_counts.units < 2:
-        return f"  No p-value: the target has {model.target_counts.units:.2g} independent units, fewer than two."
-    if math.isnan(model.p_value):
-        units = f"{model.background_units:.0f} independent background unit{_s(model.background_units)}"
-        freedom = f"{model.background_units - 1:.0f} degree{_s(model.background_units - 1)} of freedom"
-        leave = "leaves" if round(model.background_units) == 1 else "leave"
-        return f"  No noise edge or p-value: {units} {leave} {freedom} for {model.rank} dimension{_s(model.rank)}."
-    return (
-        f"  Noise alone reaches {model.noise_edge:.4g}; p {_p_value(model.p_value)} for the largest "
-        f"{'unshrunk ' if model.regime == 'shrunk' else ''}ratio (Gaussian data; too small for heavy tails)."
-    )
-
-
-def _s(amount: float) -> str:
-    return "" if round(amount) == 1 else "s"
-
-
-def to_dict(estimator: Any, count: int = 10) -> dict[str, Any]:
-    """Return the results of a fitted estimator; infinite values become strings, undefined values None.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-        The model.
-    count : int
-        Number of top features of each component.
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from standout import DPCA
-    >>> rng = np.random.default_rng(0)
-    >>> model = DPCA(1).fit(rng.normal(size=(50, 3)) * [1, 1, 9], background=rng.normal(size=(999, 3)))
-    >>> facts = to_dict(model)
-    >>> facts["method"], facts["regime"], facts["components"][0]["top_features"][0]["feature"]
-    ('DPCA', 'exact', 2)
-    """
-    model: Model = estimator._solved()
-    found = {
-        "method": type(estimator).__name__,
-        "parameters": {name: plain(value) for name, value in estimator.get_params().items()},
-        "n_features": int(estimator.n_features_in_),
-        "rank": model.rank,
-        "regime": model.regime,
-        "shrinkage": plain(model.shrinkage),
-        "n_factors": model.n_factors,
-        "solver": model.solver,
-        "noise_edge": plain(model.noise_edge),
-        "p_value": plain(model.p_value),
-        "target": _counts(model.target_counts),
-        "backgrounds": {
-            name: {**_counts(counts), "share": plain(share)}
-            for (name, counts), share in zip(model.background_counts, model.mix, strict=True)
-        },
-        "components": _components(estimator, model, count),
-        "notes": [note.text for note in model.notes],
-    }
-    for name in ("alpha", "gamma"):
-        if hasattr(model, name):
-            found[name] = plain(getattr(model, name))
-    return found
-
-
-def _components(estimator: Any, model: Model, count: int) -> list[dict[str, Any]]:
-    # Components of a kernel model are functions, which have no feature weights.
-    tops = estimator.top_features(count) if hasattr(estimator, "top_features") else [[] for _ in model.ratios]
-    return [
-        {
-            "name": str(name),
-            "ratio": plain(model.ratios[k]),
-            "debiased_ratio": plain(model.debiased_ratios[k]),
-            "target_variance": plain(model.target_variance[k]),
-            "background_variance": plain(model.background_variance[k]),
-            "top_features": [{"feature": top.feature, "weight": plain(top.weight)} for top in tops[k]],
-        }
-        for k, name in enumerate(estimator.get_feature_names_out())
-    ]
-
-
-def _counts(counts: Counts) -> dict[str, Any]:
-    return {"rows": counts.rows, "units": plain(counts.units)}
-
-
-def plain(value: Any) -> Any:
-    """Return a value that can be serialised as JSON.
-
-    Examples
-    --------
-    >>> plain(np.array([1.0, np.nan, np.inf])), plain({"a": (1, None)})
-    ([1.0, None, 'inf'], {'a': [1, None]})
-    """
-    if isinstance(value, np.ndarray):
-        return [plain(item) for item in value.tolist()]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)

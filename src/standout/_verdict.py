@@ -1,301 +1,403 @@
-"""The verdict on significance, and the words and numbers in which results are reported.
+"""The verdict: the only place that turns evidence into a conclusion, with its reasons and the next step.
 
-All prose on significance is here, so that the page, the command line, JSON and the plots use the same words.
+Summaries, the command line, JSON, the report and the plots use these words and numbers, and word no verdict themselves.
+The specification is the table of cases in ``tests/verdict_cases.py``, which docs/trust.md shows.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from standout._cpca import ContrastiveModel
-from standout._kernel_model import KernelModel
+from standout._largest_root import critical_value
 from standout._model import Model
 from standout._shrinkage import estimate_text
+from standout._spectrum import count_components
+from standout.errors import DoubtWarning, ReplicateWarning, SerialWarning, TableWarning
+from standout.solvers.solution import Note
 
 if TYPE_CHECKING:
     from standout.inference.assess import Assessment
     from standout.inference.held_out import HeldOut
     from standout.inference.permutation import PermutationTest
+    from standout.inference.stability import Stability
+
+Kind = Literal["stands_out", "may_stand_out", "noise", "not_judged", "no_background"]
 
 # The level of significance, as for n_components="auto".
-_LEVEL = 0.05
-# The approximation of the p-value is not accurate farther out in the tail.
+LEVEL = 0.05
+# With groups or weights, the formula is an approximation, which is not accurate farther out in the tail.
 _SMALLEST_P = 1e-4
-_EDGE = "the noise edge, the largest ratio expected from noise alone, is"
-_SIGNIFICANT = "Significant target-specific variation"
-_NOT_SIGNIFICANT = "No significant target-specific variation"
+# Lower ends of the bootstrap correlation above which a component is stable, or can at least be interpreted.
+_STABLE, _INTERPRETABLE = 0.9, 0.5
+# What the noise edge is, wherever a line is drawn or explained. It is not the critical value of a 5 % test.
+EDGE = "the largest ratio expected from noise (exceeded by pure noise in about 6–15 % of fits)"
+_COMMAND = "standout test TARGET -b BACKGROUND"
+_STARTS = {"may_stand_out": "May stand out: ", "not_judged": "Cannot be judged: "}
+# Doubts about the data, the most serious first: dependent rows invalidate every p-value that counts rows.
+_DOUBTS = {
+    ReplicateWarning: "rows look like replicates of fewer independent units",
+    SerialWarning: "consecutive rows are correlated",
+    TableWarning: "the tables need a check first",
+    DoubtWarning: "the data need a check first",
+}
+_DEPENDENT = (ReplicateWarning, SerialWarning)
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to do next, as a Python call and as a command; None where the command line has no counterpart."""
+
+    purpose: str
+    python: str
+    command: str | None
+
+    def text(self, *, on_command_line: bool = False) -> str:
+        """Return the step in the language of the user."""
+        return f"To {self.purpose}: {self.command if on_command_line and self.command else self.python}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What can be concluded from the ratios."""
+    """What can be concluded, and why."""
 
-    kind: Literal["found", "nothing", "unknown", "plain"]
+    kind: Kind
     headline: str
-    sentences: tuple[str, ...]
-    cautions: tuple[str, ...] = ()  # assumptions behind the noise edge and the p-value
+    reasons: tuple[str, ...]  # in order of weight: doubts about the data first
+    next_step: NextStep | None = None
+    n_established: int | None = None  # number of leading components that the evidence supports; None if unknown
+    n_doubts: int = 0  # how many of the reasons are doubts about the data
+
+    def lines(self, *, on_command_line: bool = False) -> list[str]:
+        """Return the verdict as lines of text."""
+        marks = ["!"] * self.n_doubts + ["-"] * (len(self.reasons) - self.n_doubts)
+        lines = [self.headline, *(f"  {mark} {reason}" for mark, reason in zip(marks, self.reasons, strict=True))]
+        if self.next_step is not None:
+            lines.append(f"  {self.next_step.text(on_command_line=on_command_line)}")
+        return lines
+
+    def to_dict(self, *, on_command_line: bool = False) -> dict[str, Any]:
+        """Return the verdict for JSON."""
+        step = None if self.next_step is None else self.next_step.text(on_command_line=on_command_line)
+        return {"kind": self.kind, "headline": self.headline, "reasons": list(self.reasons), "next_step": step}
 
 
-def verdict(model: Model, assessment: Assessment | None = None) -> Verdict:
-    """Return the verdict on a model; without a noise edge, the permutation test of the assessment decides."""
-    result = _model_verdict(model)
-    if assessment is None or not model.background_counts:
-        return result
-    if assessment.test is not None:
-        result = _with_test(result, model, assessment.test)
-    if assessment.held_out is not None:
-        result = _with_held_out(result, assessment.held_out)
-    return result
+def verdict(model: Model, assessment: Assessment | None = None, command: str = _COMMAND) -> Verdict:
+    """Return the verdict on a model.
 
+    A permutation test decides, and is confirmed by the held-out ratio. Without a test the formula can support
+    "May stand out" at most. Doubts about the data withhold a positive verdict.
 
-def _model_verdict(model: Model) -> Verdict:
+    Parameters
+    ----------
+    model : Model
+        The fitted model.
+    assessment : Assessment, optional
+        Result of :func:`standout.inference.assess`.
+    command : str
+        The command that tests the same data, for the next step.
+    """
     if not model.background_counts:
-        sentences = (
-            "No background was given, so nothing is compared.",
-            "The components show where the target varies most, whether or not that variation is specific to it. Give a "
-            "background measured on the same features to find what is specific.",
-        )
-        return Verdict("plain", f"{method_name(model)} of the target, without a background", sentences)
-    if math.isnan(model.noise_edge) or math.isnan(model.p_value):
-        return _without_edge(model)
-    if model.n_components == 0:
-        sentence = (
-            f"{capitalized(_EDGE)} {number(model.noise_edge)}. No direction of the target is significantly above it "
-            f"({p_text(model.p_value)}), so the model has no components."
-        )
-        return Verdict("nothing", _NOT_SIGNIFICANT, (sentence,), _cautions(model))
-    if np.isinf(model.ratios).any():
-        return _infinite(model)
-    return _with_edge(model)
-
-
-def _without_edge(model: Model) -> Verdict:
-    advice = (
-        "Evaluate the components on new rows: score(new_target, background=new_background) is about zero if nothing "
-        "is specific to the target."
-    )
-    largest = f"The largest ratio is {number(model.ratios[0])}" if model.n_components else "There are no components"
-    if model.regime == "shrunk" and model.n_components:
-        largest += f", with the background covariance {_background_estimate(model)}"
-    if isinstance(model, KernelModel):
-        reason = "A flexible kernel gives large ratios on pure noise too, so the ratios alone are not evidence."
-        return Verdict("unknown", "Significance cannot be computed for this kernel", (f"{largest}. {reason}", advice))
-    if model.target_counts.units < 2:
-        reason = "The target has fewer than two independent units, so no p-value can be computed"
-    else:
-        units, freedom = round(model.background_units), round(model.background_units - 1)
         reason = (
-            f"{count(units, 'independent background unit')} leave{'s' if units == 1 else ''} {freedom} degree"
-            f"{'' if freedom == 1 else 's'} of freedom for {count(model.rank, 'dimension')}, so no noise edge can be "
-            "computed"
+            "Nothing is compared: the components show where the target varies most, whether or not that variation is "
+            "specific to it. Give a background measured on the same features to find what is specific."
         )
-    sentence = f"{reason}. {largest}; noise alone may reach this."
-    return Verdict("unknown", "Too little data to assess significance", (sentence, advice), _cautions(model)[:1])
-
-
-def _infinite(model: Model) -> Verdict:
-    sentences = [
-        f"Along {np.isinf(model.ratios).sum()} of the {count(model.n_components, 'component')} the target varies and "
-        "the background does not vary at all, so the ratio is infinite. This is either the strongest possible effect "
-        "or an artefact of the background data: a feature that is constant there, or computed from other features."
-    ]
-    finite = model.ratios[np.isfinite(model.ratios)]
-    if len(finite):
-        sentences.append(f"The largest finite ratio is {number(finite[0])}; {_EDGE} {number(model.noise_edge)}.")
-    headline = "Infinite ratios: a real effect or an artefact"
-    return Verdict("unknown", headline, tuple(sentences), _cautions(model)[:1])
-
-
-def _with_edge(model: Model) -> Verdict:
-    significant = model.p_value < _LEVEL
-    edge, p = f"{_EDGE} {number(model.noise_edge)}", p_text(model.p_value)
-    first, largest = model.unshrunk_ratios[0], number(model.ratios[0])
-    shrunk = model.regime == "shrunk"
-    if isinstance(model, ContrastiveModel) or math.isnan(first):
-        # These components do not maximise the ratio; the noise edge and the p-value refer to the one that does.
-        sentences = [
-            f"{capitalized(edge)}. The largest ratio among all directions, which dPCA finds, is "
-            f"{'significant' if significant else 'not significant'} ({p}). The components shown have ratios of up to "
-            f"{number(model.ratios.max())}."
-        ]
+        return Verdict("no_background", f"{model.method} of the target, no background", (reason,))
+    test = held_out = stability = None
+    if assessment is not None:
+        test, held_out, stability = assessment.test, assessment.held_out, assessment.stability
+    linear = test if _is_linear(model) else None  # the test is of linear directions, not of a kernel's functions
+    kind, why = _by_formula(model, held_out) if linear is None else _by_test(model, linear, held_out)
+    established = _n_established(model, linear, held_out, kind)
+    doubts = _doubts(model, assessment)
+    dependent = bool(doubts) and issubclass(doubts[0].category, _DEPENDENT)
+    if doubts and kind in ("stands_out", "may_stand_out"):
+        kind, why = ("not_judged" if dependent else "may_stand_out"), _doubt_phrase(doubts[0])
+    elif dependent and kind == "not_judged":
+        why = _doubt_phrase(doubts[0])
+    reasons = [note.text for note in doubts]
+    if test is not None:
+        reasons.append(_test_reason(model, test))
+    if held_out is not None:
+        reasons.append(_held_out_reason(model, held_out))
+    reasons.append(_formula_reason(model, linear))
+    if kind in ("stands_out", "may_stand_out"):
+        reasons += _component_reasons(model, established, linear, held_out, stability)
+        reasons += _cautions(model, linear)
+    if kind == "stands_out":
+        headline = "Stands out" + (f": {_listed(model.component_names[:established])}" if established else "")
     else:
-        # The noise edge and the p-value do not account for a penalty on the feature graph.
-        penalised = not shrunk and not math.isclose(first, model.ratios[0], rel_tol=1e-6)
-        kind = "unshrunk ratio" if shrunk else "ratio without the graph penalty" if penalised else "ratio"
-        sentences = [f"The largest {kind} is {number(first)} ({p}); {edge}."]
-        if model.n_components > 1 and significant:
-            above = int((model.unshrunk_ratios > model.noise_edge).sum())
-            sentences.append(f"{_components_above(above, model.n_components)} above the noise edge.")
-        if shrunk:
-            sentences.append(
-                f"With the background covariance {_background_estimate(model)}, the largest ratio is {largest}."
-            )
-        if penalised:
-            sentences.append(f"With the graph penalty on rough components, the largest ratio is {largest}.")
-    if significant:
-        return Verdict("found", _SIGNIFICANT, tuple(sentences), _cautions(model))
-    return Verdict("nothing", _NOT_SIGNIFICANT, tuple(sentences), _cautions(model))
+        headline = "Cannot be told from noise" if kind == "noise" else f"{_STARTS[kind]}{why}"
+    if kind == "not_judged":
+        established = None
+    step = _next_step(model, kind, linear, held_out, dependent, command)
+    return Verdict(kind, headline, tuple(reasons), step, established, len(doubts))
 
 
-def _components_above(above: int, shown: int) -> str:
-    if above == shown:
-        return "Both components shown are" if shown == 2 else f"All {shown} components shown are"
-    return f"{above} of the {shown} components shown {'is' if above == 1 else 'are'}"
+def _is_linear(model: Model) -> bool:
+    return not model.method.startswith("kernel")
 
 
-def _cautions(model: Model) -> tuple[str, ...]:
-    """Return the assumptions behind the noise edge and the p-value: independence, then the distribution."""
-    counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
-    independence = (
-        "Rows of the same group are counted as one independent unit."
-        if any(round(part.units) < part.rows for part in counts)
-        else "Every row is counted as independent. If several rows come from one subject, give groups; otherwise the "
-        "p-value is too small."
-    )
-    what = "Gaussian kernel features" if isinstance(model, KernelModel) else "Gaussian data"
-    return (independence, f"The p-value assumes {what}; it is anti-conservative under heavy tails.")
+def _maximises_ratio(model: Model) -> bool:
+    """Return whether the components are those that the formula and the permutation test refer to."""
+    return model.method != "cPCA" and not (_has_edge(model) and np.isnan(model.unshrunk_ratios[:1]).any())
 
 
-def _with_test(result: Verdict, model: Model, test: PermutationTest) -> Verdict:
-    """Add the permutation test to a verdict; it decides where there is no noise edge."""
-    outcome = _test_outcome(test, model)
-    if isinstance(model, KernelModel):  # the test is for linear directions, not for these functions
-        return replace(result, sentences=(*result.sentences, outcome))
-    conclusive = test.smallest_p <= _LEVEL
-    if math.isnan(model.p_value):
-        reason = result.sentences[:1]  # without the advice to test
-        cautions = result.cautions[:1]
-        if not conclusive:
-            what = test.permuted if test.complete else "permutations"
-            return Verdict("unknown", f"Too few {what} to assess significance", (outcome, *reason))
-        if test.count():
-            basis = "No noise edge can be computed for these data, so the verdict rests on the permutation test."
-            return Verdict("found", _SIGNIFICANT, (outcome, basis), cautions)
-        return Verdict("nothing", _NOT_SIGNIFICANT, (outcome, *reason), cautions)
-    sentences = (*result.sentences, outcome)
-    contradicted = result.kind == ("nothing" if test.count() else "found")
-    if contradicted and conclusive:
-        advice = "The noise edge assumes Gaussian data and the permutation test does not: rely on the test."
-        headline = "Noise edge and permutation test disagree"
-        return replace(result, kind="unknown", headline=headline, sentences=(*sentences, advice))
-    return replace(result, sentences=sentences)
+def _has_edge(model: Model) -> bool:
+    return not (math.isnan(model.noise_edge) or math.isnan(model.p_value))
 
 
-def _test_outcome(test: PermutationTest, model: Model) -> str:
-    owner = ""
-    if isinstance(model, KernelModel):
-        owner = " (of linear dPCA, not of this kernel)"
-    elif isinstance(model, ContrastiveModel):
-        owner = " (of dPCA)"
+def _by_test(model: Model, test: PermutationTest, held_out: HeldOut | None) -> tuple[Kind, str]:
+    """Return the kind of the verdict and the rest of its headline, from a permutation test."""
+    if test.smallest_p > LEVEL:
+        return "not_judged", f"too few {test.permuted if test.complete else 'permutations'} for a test at the 5 % level"
+    if test.count(LEVEL) == 0:
+        return "noise", ""
+    if np.isinf(model.ratios).any():
+        return "may_stand_out", "infinite ratios, the strongest possible effect or an artefact"
+    if model.method == "cPCA":
+        return "may_stand_out", "the permutation test is of the components of dPCA, not of these"
+    if held_out is None:
+        return "may_stand_out", "significant, but the held-out ratio was not computed"
+    if not held_out.low[0] > 1:
+        return "may_stand_out", f"significant, but not confirmed on held-out {held_out.by}"
+    return "stands_out", ""
+
+
+def _by_formula(model: Model, held_out: HeldOut | None) -> tuple[Kind, str]:
+    """Return the same without a test: never more than "may stand out"."""
+    confirmed = held_out is not None and bool(held_out.low[0] > 1)
+    if _has_edge(model) and model.n_components and model.p_value < LEVEL:
+        if np.isinf(model.ratios).any():
+            return "may_stand_out", "infinite ratios, the strongest possible effect or an artefact"
+        if held_out is not None and not confirmed:
+            return "may_stand_out", f"significant by the formula, but not confirmed on held-out {held_out.by}"
+        also = "" if held_out is None else f" and above one on held-out {held_out.by}"
+        return "may_stand_out", f"significant by the formula ({p_text(model)}){also}, not yet tested"
+    if held_out is not None and confirmed:
+        return "may_stand_out", f"above one on held-out {held_out.by}, but without a permutation test"
+    if _has_edge(model):
+        return "noise", ""
+    if not _is_linear(model):
+        return "not_judged", "no formula and no test applies to this kernel"
+    side = "target" if model.target_counts.units < 2 else "background"
+    return "not_judged", f"too few independent {side} rows for the formula, and no permutation test"
+
+
+def _n_established(model: Model, test: PermutationTest | None, held_out: HeldOut | None, kind: Kind) -> int | None:
+    """Return the number of leading components that sequential tests support; None if they are other components."""
+    if kind == "noise":
+        return 0
+    if not _maximises_ratio(model) or (test is None and not _has_edge(model)):
+        return None
+    if test is None:
+        units = (model.target_counts.units, model.background_units)
+        number_above = count_components(model.unshrunk_ratios, model.rank, *units)
+    else:
+        number_above = min(test.count(LEVEL), model.n_components)
+    if held_out is not None:
+        confirmed = held_out.low[:number_above] > 1
+        number_above = len(confirmed) if confirmed.all() else int(np.argmin(confirmed))
+    return number_above
+
+
+def _doubts(model: Model, assessment: Assessment | None) -> list[Note]:
+    """Return the findings that withhold a positive verdict, the most serious first."""
+    found = [note for note in model.notes if issubclass(note.category, DoubtWarning)]
+    known = {note.text for note in found}
+    replicates = () if assessment is None else assessment.replicates
+    found += [Note(ReplicateWarning, finding.text) for finding in replicates if finding.text not in known]
+    order = list(_DOUBTS)
+    return sorted(found, key=lambda note: next(i for i, kind in enumerate(order) if issubclass(note.category, kind)))
+
+
+def _doubt_phrase(note: Note) -> str:
+    return next(phrase for kind, phrase in _DOUBTS.items() if issubclass(note.category, kind))
+
+
+def _test_reason(model: Model, test: PermutationTest) -> str:
     p, drawn = float(test.p_values[0]), test.null.shape[1]
-    p_value = f"p = {number(p)}".replace(" ", "\N{NO-BREAK SPACE}")
-    outcome = f"Permutation test: the largest ratio{owner} is {number(float(test.ratios[0]))}"
-    if test.smallest_p > _LEVEL:
-        if test.complete:
-            reason = f"only {number(test.n_possible)} distinct labellings of the {test.permuted} exist"
-            remedy = f"Give more {test.permuted}"
-        else:
-            reason, remedy = f"only {drawn} permutations were drawn", "Use more permutations"
-        return (
-            f"{outcome} ({p_value}). No p-value below {number(test.smallest_p)} is possible, because {reason}, so the "
-            f"test cannot be significant at the 5 % level. {remedy}."
-        )
-    n_significant = test.count()
-    text = f"{outcome}, which is {'significant' if n_significant else 'not significant'} ({p_value})."
-    # Other random permutations could move the p-value across the level.
-    uncertain = abs(p - _LEVEL) <= 2 * math.sqrt(_LEVEL * (1 - _LEVEL) / drawn)
-    if uncertain and not test.complete and p > test.smallest_p:
-        text += f" With {count(drawn, 'permutation')} that is too close to 5 % to be conclusive; use more permutations."
-    if n_significant and len(test.ratios) > 1:
-        verb = "is" if n_significant == 1 else "are"
-        text += f" {n_significant} of the {len(test.ratios)} components tested {verb} significant."
+    owner = "" if _is_linear(model) else " of linear dPCA, not of this kernel"
+    labellings = f"all {number(test.n_possible)}" if test.complete else f"{drawn:,} random"
+    text = f"Permutation test{owner}: p = {number(p)} for the largest ratio, by {labellings} labellings"
+    text += f" of the {test.permuted}."
+    if test.smallest_p > LEVEL:
+        remedy = f"Give more {test.permuted}" if test.complete else "Use more permutations"
+        return f"{text} No p-value below {number(test.smallest_p)} is possible with so few. {remedy}."
+    if _is_near_level(test):
+        text += " That is too close to 5 % to be conclusive; use more permutations."
     return text
 
 
-def _with_held_out(result: Verdict, held: HeldOut) -> Verdict:
+def _is_near_level(test: PermutationTest) -> bool:
+    """Return whether other random permutations could move the p-value across the level."""
+    p, error = float(test.p_values[0]), math.sqrt(LEVEL * (1 - LEVEL) / test.null.shape[1])
+    return not test.complete and p > test.smallest_p and abs(p - LEVEL) <= 2 * error
+
+
+def _held_out_reason(model: Model, held: HeldOut) -> str:
     ratio, low, high = (float(values[0]) for values in (held.ratios, held.low, held.high))
     known = not (math.isnan(low) or math.isnan(high))
     interval = f" ({100 * held.level:g} % interval {number(low)} to {number(high)})" if known else ""
     unclear = "" if low > 1 else ", which is not clearly above one"
-    sentence = f"On held-out {held.by} the first component has a ratio of {number(ratio)}{interval}{unclear}."
-    sentences = (*result.sentences, sentence)
-    if result.kind == "found" and unclear:
-        headline = f"Significant, but not confirmed on held-out {held.by}"
-        return replace(result, kind="unknown", headline=headline, sentences=sentences)
-    return replace(result, sentences=sentences)
+    return f"The held-out ratio of {model.component_names[0]} is {number(ratio)}{interval}{unclear}."
 
 
-def held_out_text(low: float, high: float) -> str:
-    """Return where the interval of a held-out ratio lies."""
-    if math.isnan(low) or math.isnan(high):
-        return "unknown"
-    return "above one" if low > 1 else "below one" if high < 1 else "not clearly above one"
+def _formula_reason(model: Model, test: PermutationTest | None) -> str:
+    """Return the ratio with its noise edge and p-value, or why there are none, and whether the test disagrees."""
+    ratio = f"The ratio of {model.component_names[0]} is {number(model.ratios[0])}" if model.n_components else ""
+    if not _has_edge(model):
+        if not _is_linear(model):
+            return f"{ratio}. A flexible kernel gives large ratios on pure noise too."
+        return f"{ratio or 'There are no components'}; {_no_edge(model)}."
+    edge, p = f"the noise edge, {EDGE}, is {number(model.noise_edge)}", p_text(model)
+    if model.n_components == 0:
+        text = f"No ratio is significant by the formula ({p}); {edge}."
+    elif np.isinf(model.ratios).any():
+        text = (
+            f"Along {_listed([n for n, r in zip(model.component_names, model.ratios, strict=True) if np.isinf(r)])} "
+            "the target varies and the background does not, so the ratio is infinite: a strong effect, or an artefact "
+            "such as a feature that is constant in the background or computed from other features."
+        )
+    elif not _maximises_ratio(model):
+        text = f"{ratio}. By the formula, the largest ratio among all directions has {p}; {edge}."
+    else:
+        first = float(model.unshrunk_ratios[0])
+        if model.regime == "shrunk":
+            text = f"{ratio}, the unshrunk ratio {number(first)} ({p} by the formula); {edge}."
+        elif math.isclose(first, model.ratios[0], rel_tol=1e-6):
+            text = f"{ratio} ({p} by the formula); {edge}."
+        else:  # a penalty on the feature graph, which the formula does not account for
+            text = f"{ratio}, without the graph penalty {number(first)} ({p} by the formula); {edge}."
+    if test is not None and test.smallest_p <= LEVEL and (test.count(LEVEL) > 0) != (model.p_value < LEVEL):
+        text += " The formula assumes Gaussian data and the permutation test does not: the test decides."
+    return text
 
 
-def permutation_text(test: PermutationTest) -> str:
-    """Return what was permuted, and how often."""
-    drawn = f"All {test.n_possible:,.0f} distinct" if test.complete else f"{test.null.shape[1]:,} random"
-    if test.permuted == "pairs":
-        return f"{drawn} swaps of labels within {test.units[0]:,} pairs were evaluated."
-    backgrounds = " + ".join(f"{units:,}" for units in test.units[1:])
+def _no_edge(model: Model) -> str:
+    if model.target_counts.units < 2:
+        return f"the target has {number(model.target_counts.units)} independent units, so no p-value can be computed"
+    units, freedom = round(model.background_units), round(model.background_units - 1)
     return (
-        f"{drawn} labellings of the {test.permuted} ({test.units[0]:,} in the target, {backgrounds} in the background) "
-        "were evaluated."
+        f"{count(units, 'independent background unit')} leave{'s' if units == 1 else ''} "
+        f"{count(freedom, 'degree')} of freedom for {count(model.rank, 'dimension')}, so no noise edge can be "
+        "computed, and noise alone may reach such a ratio"
     )
 
 
-def p_text(value: float) -> str:
-    """Format a p-value, no smaller than its approximation is accurate."""
-    text = f"p < {_SMALLEST_P:.4f}" if value < _SMALLEST_P else f"p = {value:.2g}"
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
+def _component_reasons(
+    model: Model, established: int | None, test: PermutationTest | None, held_out: HeldOut | None,
+    stability: Stability | None,
+) -> list[str]:  # fmt: skip
+    """Return which components are supported, and which of these are unstable."""
+    if not established:
+        return []
+    names, reasons = model.component_names, []
+    if len(names) > 1:
+        by = "by the formula" if test is None else "in the permutation test"
+        also = "" if held_out is None else " and above one on held-out " + held_out.by
+        rest = names[established:]
+        not_established = f"; {_listed(rest)} {_be(rest)} not established" if rest else ""
+        supported = names[:established]
+        noun = "Component" if len(supported) == 1 else "Components"
+        reasons.append(f"{noun} {_listed(supported)} {_be(supported)} significant {by}{also}{not_established}.")
+    intervals = [] if stability is None else list(zip(names[:established], stability.low, stability.high, strict=False))
+    reasons += [
+        f"The direction of {name} varies between bootstrap samples (correlation {low:.2f} to {high:.2f}): do not "
+        "interpret its features."
+        for name, low, high in intervals
+        if low < _INTERPRETABLE
+    ]
+    return reasons
 
 
-def interval_text(low: float, high: float) -> str:
-    """Format an interval for a table; a dash if it is undefined."""
-    if math.isnan(low) or math.isnan(high):
-        return number(math.nan)
-    return f"{number(low, trimmed=False)} to {number(high, trimmed=False)}"
+def _cautions(model: Model, test: PermutationTest | None) -> list[str]:
+    """Return the assumptions behind a positive verdict."""
+    counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
+    by_rows = all(round(part.units) == part.rows for part in counts) and (test is None or test.permuted == "rows")
+    cautions = []
+    if by_rows:
+        cautions.append(
+            "Every row is counted as independent. If several rows come from one subject, give `groups=`; otherwise the "
+            "p-value is too small."
+        )
+    if test is None and _has_edge(model):
+        what = "Gaussian data" if _is_linear(model) else "Gaussian kernel features"
+        cautions.append(f"The formula assumes {what}; under heavy tails its p-value is too small.")
+    return cautions
+
+
+def _next_step(
+    model: Model, kind: Kind, test: PermutationTest | None, held_out: HeldOut | None, dependent: bool, command: str
+) -> NextStep | None:
+    counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
+    groups = ", groups=groups, background_groups=background_groups"
+    grouped = groups if any(round(part.units) < part.rows == part.weight for part in counts) else ""
+    arguments = f"target, background, n_components={max(model.n_components, 1)}"
+    if dependent and kind == "not_judged":
+        call = f"standout.assess({arguments}{groups})"
+        return NextStep("test again with the independent unit of each row", call, f"{command} --groups COLUMN")
+    if not _is_linear(model):
+        call = f"standout.held_out_ratio(target, background, estimator=model{grouped})"
+        return None if held_out is not None else NextStep("measure the ratio on held-out rows", call, None)
+    if test is None:
+        purpose = {"may_stand_out": "confirm it", "noise": "check it without assuming Gaussian data"}
+        return NextStep(purpose.get(kind, "test it"), f"standout.assess({arguments}{grouped})", command)
+    if not test.complete and (test.smallest_p > LEVEL or _is_near_level(test)):
+        permutations = max(999, 10 * test.null.shape[1])
+        call = f"standout.permutation_test({arguments}, n_permutations={permutations}{grouped})"
+        return NextStep("use more permutations", call, f"{command} --permutations {permutations}")
+    if kind == "may_stand_out" and held_out is None:
+        return NextStep("measure the held-out ratio", f"standout.held_out_ratio({arguments}{grouped})", command)
+    return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > 3:
+        return f"{names[0]} to {names[-1]}"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _be(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def background_estimate(model: Model) -> str:
+    """Return how a background covariance that was shrunk was estimated."""
+    if not _is_linear(model):
+        return f"shrunk by {number(model.shrinkage)} towards the identity in the kernel's norm"
+    if model.method == "cPCA":
+        return f"shrunk by {number(model.shrinkage)} towards its diagonal"
+    return f"estimated by {estimate_text(model.shrinkage, model.n_factors)}"
+
+
+def stable_words(low: float) -> str:
+    """Describe the stability of a component, given the lower end of its correlation."""
+    return "stable" if low >= _STABLE else "varies between samples" if low >= _INTERPRETABLE else "unstable"
+
+
+def p_text(model: Model) -> str:
+    """Format the p-value of the formula, no smaller than it is accurate: with groups or weights it is approximate."""
+    parts = [model.target_counts, *(counts for _, counts in model.background_counts)]
+    exact = len(parts) == 2 and all(part.units == part.rows for part in parts)
+    smallest = 1e-300 if exact else _SMALLEST_P
+    return f"p < {smallest:.0e}".replace("e-04", "e-4") if model.p_value < smallest else f"p = {model.p_value:.2g}"
+
+
+def critical_ratio(model: Model) -> float:
+    """Return the ratio that the largest ratio of Gaussian noise exceeds in 5 % of fits; NaN if there is none."""
+    if not (model.background_counts and _has_edge(model)):
+        return math.nan
+    return critical_value(model.rank, model.target_counts.units, model.background_units, LEVEL)
 
 
 def capitalized(text: str) -> str:
     """Return text with an upper-case first letter."""
     return text[:1].upper() + text[1:]
-
-
-def method_name(model: Model) -> str:
-    """Return the name of the method."""
-    kernel = "kernel " if isinstance(model, KernelModel) else ""
-    if not model.background_counts:
-        return f"{kernel}PCA"
-    return "cPCA" if isinstance(model, ContrastiveModel) else f"{kernel}dPCA"
-
-
-def _background_estimate(model: Model) -> str:
-    """Return how a background covariance that was shrunk was estimated."""
-    if isinstance(model, KernelModel):
-        return f"shrunk by {number(model.shrinkage)} towards the identity in the kernel's norm"
-    if isinstance(model, ContrastiveModel):
-        return f"shrunk by {number(model.shrinkage)} towards its diagonal"
-    return f"estimated by {estimate_text(model.shrinkage, model.n_factors)}"
-
-
-def problem(model: Model) -> str:
-    """Return which problem was solved."""
-    if not model.background_counts:
-        return "no background"
-    if model.regime == "shrunk":
-        return f"background covariance {_background_estimate(model)}"
-    if isinstance(model, ContrastiveModel):
-        path = model.path
-        search = "" if path is None else f", chosen from {len(path.representatives)} representatives of the search"
-        return f"alpha = {number(model.alpha)}{search}"
-    if model.regime == "structural":
-        return "exact; the background does not vary in some directions"
-    return "exact, without shrinkage"
 
 
 def number(value: float, *, trimmed: bool = True) -> str:

@@ -203,8 +203,8 @@ def spell_arguments(message: str, spell: Callable[[str, object], str | None]) ->
     ...     return f"--{name}" if value is ... else f"--{name} {value}"
     >>> spell_arguments("Use `missing='auto'`, or name the column in `label` or `drop`.", option)
     'Use --missing auto, or name the column in --label or --drop.'
-    >>> spell_arguments("Use `standout.read(X, missing='auto')`.", option)
-    'Use --missing auto.'
+    >>> spell_arguments("Use `standout.read(X, missing='auto')` and give `groups=`.", option)
+    'Use --missing auto and give --groups.'
     """
     *parts, last = message.split("`")
     if len(parts) % 2:  # a backtick without a partner
@@ -221,8 +221,8 @@ def spell_arguments(message: str, spell: Callable[[str, object], str | None]) ->
 
 def _keywords(code: str) -> dict[str, object]:
     """Return the arguments that a piece of code names, with their values."""
-    if code.isidentifier():
-        return {code: ...}
+    if code.removesuffix("=").isidentifier():
+        return {code.removesuffix("="): ...}
     try:
         call = ast.parse(code if code.endswith(")") else f"f({code})", mode="eval").body
         keywords = call.keywords if isinstance(call, ast.Call) else []

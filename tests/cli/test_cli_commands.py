@@ -2,6 +2,7 @@
 
 import html
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,26 @@ def test_fit_writes_the_model_that_the_library_fits(data, files, done):
     result = done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
     expected = fitted(data)
     same(standout.load(files / "m.standout"), expected)
-    assert str(expected.summary()) in result.out
+    assert table_of(expected) in result.out
     assert "m.standout" in result.out
+
+
+def table_of(model):
+    """Return the summary up to the verdict, whose next step is a call in Python and a command here."""
+    return str(model.summary()).partition("\nMay stand out")[0]
+
+
+def test_fit_ends_with_the_test_of_the_same_data_by_the_same_options(data, files, done):
+    sides = ["fit", files / "target.csv", "-b", files / "background.csv"]
+    drawn = ["--label", "kind", "--ids", "id", "--drop", "a,b"]
+    result = done(*sides, *drawn, "-k", "3", "--shrinkage", "none", "--axes", "ratio", "-o", files / "m.standout")
+    command = shlex.join(map(str, ["standout", "test", *sides[1:], "--drop", "a,b", "--label", "kind", "--ids", "id"]))
+    assert f"To confirm it: {command} -k 3 --shrinkage none" in result.out
+    assert command in done("info", files / "m.standout").out
+    printed = done(*sides, *drawn, "--json").json["verdict"]
+    assert printed["kind"] == "may_stand_out" and printed["headline"].startswith("May stand out: ")
+    assert printed["next_step"] == f"To confirm it: {command}" and len(printed["reasons"]) > 1
+    done(*command.split()[1:], "--permutations", "19", "--bootstrap", "0")
 
 
 def test_fit_notes_columns_that_are_not_features(files, done):
@@ -183,7 +202,8 @@ def test_a_label_in_target_and_background_is_refused(one_file, stopped):
 def test_pca_takes_no_background_by_label_either(one_file, stopped, done):
     stopped("fit", one_file, "--by", "state", "-b", "rest", "--method", "pca", match="--method pca")
     printed = done("fit", one_file, "--by", "state", "--target", "ill", "--method", "pca")
-    assert "variance" in printed.out and "noise edge" not in printed.out.split("No background")[0]
+    assert printed.out.startswith("PCA: 2 components") and "pca0" in printed.out
+    assert "variance" in printed.out and "noise edge" not in printed.out
     assert "background sd" not in printed.out
 
 
@@ -249,7 +269,10 @@ def test_compare_measures_all_methods_against_the_same_background(data, files, d
         if view["name"] in models:
             filters = models[view["name"]].fit(frame(data.target), background=background).components_
             expected = [(u @ first @ u) / (u @ second @ u) for u in filters]
-            np.testing.assert_allclose(view["ratios"], expected, rtol=1e-9)
+            np.testing.assert_allclose(view["unshrunk_ratios"], expected, rtol=1e-9)
+            own = [component["ratio"] for component in view["model"]["components"]]
+            np.testing.assert_allclose(view["ratios"], own, rtol=1e-12)
+    assert [len(view["held_out_ratios"]) for view in views[:-1]] == [2] * (len(views) - 1)
 
 
 def test_missing_values_of_new_rows_are_the_means_of_the_model(data, files, done):
@@ -319,7 +342,7 @@ def test_info_prints_the_summary_or_json(data, files, done):
     done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
     expected = fitted(data)
     shown = done("info", files / "m.standout").out
-    assert str(expected.summary()) in shown and "command: standout fit" in shown
+    assert table_of(expected) in shown and "command: standout fit" in shown
     facts = done("info", files / "m.standout", "--json").json
     ratios = [component["ratio"] for component in facts["model"]["components"]]
     np.testing.assert_allclose(ratios, expected.ratios_)

@@ -54,6 +54,27 @@ def test_replicates_are_detected_and_groups_correct_the_p_value(tmp_path, done):
 
 
 @quiet
+def test_replicates_withhold_the_verdict_and_cannot_be_hidden(tmp_path, done):
+    sides = ["test", *replicated(tmp_path), "--ids", "id", *LITTLE]
+    shown = done(*sides)
+    headline = shown.out.index("Cannot be judged: rows look like replicates of fewer independent units")
+    assert headline < shown.out.index("look like replicates of 8 units") and "--groups COLUMN" in shown.out
+    for options in (["--quiet"], ["--json"], ["--quiet", "--json"]):
+        assert "look like replicates of 8 units" in done(*sides, *options).err
+    printed = done(*sides, "--json").json["verdict"]
+    assert printed["kind"] == "not_judged" and "look like replicates of 8 units" in printed["reasons"][0]
+
+
+@quiet
+def test_it_ends_with_the_verdict(data, files, done):
+    sides = ["test", files / "target.csv", "-b", files / "background.csv", *LITTLE]
+    last = done(*sides).out.rpartition("\n\n")[2]
+    assert last.startswith("Stands out: dpca0")
+    printed = done(*sides, "--json").json["verdict"]
+    assert printed["kind"] == "stands_out" and last.startswith(printed["headline"])
+
+
+@quiet
 def test_pairs_are_swapped_within_subjects(data, files, done, stopped):
     ids = np.array([f"s{i // 4}" for i in range(300)])
     sides = both(data._replace(background=data.background[:200]), files, who=ids)

@@ -21,6 +21,16 @@ def pair():
     return rng.normal(size=(40, 4)) * [1, 1, 3, 1], rng.normal(size=(48, 4))
 
 
+def test_the_summary_ends_with_the_verdict_on_all_results(pair):
+    found = assess(*pair, n_permutations=99, n_bootstrap=5)
+    text = found.summary()
+    assert found.verdict().kind == "stands_out"
+    parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability)]
+    assert text == "\n\n".join([*parts, "\n".join(found.verdict().lines())])
+    assert not any("stand" in part for part in parts)
+    np.testing.assert_allclose(found.estimator.ratios_, DPCA().fit(pair[0], background=pair[1]).ratios_)
+
+
 def test_assess_returns_what_the_single_functions_return(pair):
     found = assess(*pair, estimator=DPCA(3, shrinkage="oas"), **FAST)
     alone = permutation_test(*pair, n_components=3, shrinkage="oas", n_permutations=19)
@@ -50,6 +60,7 @@ def test_the_permutation_test_is_skipped_for_estimators_it_does_not_apply_to(pai
     assert found.test is None and found.held_out is not None
 
 
+@pytest.mark.filterwarnings("ignore::standout.errors.ShrinkageWarning")
 def test_an_analysis_with_too_few_rows_is_skipped_and_the_others_run(pair):
     groups = {"groups": np.arange(40) % 3, "background_groups": 9 + np.arange(48) % 3}
     with pytest.warns(StandoutWarning, match="held_out_ratio was skipped"):

@@ -541,13 +541,11 @@ def test_noise_exceeds_the_edge_with_the_given_probability():
     assert found.count() == 1 and found.count(0.01) == 0
 
 
-def test_the_summary_distinguishes_signal_from_noise():
-    target, background = noise(19, (60, 4), (60, 4))
-    quiet = permutation_test(target, background, n_permutations=99)
-    target[:, 1] *= 4
-    loud = permutation_test(target, background, n_permutations=99)
-    assert "Nothing stands out" in quiet.summary() and "component stands out" in loud.summary()
-    assert "rows: 60 in the target, 60 in the background" in loud.summary()
+def test_the_summary_states_ratio_critical_value_and_p_and_no_verdict():
+    found = permutation_test(*noise(19, (60, 4), (60, 4)), n_permutations=99)
+    (line,) = [line.split() for line in found.summary().splitlines() if line.strip().startswith("dpca0")]
+    assert line[1:] == [f"{found.ratios[0]:.4g}", f"{found.edge()[0]:.4g}", f"{found.p_values[0]:.3g}"]
+    assert "rows: 60 in the target, 60 in the background" in found.summary() and "stand" not in found.summary()
 
 
 PAIR = noise(20, (20, 3), (24, 3))

@@ -42,7 +42,7 @@ def test_bins_count_the_permuted_ratios_and_the_line_is_the_observed_ratio(teste
     np.testing.assert_array_equal(counts, np.histogram(tested.null[component], edges)[0])
     assert counts.sum() == 49
     assert axes.lines[0].get_xdata()[0] == tested.ratios[component]
-    assert axes.get_title() == f"component {component + 1}: p = {number(tested.p_values[component])}"
+    assert axes.get_title() == f"dpca{component}: p = {number(tested.p_values[component])}"
     assert [text.get_text() for text in axes.get_legend().get_texts()][
         1
     ] == f"observed {number(tested.ratios[component])}"
@@ -77,7 +77,7 @@ def test_bars_are_weights_lines_are_intervals_and_unstable_signs_are_hatched(fou
     assert [bar.get_hatch() is not None for bar in axes.patches] == unstable.tolist()
     assert [label.get_text() for label in axes.get_yticklabels()] == [str(feature) for feature in order]
     correlation = f"{found.median[1]:.2f} ({found.low[1]:.2f} to {found.high[1]:.2f})"
-    assert axes.get_title() == f"component 2: correlation {correlation}"
+    assert axes.get_title() == f"dpca1: correlation {correlation}"
 
 
 def test_a_bar_with_a_stable_sign_has_the_full_colour(found):

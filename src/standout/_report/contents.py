@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from standout._base import BaseContrast
 from standout._blas import Array
+from standout._compare import Comparison
 from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._inputs import FitArguments, Inputs, align, background_name, parse_inputs
 from standout._model import Model
-from standout._verdict import method_name
 from standout.errors import InputError, RowsNeededError, StandoutWarning, listed
 from standout.inference.assess import Assessment
 from standout.io.source import RowSource, Source
@@ -45,6 +45,8 @@ class Panel(NamedTuple):
     estimator: BaseContrast
     model: Model
     scores: tuple[Array, ...]  # of each dataset, (n_drawn, n_components)
+    unshrunk_ratios: Array  # of the variances of the scores, by which all models can be compared; may be empty
+    held_out_ratios: Array  # empty if they were not computed
 
     @property
     def n_axes(self) -> int:
@@ -86,6 +88,7 @@ def collect_contents(
 ) -> Contents:  # fmt: skip
     """Compute the scores of all rows and keep those that are drawn."""
     estimators = _estimators(models)
+    held_out = {view.name: view.held_out.ratios for view in models if view.held_out} if _is_compared(models) else {}
     sources, messages = _sources(parse_inputs(FitArguments(target, background=background)))
     labels_of = _background_labels(background_labels, [name for name in sources if name != "target"])
     labels_of["target"] = labels
@@ -99,10 +102,14 @@ def collect_contents(
     scores = [source.collect_mapped(transforms, name) for name, source in used.items()]
     sizes = [len(by_model[0]) for by_model in scores]
     drawn = _sample(sizes, len(estimators))
+    shares = main.mix if len(sources) == 1 + len(main.mix) else np.empty(0)
     panels = [
-        Panel(name, one, fitted_model(one), tuple(own[k][i] for own, i in zip(scores, drawn, strict=True)))
+        Panel(
+            name, one, fitted_model(one), tuple(own[k][i] for own, i in zip(scores, drawn, strict=True)),
+            _unshrunk([own[k] for own in scores], shares), held_out.get(name, np.empty(0)),
+        )
         for k, (name, one) in enumerate(estimators.items())
-    ]
+    ]  # fmt: skip
     datasets = [
         _drawn_rows(name, source, labels_of.get(name), ids if name == "target" else None, size, index)
         for (name, source), size, index in zip(sources.items(), sizes, drawn, strict=True)
@@ -112,9 +119,24 @@ def collect_contents(
     return Contents(tuple(panels), tuple(datasets), accounts, (*notes, *messages), **results)
 
 
+def _is_compared(models: Any) -> bool:
+    return isinstance(models, list) and bool(models) and all(isinstance(view, Comparison) for view in models)
+
+
+def _unshrunk(scores: list[Array], shares: Array) -> Array:
+    """Return target over background variance of the scores; empty if some background has no rows."""
+    if not len(shares):
+        return np.empty(0)
+    target, *parts = (own.var(axis=0) for own in scores)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(target / sum(share * part for share, part in zip(shares, parts, strict=True)))
+
+
 def _estimators(models: Any) -> dict[str, BaseContrast]:
+    if _is_compared(models):
+        models = {view.name: view.estimator for view in models}
     if not isinstance(models, Mapping):
-        return {method_name(fitted_model(models, "models")): models}
+        return {fitted_model(models, "models").method: models}
     if not models:
         raise InputError("models: the dict is empty. Give at least one fitted estimator.")
     for name, model in models.items():

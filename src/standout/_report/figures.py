@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from standout._blas import Array
 from standout._model import Model
 from standout._report.contents import MAX_SVG_POINTS, Contents, DrawnRows, Panel
-from standout._verdict import number
+from standout._verdict import critical_ratio, number
 from standout.inference.permutation import PermutationTest
 from standout.plot import _style
 from standout.plot._components import null_histogram
@@ -103,11 +103,12 @@ def scores_data(contents: Contents) -> dict[str, Any]:
     """Return what the script of the page draws: sets of points, and their coordinates in each panel."""
     sets = point_sets(contents)
     total = sum(len(drawn.positions) for drawn in contents.datasets)
+    several = sum(bool(panel.model.background_counts) for panel in contents.panels) > 1
     return {
         "sets": [_set_data(points, contents.datasets[points.dataset], total) for points in sets],
         # The drawing order: backgrounds first, behind the target.
         "order": sorted(range(len(sets)), key=lambda index: not sets[index].background),
-        "panels": [_panel_data(panel, sets, total) for panel in contents.panels],
+        "panels": [_panel_data(panel, sets, total, several) for panel in contents.panels],
     }
 
 
@@ -133,8 +134,10 @@ def _set_data(points: PointSet, drawn: DrawnRows, total: int) -> dict[str, Any]:
     return data
 
 
-def _panel_data(panel: Panel, sets: list[PointSet], total: int) -> dict[str, Any]:
-    quantity = "ratio" if panel.model.background_counts else "variance"
+def _panel_data(panel: Panel, sets: list[PointSet], total: int, several: bool) -> dict[str, Any]:
+    quantity, values = "ratio" if panel.model.background_counts else "variance", panel.model.ratios
+    if several and len(panel.unshrunk_ratios):  # a ratio by which the models can be compared
+        quantity, values = "unshrunk ratio", panel.unshrunk_ratios
     rng = np.random.default_rng(0)
     coordinates = []
     for index, points in enumerate(sets):
@@ -143,11 +146,11 @@ def _panel_data(panel: Panel, sets: list[PointSet], total: int) -> dict[str, Any
         if panel.n_axes == 1:  # one strip per set, with vertical jitter
             columns.append(packed(len(sets) - 1 - index + rng.uniform(-0.3, 0.3, len(scores))))
         coordinates.append(columns)
-    ratios = panel.model.ratios[: panel.n_axes]
+    axes = zip(panel.model.component_names, values[: panel.n_axes], strict=False)
     return {
         "webgl": total > MAX_SVG_POINTS,
         "strips": panel.n_axes == 1,
-        "axes": [f"component {axis} ({quantity} {number(ratio)})" for axis, ratio in enumerate(ratios, start=1)],
+        "axes": [f"{name} ({quantity} {number(ratio)})" for name, ratio in axes],
         "coordinates": coordinates,
     }
 
@@ -168,50 +171,57 @@ def _literal(text: str, most: int = 60) -> str:
 
 def ratio_figure(model: Model) -> dict[str, Any]:
     """Return the ratios on a log axis, with the unshrunk ones if the background was shrunk; or the variances."""
-    xaxis = {"title": {"text": "component"}, "dtick": 1 if model.n_components <= 12 else None}
+    names = model.component_names
+    xaxis = {"title": {"text": "component"}, "type": "category"}
     if not model.background_counts:
-        trace = {**_points(model.ratios, model.ratios, "variance", "circle"), "mode": "lines+markers"}
+        trace = {**_points(names, model.ratios, model.ratios, "variance", "circle"), "mode": "lines+markers"}
         return {"data": [trace], "layout": {"xaxis": xaxis, "yaxis": {"title": {"text": "variance"}}}}
     # The axis includes the noise edge and a ratio of one. Infinite ratios lie at its top, zeros at its bottom.
-    edge = model.noise_edge
-    values = np.concatenate([model.ratios, model.unshrunk_ratios, [edge, 1.0]])
+    edge, critical = model.noise_edge, critical_ratio(model)
+    values = np.concatenate([model.ratios, model.unshrunk_ratios, [edge, critical, 1.0]])
     positive = values[np.isfinite(values) & (values > 0)]
     room = max(positive.max() / positive.min(), 2.0) ** 0.12
     bottom, top = float(positive.min() / room), float(positive.max() * room)
-    traces = [_ratio_points(model.ratios, bottom, top, "ratio", "circle")]
+    traces = [_ratio_points(names, model.ratios, bottom, top, "ratio", "circle")]
     if model.regime == "shrunk" and not np.isnan(model.unshrunk_ratios).all():
-        traces.append(_ratio_points(model.unshrunk_ratios, bottom, top, "unshrunk ratio", "diamond-open"))
+        traces.append(_ratio_points(names, model.unshrunk_ratios, bottom, top, "unshrunk ratio", "diamond-open"))
     yaxis = {"title": {"text": "ratio"}, **_log_axis(bottom, top, 0.05)}
     layout: dict[str, Any] = {"xaxis": xaxis, "yaxis": yaxis, "showlegend": len(traces) > 1}
-    if not math.isnan(edge):
-        line = {"color": _style.MISSING, "dash": "dash", "width": 1.5}
-        layout["shapes"] = [
-            {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": edge, "y1": edge, "line": line}
-        ]  # fmt: skip
-        layout["annotations"] = [
-            {
-                "text": f"noise edge {number(edge)}", "x": 1, "xref": "paper", "xanchor": "right",
-                "y": math.log10(edge), "yanchor": "bottom", "showarrow": False, "font": {"color": _style.MISSING},
-            }
-        ]  # fmt: skip
+    levels = {"noise edge": edge, "5 % critical value": critical}
+    line = {"color": _style.MISSING, "dash": "dash", "width": 1.5}
+    layout["shapes"] = [
+        {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": level, "y1": level, "line": line}
+        for level in levels.values()
+        if not math.isnan(level)
+    ]
+    layout["annotations"] = [
+        {
+            "text": f"{name} {number(level)}", "x": 1, "xref": "paper", "xanchor": "right", "y": math.log10(level),
+            "yanchor": "bottom", "showarrow": False, "font": {"color": _style.MISSING},
+        }
+        for name, level in levels.items()
+        if not math.isnan(level)
+    ]  # fmt: skip
     return {"data": traces, "layout": layout}
 
 
-def _ratio_points(values: Array, bottom: float, top: float, name: str, symbol: str) -> dict[str, Any]:
+def _ratio_points(
+    components: list[str], values: Array, bottom: float, top: float, name: str, symbol: str
+) -> dict[str, Any]:
     heights = np.where(np.isposinf(values), top, np.maximum(values, bottom))
     text = ["∞" if math.isinf(value) else "0" if value == 0 else "" for value in values]
     labels = {"mode": "markers+text", "text": text, "textposition": "middle right"}
-    return {**_points(values, heights, name, symbol), **labels}
+    return {**_points(components, values, heights, name, symbol), **labels}
 
 
-def _points(values: Array, heights: Array, name: str, symbol: str) -> dict[str, Any]:
+def _points(components: list[str], values: Array, heights: Array, name: str, symbol: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "name": name,
-        "x": list(range(1, len(values) + 1)),
+        "x": components,
         "y": [None if math.isnan(height) else float(height) for height in heights],
         "customdata": [number(float(value)) for value in values],
-        "hovertemplate": f"component %{{x}}<br>{name} %{{customdata}}<extra></extra>",
+        "hovertemplate": f"%{{x}}<br>{name} %{{customdata}}<extra></extra>",
         "marker": {"color": _style.COLORS[0 if symbol == "circle" else 1], "symbol": symbol, "size": 10},
     }
 
@@ -235,7 +245,7 @@ def null_figure(test: PermutationTest) -> dict[str, Any]:
     at_right = position > sum(axis["range"]) / 2
     line = {"color": _style.COLORS[1], "width": 2}
     layout = {
-        "xaxis": {"title": {"text": "ratio of component 1"}, **axis},
+        "xaxis": {"title": {"text": "tested ratio of dpca0"}, **axis},
         # Room above the bars for the label of the line.
         "yaxis": {"title": {"text": "permutations"}, "range": [0, 1.2 * float(counts.max())]},
         "shapes": [{"type": "line", "x0": observed, "x1": observed, "y0": 0, "y1": 1, "yref": "paper", "line": line}],

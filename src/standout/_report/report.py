@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache, partial
 from hashlib import sha256
@@ -17,19 +17,27 @@ from typing import Any
 
 import numpy as np
 
-from standout import _verdict
 from standout._blas import Array
 from standout._cpca import ContrastiveModel
 from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._report.contents import Contents, Panel, collect_contents
 from standout._report.figures import null_figure, point_sets, ratio_figure, scores_data
-from standout._verdict import capitalized, count, method_name, number, verdict
+from standout._verdict import (
+    EDGE,
+    background_estimate,
+    capitalized,
+    count,
+    critical_ratio,
+    number,
+    stable_words,
+    verdict,
+)
 from standout._version import __version__
 from standout.errors import InputError, MissingExtraError, listed
 from standout.inference.assess import Assessment
 from standout.inference.held_out import HeldOut
-from standout.inference.stability import stable_words
+from standout.inference.permutation import PermutationTest
 from standout.io.output import check_writable, replacing
 from standout.io.stream import ReadSummary
 from standout.plot._components import STABLE_SIGN, has_patterns
@@ -52,21 +60,24 @@ def report(
     title: str | None = None,
     command: str | None = None,
     code: str | None = None,
+    test_command: str | None = None,
+    spell: Callable[[str], str] = str,
     accounts: Sequence[ReadSummary] = (),
     notes: Sequence[str] = (),
     trust: Assessment | None = None,
 ) -> Path:
     """Write a report on a fitted model as one self-contained HTML file with interactive plots.
 
-    The page starts with a verdict on significance. Then come the scores next to those of PCA, the ratios with the noise
-    edge, the top features of each component, a description of the data, and the code to reproduce the analysis. The
-    file opens offline.
+    The page starts with the verdict, its reasons and the next step. Then come the scores next to those of PCA, the
+    ratios with the noise edge, the top features of each component, a description of the data, and the code to reproduce
+    the analysis. The file opens offline.
 
     Parameters
     ----------
-    models : DPCA, CPCA or KernelDPCA, or dict of str to them
-        A fitted estimator, or several by name: the report describes the first and shows the scores of the others for
-        comparison. A single estimator with a background is compared with PCA of the target.
+    models : DPCA, CPCA or KernelDPCA, dict of str to them, or list of Comparison
+        A fitted estimator, several by name, or the result of :func:`standout.compare`: the report describes the first
+        and shows the scores of the others for comparison. A single estimator with a background is compared with PCA
+        of the target.
     target : path of a file, array-like, data frame, sparse matrix or Source, of shape (n_rows, n_features)
         The target rows, as in ``fit``. They are read once for each model. At most 100,000 points are drawn.
     background : dataset, or list or dict of datasets, optional
@@ -83,6 +94,10 @@ def report(
         The heading.
     command, code : str, optional
         Command line and Python code that reproduce the analysis. By default the code is derived from the first model.
+    test_command : str, optional
+        Command that tests the same data, shown as the next step; by default the next step is a call in Python.
+    spell : callable, optional
+        Spells messages that name arguments in backticks; the command line shows them as options.
     accounts : sequence of ReadSummary, optional
         What reading did to the data; by default as recorded by the sources.
     notes : sequence of str, optional
@@ -118,14 +133,14 @@ def report(
         models, target, background, labels=labels, background_labels=background_labels, ids=ids,
         accounts=accounts, notes=notes, command=command, code=code, assessment=trust or Assessment(),
     )  # fmt: skip
-    text = _page(contents, title)
+    text = _page(contents, title, test_command, spell)
     with replacing(output, "report") as draft:
         # File names may contain bytes that are not valid text; replace them instead of failing.
         draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return output
 
 
-def _page(contents: Contents, title: str | None) -> str:
+def _page(contents: Contents, title: str | None, test_command: str | None, spell: Callable[[str], str]) -> str:
     """Return the page; its text, tables and sections are in the templates."""
     model, estimator, trust = contents.main.model, contents.main.estimator, contents.assessment
     results = [result for result in (trust.test, trust.held_out, trust.stability) if result is not None]
@@ -144,9 +159,13 @@ def _page(contents: Contents, title: str | None) -> str:
     columns, scores, code = _ratio_columns(model), scores_data(contents), " ".join(repr(estimator).split())
     script, style = (templates().loader.get_source(templates(), f"report.{kind}")[0] for kind in ("js", "css"))
     scripts = [plotly_script(), script]
+    found = verdict(model, trust) if test_command is None else verdict(model, trust, test_command)
+    step = found.next_step
     values = {
         "title": title or ("Variation specific to the target" if compared else "Variation of the target"),
-        "verdict": verdict(model, trust),
+        "verdict": found,
+        "spell": spell,
+        "next_step": step and ((test_command and step.command) or step.python),
         "sections": sections,
         "contents": contents,
         "model": model,
@@ -154,12 +173,15 @@ def _page(contents: Contents, title: str | None) -> str:
         "compared": compared,
         "shrunk": model.regime == "shrunk",
         "has_edge": not math.isnan(model.noise_edge),
+        "critical": critical_ratio(model),
         "has_patterns": has_patterns(model),
         "legend": point_sets(contents),
         "columns": columns,
         "undefined": any(np.isnan(values[: _LIMITS["max_rows"]]).any() for values in columns.values()),
-        "result_notes": list(dict.fromkeys(text for result in results for text in result.notes)),
-        "notes": [*(note.text for note in model.notes), *contents.notes],
+        "result_notes": list(dict.fromkeys(spell(text) for result in results for text in result.notes)),
+        "notes": [
+            spell(text) for text in (*(note.text for note in model.notes), *contents.notes) if text not in found.reasons
+        ],
         "estimator_code": code,
         "code": contents.code or _code(contents.main, code),
         "versions": {
@@ -188,12 +210,12 @@ def templates(package: str = "standout._report", what: str = "reports") -> Any:
         loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {
-        "number": number, "cell": partial(number, trimmed=False), "counted": count, "interval": _verdict.interval_text,
+        "number": number, "cell": partial(number, trimmed=False), "counted": count, "interval": _interval_text,
         "sentence": capitalized, "shortened": shortened, "median": np.median,
     }  # fmt: skip
     environment.globals |= {
-        "account_text": account_text, "caption": _caption, "held_out_text": _verdict.held_out_text,
-        "method_name": method_name, "permutation_text": _verdict.permutation_text, "problem": _verdict.problem,
+        "account_text": account_text, "caption": _caption, "held_out_text": _held_out_text, "edge_text": EDGE,
+        "permutation_text": _permutation_text, "problem": _problem,
         "stable_sign": STABLE_SIGN, "stable_words": stable_words, "training_ratios": _training_ratios, **_LIMITS,
     }  # fmt: skip
     return environment
@@ -216,6 +238,47 @@ def _caption(panel: Panel) -> str:
     if getattr(panel.estimator, "axes", "ratio") == "signal":
         return "Directions of largest variance in the part of the target that is specific to it."
     return "Directions with the largest ratios of target to background variance."
+
+
+def _problem(model: Model) -> str:
+    """Return which problem was solved."""
+    if not model.background_counts:
+        return "no background"
+    if model.regime == "shrunk":
+        return f"background covariance {background_estimate(model)}"
+    if isinstance(model, ContrastiveModel):
+        path = model.path
+        search = "" if path is None else f", chosen from {len(path.representatives)} representatives of the search"
+        return f"alpha = {number(model.alpha)}{search}"
+    if model.regime == "structural":
+        return "exact; the background does not vary in some directions"
+    return "exact, without shrinkage"
+
+
+def _held_out_text(low: float, high: float) -> str:
+    """Return where the interval of a held-out ratio lies."""
+    if math.isnan(low) or math.isnan(high):
+        return "unknown"
+    return "above one" if low > 1 else "below one" if high < 1 else "includes one"
+
+
+def _permutation_text(test: PermutationTest) -> str:
+    """Return what was permuted, and how often."""
+    drawn = f"All {test.n_possible:,.0f} distinct" if test.complete else f"{test.null.shape[1]:,} random"
+    if test.permuted == "pairs":
+        return f"{drawn} swaps of labels within {test.units[0]:,} pairs were evaluated."
+    backgrounds = " + ".join(f"{units:,}" for units in test.units[1:])
+    return (
+        f"{drawn} labellings of the {test.permuted} ({test.units[0]:,} in the target, {backgrounds} in the background) "
+        "were evaluated."
+    )
+
+
+def _interval_text(low: float, high: float) -> str:
+    """Format an interval for a table; a dash if it is undefined."""
+    if math.isnan(low) or math.isnan(high):
+        return number(math.nan)
+    return f"{number(low, trimmed=False)} to {number(high, trimmed=False)}"
 
 
 def _ratio_columns(model: Model) -> dict[str, Any]:

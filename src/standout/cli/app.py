@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -12,10 +13,11 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import get_completion_class
 
-from standout._model import to_dict
+from standout._summary import to_dict
+from standout._verdict import verdict
 from standout._version import __version__
 from standout.cli.embed import denoise, embed
-from standout.cli.fit import compare, fit, model_text, report, test
+from standout.cli.fit import command_to_test, compare, fit, model_text, report, test, verdict_result
 from standout.cli.options import Page, in_options, option, output_options
 from standout.cli.session import Session
 from standout.errors import StandoutError
@@ -58,7 +60,7 @@ def demo(output: Path, seed: int, **given: Any) -> None:
     session.show(*result)
     if not session.as_json:
         files = f"{output / 'target.csv'} -b {output / 'background.csv'} --label digit"
-        click.echo(f"\nTry next:\n  standout fit {files} -o digits.standout\n  standout compare {files}")
+        click.echo(f"\nTry next:\n  standout test {files}\n  standout compare {files}")
 
 
 @click.command(cls=Page, examples=_INFO_EXAMPLES, short_help="Show a stored model.")
@@ -77,8 +79,19 @@ def info(model: Path, top: int, **given: Any) -> None:
     command = (head.get("about") or {}).get("command")
     if command:
         lines.append(f"command: {command}")
-    result = {"command": "info", "file": head, "model": to_dict(estimator, top)}
-    session.show(result, "\n".join([*lines, "", model_text(estimator, top)]), {})
+    tested = _tested_by(command)
+    found = verdict(estimator._solved(), command=tested) if tested else verdict(estimator._solved())
+    result = {"command": "info", "file": head, **verdict_result(found), "model": to_dict(estimator, top)}
+    session.show(result, "\n".join([*lines, "", model_text(estimator, top, tested)]), {})
+
+
+def _tested_by(command: str | None) -> str | None:
+    """Return the command that tests the data of a stored ``standout fit``."""
+    words = shlex.split(command or "")
+    try:
+        return command_to_test(fit.make_context("fit", words[2:])) if words[:2] == ["standout", "fit"] else None
+    except click.ClickException:  # written by another version, with other options
+        return None
 
 
 @click.command(cls=Page, examples=_COMPLETION_EXAMPLES, short_help="Print a completion script for a shell.")

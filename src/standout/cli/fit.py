@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from standout._compare import Comparison
 from standout._compare import compare as compare_methods
 from standout._dpca import DPCA
-from standout._model import to_dict
+from standout._summary import summarize, to_dict
+from standout._verdict import Verdict, verdict
 from standout._version import __version__
 from standout.cli import options
 from standout.cli.data import Files, accounts, backgrounds, load
@@ -106,8 +109,10 @@ def _fit(
                 write_rows(draft, files, list(estimator.get_feature_names_out()), estimator.transform, "--scores")
             if page is not None:
                 write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
-    result = {"command": "fit", "model": to_dict(estimator), "data": accounts(files)}
-    text = "\n".join([model_text(estimator), *_reading_text(files)])
+    command = command_to_test()
+    found = verdict(estimator._solved(), command=command)
+    result = {"command": "fit", **verdict_result(found), "model": to_dict(estimator), "data": accounts(files)}
+    text = "\n".join([model_text(estimator, command=command), *_reading_text(files)])
     session.show(result, text, {"model": output, "scores": scores, "report": page}, _notes(estimator))
 
 
@@ -115,9 +120,31 @@ def _notes(*estimators: Any) -> list[str]:
     return [note.text for estimator in estimators for note in estimator._solved().notes]
 
 
-def model_text(estimator: Any, count: int = 5) -> str:
+def command_to_test(context: click.Context | None = None) -> str:
+    """Return the ``standout test`` on the data of a command, with the options that the two have in common."""
+    context = click.get_current_context() if context is None else context
+    words = ["standout", "test", context.params["target"]]
+    for param in test.params:
+        value, given = context.params.get(param.name or ""), context.get_parameter_source(param.name or "")
+        if not isinstance(param, options.Option) or given is not ParameterSource.COMMANDLINE:
+            continue
+        if param.heading in (_OUTPUT, _RESAMPLING) or (param.name == "components" and not isinstance(value, int)):
+            continue
+        name = min(param.opts, key=len) if param.name in ("background", "components") else param.opts[-1]
+        for each in value or () if param.multiple else [value]:
+            each = ",".join(map(str, each)) if isinstance(each, list) else "none" if each is None else str(each)
+            words += [name] if param.is_flag else [name, each]
+    return shlex.join(words)
+
+
+def verdict_result(found: Verdict) -> dict[str, Any]:
+    """Return the verdict for JSON."""
+    return {"verdict": found.to_dict(on_command_line=True)}
+
+
+def model_text(estimator: Any, count: int = 5, command: str | None = None) -> str:
     """Return the summary of a model with the top features of each component."""
-    lines = [str(estimator.summary())]
+    lines = [str(summarize(estimator._solved(), command))]
     if hasattr(estimator, "top_features") and estimator.n_components_:
         unit = "background sd" if estimator.mix_.size else "the units of the data"
         lines += ["", f"  top features of each component, in {unit}:"]
@@ -139,13 +166,14 @@ def _reading_text(files: Files) -> list[str]:
 
 
 def write_page(models: Any, files: Files, page: Path, title: str | None = None, trust: Any = None) -> None:
-    """Write the HTML report of an estimator, or of several by name."""
+    """Write the HTML report of an estimator, or of the result of ``compare``."""
     from standout._report.report import report as write_report
 
     write_report(
         models, files["target"].source, backgrounds(files), path=page, trust=trust, command=command_line(),
+        test_command=command_to_test(), spell=options.in_options,
         title=title or f"What is specific to {Path(files['target'].path).name}",
-        code=_code(next(iter(models.values())) if isinstance(models, dict) else models, files),
+        code=_code(models[0].estimator if isinstance(models, list) else models, files),
         accounts=tuple(file.account for file in files.values()),
     )  # fmt: skip
 
@@ -181,25 +209,39 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
     with session.working():
         files = load(target, given)
         found = compare_methods(files["target"].source, backgrounds(files), **parameters)
-        models = {view.name: view.estimator for view in found}
+        main = next(view for view in found if view.name == "dPCA by ratio")
+        trust = Assessment(held_out=main.held_out)
         if page is not None:  # the first model is the subject of the report
-            write_page({"dPCA by ratio": models["dPCA by ratio"], **models}, files, page)
-    names = ("name", "ratios", "share", "silhouette")
-    views = [{**{n: getattr(view, n) for n in names}, "model": to_dict(view.estimator)} for view in found]
-    result = {"command": "compare", "views": views, "data": accounts(files)}
-    session.show(result, _table(found), {"report": page}, _notes(*models.values()))
+            write_page([main, *(view for view in found if view is not main)], files, page, trust=trust)
+    judged = verdict(main.estimator._solved(), trust, command_to_test())
+    names = ("name", "ratios", "unshrunk_ratios", "share", "silhouette")
+    views = [
+        {
+            **{name: getattr(view, name) for name in names},
+            "held_out_ratios": None if view.held_out is None else view.held_out.ratios,
+            "model": to_dict(view.estimator),
+        }
+        for view in found
+    ]
+    result = {"command": "compare", **verdict_result(judged), "views": views, "data": accounts(files)}
+    text = "\n".join([_table(found), "", f"Verdict on {main.name}:", *judged.lines(on_command_line=True)])
+    session.show(result, text, {"report": page}, _notes(*(view.estimator for view in found)))
 
 
 def _table(found: list[Comparison]) -> str:
-    edge = found[0].estimator.noise_edge_
     labelled = any(view.silhouette == view.silhouette for view in found)
-    lines = [f"{'':<22}{'target variance':>17}" + ("  silhouette" if labelled else "") + "   ratios"]
+    held_out = any(view.held_out is not None for view in found)
+    criterion = "held-out ratios" if held_out else "unshrunk ratios, in sample"
+    lines = [f"{'':<22}{'target variance':>17}" + ("  silhouette" if labelled else "") + f"   {criterion}"]
     for view in found:
-        ratios = ", ".join(f"{ratio:.3g}" for ratio in view.ratios[:5]) or "none above the noise edge"
+        values = view.unshrunk_ratios if not held_out else view.held_out.ratios if view.held_out is not None else ()
+        ratios = ", ".join(f"{ratio:.3g}" for ratio in values[:5])
         quality = f"{view.silhouette:>12.2f}" if labelled else ""
-        lines.append(f"{view.name:<22}{view.share:>16.1%} {quality}   {ratios}")
-    missing = "No noise edge: the background has too few independent rows for its dimensions."
-    return "\n".join([*lines, "", f"Noise edge {edge:.3g}." if edge == edge else missing])
+        lines.append(f"{view.name:<22}{view.share:>16.1%} {quality}   {ratios or 'no component in some fold'}")
+    how = "Every method was fitted on some rows and measured on others, by the same folds. Noise gives a ratio of one."
+    if not held_out:
+        how = "Rows cannot be held out, so these ratios favour the method that maximises them, dPCA by ratio."
+    return "\n".join([*lines, "", how])
 
 
 @click.command(cls=Page, examples=_TEST_EXAMPLES, short_help="Test significance, stability and held-out ratio.")
@@ -239,7 +281,6 @@ def test(
     given["groups"] = given["groups"] if pairs is None else pairs  # the column of pairs is read as groups
     with session.working():
         files = load(target, given)
-        estimator.fit(files["target"].source, background=backgrounds(files))
         sources = [file.source for file in files.values()]
         paired: dict[str, Any] = {}
         if pairs is not None:
@@ -250,12 +291,15 @@ def test(
             sources[0], backgrounds(files, sources[1:]), estimator=estimator, n_permutations=permutations,
             n_bootstrap=bootstrap, folds=folds, random_state=seed, n_jobs=jobs, **paired,
         )  # fmt: skip
+        assert found.estimator is not None
         if page is not None:
-            write_page(estimator, files, page, trust=found)
-    result = {"command": "test", "model": to_dict(estimator), "data": accounts(files), **_results(found)}
-    text = "\n".join([str(found.summary()), *_reading_text(files)])
-    noted = [*_notes(estimator), *(finding.text for finding in found.replicates)]
-    session.show(result, text, {"report": page}, noted)
+            write_page(found.estimator, files, page, trust=found)
+    judged = verdict(found.estimator._solved(), found, command_to_test())
+    model = to_dict(found.estimator)
+    result = {"command": "test", **verdict_result(judged), "model": model, "data": accounts(files), **_results(found)}
+    parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability) if part is not None]
+    lines = ["\n\n".join(parts), *_reading_text(files), "", *judged.lines(on_command_line=True)]
+    session.show(result, "\n".join(lines), {"report": page}, [*_notes(found.estimator), *judged.reasons])
 
 
 def _results(found: Assessment) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from sklearn.base import clone
 from standout._base import BaseContrast
 from standout._dpca import DPCA
 from standout._inputs import check_count
-from standout._model import Summary
+from standout._summary import Summary
+from standout._verdict import Verdict, verdict
 from standout.errors import NotEnoughRowsError, StandoutWarning, warn_user
 from standout.inference.exchange import check_pairs
 from standout.inference.held_out import HeldOut, held_out_ratio
@@ -37,18 +38,25 @@ class Assessment:
         How much the components vary between bootstrap samples.
     replicates : tuple of ReplicateFinding
         Datasets without groups whose rows look like replicates of fewer units.
+    estimator : DPCA, CPCA or KernelDPCA, or None
+        The estimator, fitted to all rows.
     """
 
     test: PermutationTest | None = None
     held_out: HeldOut | None = None
     stability: Stability | None = None
     replicates: tuple[ReplicateFinding, ...] = ()
+    estimator: BaseContrast | None = None
+
+    def verdict(self) -> Verdict | None:
+        """Return what can be concluded from all results together, with reasons; None without an estimator."""
+        return None if self.estimator is None else verdict(self.estimator._solved(), self)
 
     def summary(self) -> Summary:
-        """Return the results as text, one after the other."""
-        parts = [f"! {finding.text}" for finding in self.replicates]
-        parts += [str(found.summary()) for found in (self.test, self.held_out, self.stability) if found is not None]
-        return Summary("\n\n".join(parts))
+        """Return the results as text, one after the other, and the verdict at the end."""
+        parts = [str(found.summary()) for found in (self.test, self.held_out, self.stability) if found is not None]
+        found = self.verdict()
+        return Summary("\n\n".join([*parts, *([] if found is None else ["\n".join(found.lines())])]))
 
 
 def assess(
@@ -97,6 +105,8 @@ def assess(
     >>> found = assess(target, background, n_components=1, n_permutations=99, n_bootstrap=20)
     >>> float(found.test.p_values[0]), bool(found.held_out.low[0] > 1), bool(found.stability.low[0] > 0.9)
     (0.01, True, True)
+    >>> found.verdict().headline
+    'Stands out: dpca0'
     """
     check_pairs(pairs, background_pairs, groups is not None or background_groups is not None)
     estimator = DPCA(n_components or 2) if estimator is None else estimator
@@ -108,6 +118,8 @@ def assess(
         exchanged = {"pairs": pairs, "background_pairs": background_pairs}
         units = {"groups": pairs, "background_groups": background_pairs}
     target, background = collect_sides(target, background)
+    fitted = clone(estimator).set_params(n_components=n_components)
+    fitted.fit(target, background=background, **units)
     test = held_out = stable = None
     if n_permutations and not (isinstance(estimator, DPCA) and estimator.centering == "own"):
         warn_user(
@@ -130,7 +142,7 @@ def assess(
             stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
         )
     replicates = replicates_of(target, background) if groups is None and pairs is None else ()
-    return Assessment(test, held_out, stable, replicates)
+    return Assessment(test, held_out, stable, replicates, fitted)
 
 
 def _unless_too_few_rows(analysis: Callable[..., _Found], *data: Any, **options: Any) -> _Found | None:

@@ -23,8 +23,8 @@ from standout._dataset import Mixture, fill_by_training
 from standout._dpca import DPCA
 from standout._folds import Fold, Index, Spread
 from standout._inputs import check_count, seed_from
-from standout._model import Summary
 from standout._moments import Counts
+from standout._summary import Summary
 from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
 from standout.inference.resampling import Samples, check_level, collect_samples
 from standout.io.source import RowView
@@ -79,21 +79,15 @@ class HeldOut:
             f"  split       {split} by {self.by}: {sizes}",
             f"  interval    {self.interval}",
             "",
-            f"  {'component':>9}  {'training':>9}  {'held out':>9}  {percent:>19}",
+            f"  {'component':>11}  {'training ratio':>14}  {'held-out ratio':>14}  {percent:>19}",
         ]
-        columns = zip(training_ratios, self.ratios, self.low, self.high, strict=True)
-        for number, (training, ratio, low, high) in enumerate(columns, start=1):
-            lines.append(f"  {number:>9}  {training:>9.4g}  {ratio:>9.4g}  {f'{low:.3g} to {high:.3g}':>19}")
-        return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
-
-    def _verdict(self) -> str:
-        if np.isnan(self.ratios).all():
-            return "The held-out ratio is undefined."
-        count, total = int((self.low > 1).sum()), len(self.ratios)
-        if count == 0:
-            return "No component is clearly above one on held-out rows: nothing specific to the target is shown."
-        found = "The component is" if total == 1 else f"{count} of {total} components {'is' if count == 1 else 'are'}"
-        return f"{found} above one on held-out rows."
+        names = self.estimators[0].get_feature_names_out()
+        for name, training, ratio, low, high in zip(
+            names, training_ratios, self.ratios, self.low, self.high, strict=False
+        ):
+            lines.append(f"  {name:>11}  {training:>14.4g}  {ratio:>14.4g}  {f'{low:.3g} to {high:.3g}':>19}")
+        lines.append("  Noise alone gives a held-out ratio of one.")
+        return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
 
 
 def held_out_ratio(
@@ -207,7 +201,7 @@ def held_out_ratio(
         units=tuple(sample.units.count for sample in samples.sets),
         by=samples.unit_kind,
         estimators=tuple(fitted),
-        notes=(*notes, *_folds.fold_notes(logs)),
+        notes=(*notes, *_folds.fold_notes(logs, fitted[0].get_feature_names_out())),
     )
 
 

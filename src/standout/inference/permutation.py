@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from standout._blas import Array, threads_for
 from standout._inputs import check_choice, check_count, solve_options
-from standout._model import Summary
+from standout._summary import Summary
 from standout.errors import InputError, NotEnoughRowsError
 from standout.inference.exchange import Shuffle, balance_units, check_pairs, shuffle_of
 from standout.inference.resampling import Samples, collect_samples, run_chunks
@@ -96,18 +96,11 @@ class PermutationTest:
             f"  permuted    {permuted}; {labellings} labellings",
             f"  problem     {f'background shrunk by {self.shrinkage:.3g}' if self.shrinkage else 'exact'}",
             "",
-            f"  {'component':>9}  {'ratio':>9}  {'noise edge (5 %)':>16}  {'p':>7}",
+            f"  {'component':>9}  {'tested ratio':>12}  {'5 % critical value':>18}  {'p':>7}",
         ]
-        for number, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True), start=1):
-            lines.append(f"  {number:>9}  {ratio:>9.4g}  {edge:>16.4g}  {p:>7.3g}")
-        return Summary("\n".join([*lines, "", f"  {self._verdict()}", *(f"  ! {note}" for note in self.notes)]))
-
-    def _verdict(self) -> str:
-        count, tested = self.count(), len(self.ratios)
-        if count == 0:
-            return "Nothing stands out: permuted labels often give a ratio as large (5 % level)."
-        found = "The component" if tested == 1 else f"{count} of {tested} components"
-        return f"{found} stand{'s' * (count == 1)} out: permuted labels rarely give a ratio as large (5 % level)."
+        for k, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True)):
+            lines.append(f"  {f'dpca{k}':>9}  {ratio:>12.4g}  {edge:>18.4g}  {p:>7.3g}")
+        return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
 
 
 def permutation_test(
@@ -236,7 +229,7 @@ def permutation_test(
             return [statistic.ratio(new) for new in drawn]
 
         count = n_permutations if labellings is None else len(labellings)
-        what = "permutations" + (f", component {step + 1}" if n_components > 1 else "")
+        what = "permutations" + (f", dpca{step}" if n_components > 1 else "")
         return run_chunks(work, count, options.seed, n_jobs, what)
 
     with threads_for(0), watching(progress) if progress is not None else nullcontext():

@@ -20,7 +20,9 @@ from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._folds import Index, Units
 from standout._inputs import check_count, seed_from
-from standout._model import Model, Summary, fit_model
+from standout._model import Model, fit_model
+from standout._summary import Summary
+from standout._verdict import stable_words
 from standout.errors import InputError, NotEnoughRowsError
 from standout.inference.resampling import Samples, check_level, collect_samples, rows_by_unit, run_chunks
 from standout.io.source import RowSource, RowView
@@ -103,7 +105,7 @@ class Stability:
         ]
         for k, features in enumerate(self.top_features(count)):
             lines.append(
-                f"  component {k + 1}: correlation {self.median[k]:.2f} ({self.low[k]:.2f} to {self.high[k]:.2f}), "
+                f"  dpca{k}: correlation {self.median[k]:.2f} ({self.low[k]:.2f} to {self.high[k]:.2f}), "
                 f"{stable_words(self.low[k])}"
             )
             lines += [
@@ -116,11 +118,6 @@ class Stability:
             "weights: they can contain zero even if the sign is always the same."
         )
         return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
-
-
-def stable_words(low: float) -> str:
-    """Describe the stability of a component, given the lower end of its correlation."""
-    return "stable" if low >= 0.9 else "varies between samples" if low >= 0.5 else "unstable: do not interpret it"
 
 
 def stability(

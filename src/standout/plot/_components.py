@@ -12,7 +12,7 @@ from standout._base import BaseContrast
 from standout._blas import Array
 from standout._inputs import check_count
 from standout._model import Model
-from standout._verdict import number
+from standout._verdict import critical_ratio, number
 from standout.errors import InputError
 from standout.plot import _style
 from standout.plot._style import axes_or_new, label_bars, log_scale
@@ -31,6 +31,8 @@ _MIN_BINS, _MAX_BINS = 6, 40
 def ratios(model: Any, *, axes: Any = None) -> Any:
     """Plot the ratios of a fitted model on a log axis, with the noise edge as a line.
 
+    The noise edge is the largest ratio expected from noise; pure noise exceeds it in about 6–15 % of fits, and the 5 %
+    critical value, the dotted line, in 5 % of them.
     Infinite ratios are drawn at the top edge. If the background was shrunk, the unshrunk ratios, to which the
     noise edge applies, are drawn too. Without a background the variances are drawn instead.
 
@@ -63,6 +65,8 @@ def ratios(model: Any, *, axes: Any = None) -> Any:
     margin = max(0.5, 0.02 * solved.n_components)
     axes.set_xlim(1 - margin, max(solved.n_components, 1) + margin)
     axes.xaxis.get_major_locator().set_params(integer=True)
+    names = dict(enumerate(solved.component_names, start=1))
+    axes.xaxis.set_major_formatter(lambda position, _: names.get(position, ""))
     if solved.n_components == 0:
         text = "no component above the noise edge"
         axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=_style.MISSING)
@@ -89,6 +93,10 @@ def _draw_ratios(model: Model, axes: Any) -> None:
         title = None
         label = f"noise edge {number(model.noise_edge)}{' (unshrunk)' if shrunk else ''}"
         axes.axhline(model.noise_edge, color=_style.MISSING, linestyle="--", label=label, zorder=1)
+        critical = critical_ratio(model)
+        if not math.isnan(critical):
+            label = f"5 % critical value {number(critical)}"
+            axes.axhline(critical, color=_style.MISSING, linestyle=":", label=label, zorder=1)
     log_scale(axes.yaxis)
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.25)  # room for the legend
@@ -162,7 +170,7 @@ def patterns(
         axes.set_xlabel(f"change per target sd of the score ({units})")
     else:
         _draw_image(solved, index, shape, axes)
-    axes.set_title(f"component {index + 1}")
+    axes.set_title(solved.component_names[index])
     return axes
 
 
@@ -207,7 +215,7 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     >>> control, patients = rng.normal(size=(60, 4)), rng.normal(size=(50, 4)) * [1, 1, 3, 1]
     >>> test = permutation_test(patients, control, n_permutations=99)
     >>> null(test).get_title()
-    'component 1: p = 0.01'
+    'dpca0: p = 0.01'
     """
     _check_result(test, "test", "null", "permutation_test")
     index = _component_index(component, len(test.ratios), "result")
@@ -219,7 +227,7 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     if log:
         log_scale(axes.xaxis)
     axes.set(xlabel="ratio of target to background variance", ylabel="permutations")
-    axes.set_title(f"component {index + 1}: p = {number(test.p_values[index])}")
+    axes.set_title(f"dpca{index}: p = {number(test.p_values[index])}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return axes
@@ -288,7 +296,7 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
     label_bars(axes, [feature.feature for feature in top])
     axes.set_xlabel(f"change per target sd of the score (background sd)\nlines: {100 * found.level:g} % intervals")
     interval = f"{found.low[index]:.2f} to {found.high[index]:.2f}"
-    axes.set_title(f"component {index + 1}: correlation {found.median[index]:.2f} ({interval})")
+    axes.set_title(f"dpca{index}: correlation {found.median[index]:.2f} ({interval})")
     return axes
 
 

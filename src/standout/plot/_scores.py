@@ -113,7 +113,7 @@ def scores(
     background: Any = None,
     axes: Any = None,
     title: str = "",
-    names: Sequence[str] = ("component 1", "component 2"),
+    names: Sequence[str] | None = None,
 ) -> Any:
     """Plot the first two scores of each row, coloured by label; a single score is drawn as one strip per label.
 
@@ -130,8 +130,8 @@ def scores(
         Axes to draw on; by default those of a new figure.
     title : str
         Title of the axes.
-    names : sequence of str
-        Labels of the two axes.
+    names : sequence of str, optional
+        Labels of the two axes; by default the column names of a data frame.
 
     Returns
     -------
@@ -154,6 +154,8 @@ def scores(
     points = _checked_scores(values, "values")
     layers = [*_background_layers(background, points.shape[1]), *_target_layers(points, labels)]
     axes = axes_or_new(axes, (5, 4.5))
+    if names is None:
+        names = [str(name) for name in getattr(values, "columns", ("component 0", "component 1"))]
     axes.set(title=title, xlabel=names[0])
     if points.shape[1] == 1:
         rng = np.random.default_rng(0)  # vertical jitter
