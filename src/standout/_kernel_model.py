@@ -447,7 +447,7 @@ def _shrunk(
         mean=data[0].moments.mean,
         scale=np.ones(len(vectors)),
         noise_edge=math.nan,
-        p_value=math.nan,
+        top_ratio=math.nan,
         debiased_ratios=undefined,
         shrinkage=rho,
         regime="shrunk",

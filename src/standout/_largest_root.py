@@ -34,6 +34,8 @@ _SMALL = 1e-8
 # The 5 % point is 0.56 to 2.90 scales above Johnstone's centre, on a grid of 1 to 500 dimensions and 1e-4 to 1e5 spare
 # degrees of freedom.
 _LEVEL, _NEVER, _ALWAYS = 0.05, 0.3, 3.5
+# No data have as many units; squares of such counts overflow.
+_MOST_UNITS = 1e100
 # Rounding tolerance on the number of effective rows: two rows of equal weight count as two.
 _ROUNDING = 1e-9
 
@@ -66,7 +68,7 @@ def p_value(ratio: float, p: int, m: float, n: float) -> float:
     '1.1e-12'
     """
     mh, ne = m - 1, n - 1
-    if math.isnan(ratio) or not (p >= 1 and mh >= 1 - _ROUNDING and ne > p):
+    if math.isnan(ratio) or not (p >= 1 and mh >= 1 - _ROUNDING and ne > p and max(m, n) < _MOST_UNITS):
         return math.nan
     if ratio <= 0:
         return 1.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class RatioAssessment:
 
     unshrunk_ratios: Array  # (k,)
     noise_edge: float = math.nan
-    p_value: float = math.nan
+    top_ratio: float = math.nan
     debiased_ratios: Array = field(default_factory=lambda: np.empty(0))  # (k,)
     notes: tuple[Note, ...] = ()
 
@@ -57,7 +58,7 @@ def assess_ratios(
         return RatioAssessment(plain, debiased_ratios=plain)
     counted = (rank, target.units, mixture.units)
     first = float(solution.unshrunk_ratios[0]) if len(solution.unshrunk_ratios) else math.nan
-    edge, p_value = noise_edge(*counted), largest_root_p_value(first, *counted)
+    edge = noise_edge(*counted)
     grouped = any(counts.units < counts.rows for counts in backgrounds)
     rows = sum(counts.rows for counts in backgrounds)
     basis = f"{mixture.units:.0f} independent background units" if grouped else f"{rows} background rows"
@@ -65,13 +66,15 @@ def assess_ratios(
     text, remedy = "", ""
     if solution.axes == "signal" and math.isnan(edge):
         pass  # the note of the signal already covers this
-    elif target.units < 2 and math.isnan(p_value) and not math.isnan(edge):
+    elif target.units < 2 - 1e-9 and not math.isnan(edge):
         text = f"the target has {target.rows} rows worth {target.units:.2g} independent units, fewer than two, so no "
         text += "p-value can be given. Give more target rows, or less uneven weights."
     elif count == 0:
-        text = f"no component is above noise: the largest ratio is {first:.3g} (noise edge {edge:.3g}, p = "
-        text += f"{p_value:.2g}). Scores have no columns; use `axes='ratio'` with a number of components to see "
-        text += "components anyway."
+        p_value = largest_root_p_value(first, *counted)
+        text = (
+            f"no component is above noise: the largest ratio is {first:.3g} (noise edge {edge:.3g}, p = {p_value:.2g}"
+        )
+        text += "). Scores have no columns; use `axes='ratio'` with a number of components to see components anyway."
     elif math.isnan(edge):
         text = f"the ratios are based on {basis}: so few give large ratios on pure noise, and there is no noise edge."
         remedy = _REMEDY
@@ -79,9 +82,9 @@ def assess_ratios(
         text, remedy = f"the ratios are based on {basis}: pure noise would reach a ratio of {edge:.3g}.", _REMEDY
     elif first <= edge:
         text = f"the largest ratio, {first:.3g}, is not above the noise edge, {edge:.3g}, with {basis} "
-        text, remedy = text + f"(p = {p_value:.2g}).", _REMEDY
+        text, remedy = text + f"(p = {largest_root_p_value(first, *counted):.2g}).", _REMEDY
     notes = (Note(OverfitWarning, f"{text}{remedy}"),) if text else ()
-    return RatioAssessment(plain, edge, p_value, debiased(plain, *counted), notes)
+    return RatioAssessment(plain, edge, first, debiased(plain, *counted), notes)
 
 
 class TopFeature(NamedTuple):
@@ -104,7 +107,6 @@ class Model:
     mean: Array  # (n_features,): subtracted by transform
     scale: Array  # (n_features,): background sd
     noise_edge: float
-    p_value: float
     debiased_ratios: Array  # (k,)
     shrinkage: float
     regime: Regime
@@ -119,8 +121,17 @@ class Model:
     used: NDArray[np.intp] | None = None  # indices of the features used, if some were dropped
     signal: Signal | None = None  # required for denoising, if requested
     n_factors: int = 0  # shared factors in the background estimate
+    top_ratio: float = math.nan  # largest ratio of the unshrunk problem
+    known_p_value: float | None = None  # of a model saved by an earlier version
 
     contrast_method: ClassVar[str] = "dPCA"  # the method if there is a background
+
+    @cached_property
+    def p_value(self) -> float:
+        """Probability that noise alone gives a top ratio at least as large; computed when it is first read."""
+        if self.known_p_value is not None:
+            return self.known_p_value
+        return largest_root_p_value(self.top_ratio, self.rank, self.target_counts.units, self.background_units)
 
     @property
     def method(self) -> str:
@@ -286,7 +297,7 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], options: SolveOp
         mean=solution.mean,
         scale=solution.scale,
         noise_edge=assessment.noise_edge,
-        p_value=assessment.p_value,
+        top_ratio=assessment.top_ratio,
         debiased_ratios=assessment.debiased_ratios,
         shrinkage=solution.shrinkage,
         n_factors=solution.n_factors,

@@ -319,7 +319,8 @@ def _check_model(model: Any, kind: type[Model], n_features: int) -> None:
     _floats((count,), model.target_variance, model.background_variance, finite=False, least=0.0)
     _floats((columns,), model.mean)
     _floats((columns,), model.scale, least=_TINY)
-    numbers = (model.noise_edge, model.p_value, model.shrinkage, model.background_units)
+    p_value = math.nan if model.known_p_value is None else model.known_p_value
+    numbers = (model.noise_edge, model.top_ratio, p_value, model.shrinkage, model.background_units)
     _need(all(isinstance(value, float) for value in numbers) and _is_count(model.rank), "a number of its model")
     _need(model.regime in ("exact", "structural", "shrunk") and isinstance(model.solver, str), "its solver")
     _check_counts(model)

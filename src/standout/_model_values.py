@@ -63,7 +63,7 @@ RECORDS: dict[str, Any] = {
     for kind in (Model, ContrastiveModel, KernelModel, Signal, SubspacePath, Landmarks, Kernel, Counts, Note)
 }
 # Former names of records and their fields, in files of earlier versions.
-_FORMER_NAMES = {"Path": "SubspacePath", "plain_ratios": "unshrunk_ratios"}
+_FORMER_NAMES = {"Path": "SubspacePath", "plain_ratios": "unshrunk_ratios", "p_value": "known_p_value"}
 _WARNINGS = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, StandoutWarning)
 }
