@@ -187,20 +187,22 @@ def ratio_figure(model: Model) -> dict[str, Any]:
         traces.append(_ratio_points(names, model.unshrunk_ratios, bottom, top, "unshrunk ratio", "diamond-open"))
     yaxis = {"title": {"text": "ratio"}, **_log_axis(bottom, top, 0.05)}
     layout: dict[str, Any] = {"xaxis": xaxis, "yaxis": yaxis, "showlegend": len(traces) > 1}
-    levels = {"noise edge": edge, "5 % critical value": critical}
-    line = {"color": _style.MISSING, "dash": "dash", "width": 1.5}
+    levels = {"noise edge": (edge, "dash"), "5 % critical value": (critical, "dot")}
+    drawn = {name: (level, dash) for name, (level, dash) in levels.items() if not math.isnan(level)}
+    highest = max((level for level, _ in drawn.values()), default=0.0)
     layout["shapes"] = [
-        {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": level, "y1": level, "line": line}
-        for level in levels.values()
-        if not math.isnan(level)
-    ]
+        {
+            "type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": level, "y1": level,
+            "line": {"color": _style.MISSING, "dash": dash, "width": 1.5},
+        }
+        for level, dash in drawn.values()
+    ]  # fmt: skip
     layout["annotations"] = [
         {
             "text": f"{name} {number(level)}", "x": 1, "xref": "paper", "xanchor": "right", "y": math.log10(level),
-            "yanchor": "bottom", "showarrow": False, "font": {"color": _style.MISSING},
+            "yanchor": "bottom" if level == highest else "top", "showarrow": False, "font": {"color": _style.MISSING},
         }
-        for name, level in levels.items()
-        if not math.isnan(level)
+        for name, (level, _) in drawn.items()
     ]  # fmt: skip
     return {"data": traces, "layout": layout}
 
