@@ -178,7 +178,7 @@ def test_solvers_that_need_rows_warn_that_the_checkpoint_is_not_used(files, reme
         np.save(files / f"{name}.npy", rng.normal(size=(rows, width)))
     with pytest.warns(StandoutWarning) as warned:
         DPCA(2, solver=solver).fit(source(files, "t"), background=source(files, "b"))
-    assert unused(warned, remedy, "the checkpoint", "again and again") == 2
+    assert unused(warned, remedy, "the checkpoint", "repeatedly") == 2
     assert not (files / "t").exists()
 
 

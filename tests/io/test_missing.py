@@ -359,7 +359,7 @@ def test_weights_count_rows_in_the_model_of_the_fill():
 
 def test_frames_with_missing_values_are_to_be_read():
     frame = pd.DataFrame(gaps(correlated(0, 50), 0.2), columns=list("abcdef"))
-    with pytest.raises(NonFiniteError, match=r"^background: .*Use `standout\.read\(X, missing='auto'\)`"):
+    with pytest.raises(NonFiniteError, match=r"^target: .*Use `standout\.read\(X, missing='auto'\)`"):
         DPCA(1).fit(frame, background=frame)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -240,6 +241,14 @@ def _split(samples: Samples, folds: int, split: Any, rng: np.random.Generator) -
     return sides
 
 
+def _groups(samples: Samples, held: Sequence[Index]) -> dict[str, Any]:
+    """Return the groups of the training rows, as arguments of fit; none if rows are the units."""
+    if not any(sample.units.ids for sample in samples.sets):
+        return {}
+    target, *others = (np.delete(sample.units.rows, index) for sample, index in zip(samples.sets, held, strict=True))
+    return {"groups": target, "background_groups": samples.as_background(others)}
+
+
 def _fit_and_measure(
     estimator: BaseContrast, samples: Samples, held: list[Index]
 ) -> tuple[BaseContrast, Fold, tuple[float, float]]:
@@ -251,7 +260,7 @@ def _fit_and_measure(
     (target, *backgrounds), held_out = fill_by_training(kept, out)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
-        fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds))
+        fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds), **_groups(samples, held))
     units = [sample.units.rows[index] for sample, index in zip(samples.sets, held, strict=True)]
     own, *others = (Spread.of(fitted.transform(rows), of) for rows, of in zip(held_out, units, strict=True))
     counts = [Counts(len(of), len(of), len(of), len(np.unique(of))) for of in units]

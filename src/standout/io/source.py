@@ -82,6 +82,7 @@ class Source(ABC):
     checkpoint: Any = None  # the file that a long pass resumes from
     is_sparse: bool = False
     is_incomplete: bool = False  # whether missing values are to be drawn
+    rereadable: bool = False  # whether the blocks can be read more than once
     is_local: bool = True  # False on a cluster, where only moments and lazy tables are cheap
 
     @abstractmethod
@@ -143,6 +144,8 @@ class Source(ABC):
 
 class RowSource(Source):
     """A source whose rows can be read again and in any order: data in memory or on disk."""
+
+    rereadable = True
 
     @abstractmethod
     def take(self, index: Index | slice) -> NDArray[Any]:
@@ -323,7 +326,16 @@ class ColumnView(Source):
         self.source, self.index = source, index
         self.n_features = len(index)
         self.names = None if source.names is None else tuple(source.names[i] for i in index)
-        for name in ("memory", "reads_ahead", "checkpoint", "ordered", "is_local", "is_sparse", "is_incomplete"):
+        for name in (
+            "memory",
+            "reads_ahead",
+            "checkpoint",
+            "ordered",
+            "rereadable",
+            "is_local",
+            "is_sparse",
+            "is_incomplete",
+        ):
             setattr(self, name, getattr(source, name))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:

@@ -144,7 +144,7 @@ class Stream(_Described, Source):
     The number of rows is known in advance, or after the first pass.
     """
 
-    reads_ahead = True
+    reads_ahead = rereadable = True
     chosen: NDArray[np.intp] | None = None  # indices of the columns used; None: all, or selected by name
 
     def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...], Any], Iterator[Block]]):
