@@ -336,9 +336,9 @@ def _next_step(
     model: Model, kind: Kind, test: PermutationTest | None, held_out: HeldOut | None, dependent: bool, command: str
 ) -> NextStep | None:
     counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
-    groups = {"groups": "groups", "background_groups": "background_groups"}
+    groups: dict[str, object] = {"groups": "groups", "background_groups": "background_groups"}
     grouped = groups if any(round(part.units) < part.rows == part.weight for part in counts) else {}
-    size = {"n_components": max(model.n_components, 1)}
+    size: dict[str, object] = {"n_components": max(model.n_components, 1)}
     if dependent and kind == "not_judged":
         call = _call("assess", size | groups)
         return NextStep("test again with the independent unit of each row", call, f"{command} --groups COLUMN")
