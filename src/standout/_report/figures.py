@@ -136,8 +136,11 @@ def _set_data(points: PointSet, drawn: DrawnRows, total: int) -> dict[str, Any]:
 
 def _panel_data(panel: Panel, sets: list[PointSet], total: int, several: bool) -> dict[str, Any]:
     quantity, values = "ratio" if panel.model.background_counts else "variance", panel.model.ratios
-    if several and len(panel.unshrunk_ratios):  # a ratio by which the models can be compared
-        quantity, values = "unshrunk ratio", panel.unshrunk_ratios
+    if several:  # a ratio by which the models can be compared
+        for name, found in (("held-out ratio", panel.held_out_ratios), ("sample ratio", panel.sample_ratios)):
+            if len(found) >= panel.n_axes > 0:
+                quantity, values = name, found
+                break
     rng = np.random.default_rng(0)
     coordinates = []
     for index, points in enumerate(sets):
@@ -172,7 +175,9 @@ def _literal(text: str, most: int = 60) -> str:
 def ratio_figure(model: Model) -> dict[str, Any]:
     """Return the ratios on a log axis, with the unshrunk ones if the background was shrunk; or the variances."""
     names = model.component_names
-    xaxis = {"title": {"text": "component"}, "type": "category"}
+    # Room at the right for the labels of the lines.
+    room = [-0.5, 1.35 * len(names) - 0.5]
+    xaxis = {"title": {"text": "component"}, "type": "category", "range": room}
     if not model.background_counts:
         trace = {**_points(names, model.ratios, model.ratios, "variance", "circle"), "mode": "lines+markers"}
         return {"data": [trace], "layout": {"xaxis": xaxis, "yaxis": {"title": {"text": "variance"}}}}
