@@ -81,7 +81,7 @@ def test_groups_of_a_dask_frame_are_the_units_of_robust_moments(pairs):
     np.testing.assert_array_equal(found.scatter, plain.scatter)
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.ShrinkageWarning")
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 def test_an_assessment_is_that_of_the_rows_in_memory(pairs):
     asked = {"n_permutations": 49, "n_bootstrap": 10, "n_components": 1, "random_state": 0}
     plain, found = (standout.assess(*sides, **asked) for sides in pairs)
