@@ -10,7 +10,8 @@ their covariance Ĉ, and groups g of total weight W_g,
 
 G = W²/Σ W_g² is the effective number of groups. V estimates E‖Ĉ − C‖², which is (tr C² + tr² C)/ν for ν independent
 Gaussian rows; the −1 removes V from tr Ĉ², and the last factor removes the bias of V with few groups. ν is at least
-G − 1 and at most the (Kish) number of rows less one. The identity holds for any linear map of the rows, so that many
+G − 1 and at most the (Kish) number of rows less one; it is reduced where V rests on few entries, and is G − 1 for fewer
+than five groups, whose variation cannot be estimated. The identity holds for any linear map of the rows, so that many
 features can be reduced by a random projection.
 """
 
@@ -32,6 +33,8 @@ from standout.io.memory import check_weights
 from standout.io.source import ArraySource, block_rows_of
 from standout.solvers.solution import Note
 
+# Fewest effective groups for an estimate, and the reduction of ν for the uncertainty of V; both by simulation.
+_LEAST_GROUPS, _CAUTION = 5.0, 4.0
 # Dimensions in which groups are compared: enough for an accurate ν, and a small part of the cost of a covariance.
 _DIMENSIONS = 50
 # Above this many features, whitening would take longer than the fit gains from it.
@@ -81,10 +84,11 @@ def degrees_of_freedom(rows: Array, weights: Array, groups: NDArray[np.intp]) ->
             part = (centred[inside] * share[inside, None]).T @ centred[inside] - share[inside].sum() * covariance
             variance += float(np.einsum("ij,ij->", part, part))
     size = float(np.einsum("ij,ij->", covariance, covariance)) + float(np.trace(covariance)) ** 2
-    if n_groups <= 1 or variance <= 0 or size <= 0:
+    if n_groups < _LEAST_GROUPS or variance <= 0 or size <= 0:
         return min(max(n_groups - 1, 0.0), most)
     variance *= n_groups / (n_groups - 1)
-    found = (size / variance - 1) * (n_groups - 1) / (n_groups + 1)
+    entries = (n_groups - 1) * rows.shape[1] * (rows.shape[1] + 1) / 2
+    found = (size / variance - 1) * (n_groups - 1) / (n_groups + 1) * entries / (entries + _CAUTION)
     return float(min(max(found, n_groups - 1), most))
 
 
