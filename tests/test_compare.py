@@ -22,7 +22,7 @@ def test_shares_and_ratios_are_those_of_the_rebuilt_rows(data):
     for result in standout.compare(data.target, data.background, n_representatives=2):
         assert result.share == pytest.approx(by_hand(data.target, result.estimator), rel=1e-9)
         of_target, of_background = (result.estimator.transform(rows).var(axis=0) for rows in data)
-        np.testing.assert_allclose(result.unshrunk_ratios, of_target / of_background, rtol=1e-9)
+        np.testing.assert_allclose(result.sample_ratios, of_target / of_background, rtol=1e-9)
         np.testing.assert_array_equal(result.ratios, result.estimator.ratios_)
         assert np.isnan(result.silhouette)
 
@@ -35,13 +35,13 @@ def test_every_method_is_held_out_by_the_same_folds(data):
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
-def test_no_method_has_a_larger_unshrunk_ratio_than_dpca_has_without_shrinkage():
+def test_no_method_has_a_larger_sample_ratio_than_dpca_has_without_shrinkage():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(60, 12)), rng.normal(size=(40, 12))  # few rows: dPCA shrinks
     largest = DPCA(1, shrinkage=None).fit(target, background=background).ratios_[0]
     found = {result.name: result for result in standout.compare(target, background)}
-    assert all(result.unshrunk_ratios[0] <= largest * (1 + 1e-9) for result in found.values() if len(result.ratios))
-    assert found["dPCA by ratio"].ratios[0] < found["dPCA by ratio"].unshrunk_ratios[0]  # against a shrunk background
+    assert all(result.sample_ratios[0] <= largest * (1 + 1e-9) for result in found.values() if len(result.ratios))
+    assert found["dPCA by ratio"].ratios[0] < found["dPCA by ratio"].sample_ratios[0]  # against a shrunk background
 
 
 def test_rows_on_a_cluster_of_unknown_number_give_the_results_of_rows_in_memory(data):

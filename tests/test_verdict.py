@@ -55,7 +55,7 @@ def test_counts_agree_with_their_noun():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(3e-12, "p = 3e-12"), (0.0, "p < 1e-300"), (0.02, "p = 0.02"), (0.0321, "p = 0.032")]
+    ("value", "text"), [(3e-12, "p = 3e-12"), (0.0, "p < 1e-12"), (0.02, "p = 0.02"), (0.0321, "p = 0.032")]
 )
 def test_p_values_are_formatted_no_smaller_than_they_are_accurate(value, text):
     assert p_text(replace(dpca(), p_value=value)) == text

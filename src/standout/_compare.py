@@ -1,7 +1,7 @@
 """Compare PCA, contrastive PCA and discriminative PCA on the same data.
 
-Every method is measured by the same two numbers, which none of them maximises in this form: the held-out ratio, and the
-ratio against the unshrunk background. In-sample ratios against a shrunk background are those of dPCA alone.
+Every method is measured by the same number: the held-out ratio, or, where rows cannot be held out, the sample ratio, of
+the variances of its scores of target and background. The ratios of a fit with shrinkage are neither.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Comparison:
     name: str
     estimator: Any
     ratios: Array  # of the model, as ``estimator.ratios_``
-    unshrunk_ratios: Array  # of target to background variance along each component, without shrinkage, in sample
+    sample_ratios: Array  # of the variances of the scores of target and background, in the rows of the fit
     held_out: HeldOut | None  # None if rows cannot be held out: too few, or not in memory
     share: float  # of the target variance that the components explain
     silhouette: float  # of the labels in the scores; NaN without labels
@@ -81,7 +81,7 @@ def compare(
     Returns
     -------
     list of Comparison
-        Compare methods by ``held_out.ratios``, or by ``unshrunk_ratios`` where rows cannot be held out. The
+        Compare methods by ``held_out.ratios``, or by ``sample_ratios`` where rows cannot be held out. The
         ``ratios`` of a fit with shrinkage are not comparable with those of another method.
 
     Examples
@@ -184,9 +184,9 @@ def _evaluate(
         explained = float(np.sum(covariance * (estimator.patterns_ @ estimator.patterns_.T)))
         of_target, of_background, _ = estimator._variances(replace(arguments, groups=None, background_groups=None))
         with np.errstate(divide="ignore"):
-            unshrunk = of_target / of_background
+            sampled = of_target / of_background
         quality = _silhouette(values, labels)
-        found.append(Comparison(name, estimator, estimator.ratios_, unshrunk, held, explained / total, quality))
+        found.append(Comparison(name, estimator, estimator.ratios_, sampled, held, explained / total, quality))
     return found
 
 

@@ -7,7 +7,7 @@ The specification is the table of cases in ``tests/verdict_cases.py``, which doc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,8 +30,9 @@ Kind = Literal["stands_out", "may_stand_out", "noise", "not_judged", "no_backgro
 
 # The level of significance, as for n_components="auto".
 LEVEL = 0.05
-# With groups or weights, the formula is an approximation, which is not accurate farther out in the tail.
-_SMALLEST_P = 1e-4
+# How far into the tail p-values are printed: as far as the exact distribution was checked, and less far where the
+# formula is an approximation, with groups or weights.
+_SMALLEST_EXACT, _SMALLEST_APPROXIMATE = "1e-12", "1e-4"
 # Lower ends of the bootstrap correlation above which a component is stable, or can at least be interpreted.
 _STABLE, _INTERPRETABLE = 0.9, 0.5
 # What the noise edge is, wherever a line is drawn or explained. It is not the critical value of a 5 % test.
@@ -335,25 +336,30 @@ def _next_step(
     model: Model, kind: Kind, test: PermutationTest | None, held_out: HeldOut | None, dependent: bool, command: str
 ) -> NextStep | None:
     counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
-    groups = ", groups=groups, background_groups=background_groups"
-    grouped = groups if any(round(part.units) < part.rows == part.weight for part in counts) else ""
-    arguments = f"target, background, n_components={max(model.n_components, 1)}"
+    groups: dict[str, object] = {"groups": "groups", "background_groups": "background_groups"}
+    grouped = groups if any(round(part.units) < part.rows == part.weight for part in counts) else {}
+    size: dict[str, object] = {"n_components": max(model.n_components, 1)}
     if dependent and kind == "not_judged":
-        call = f"standout.assess({arguments}{groups})"
+        call = _call("assess", size | groups)
         return NextStep("test again with the independent unit of each row", call, f"{command} --groups COLUMN")
     if not _is_linear(model):
-        call = f"standout.held_out_ratio(target, background, estimator=model{grouped})"
+        call = _call("held_out_ratio", {"estimator": "model", **grouped})
         return None if held_out is not None else NextStep("measure the ratio on held-out rows", call, None)
     if test is None:
         purpose = {"may_stand_out": "confirm it", "noise": "check it without assuming Gaussian data"}
-        return NextStep(purpose.get(kind, "test it"), f"standout.assess({arguments}{grouped})", command)
+        return NextStep(purpose.get(kind, "test it"), _call("assess", size | grouped), command)
     if not test.complete and (test.smallest_p > LEVEL or _is_near_level(test)):
         permutations = max(999, 10 * test.null.shape[1])
-        call = f"standout.permutation_test({arguments}, n_permutations={permutations}{grouped})"
+        call = _call("permutation_test", {**size, "n_permutations": permutations, **grouped})
         return NextStep("use more permutations", call, f"{command} --permutations {permutations}")
     if kind == "may_stand_out" and held_out is None:
-        return NextStep("measure the held-out ratio", f"standout.held_out_ratio({arguments}{grouped})", command)
+        return NextStep("measure the held-out ratio", _call("held_out_ratio", size | grouped), command)
     return None
+
+
+def _call(function: str, arguments: Mapping[str, object]) -> str:
+    given = ["target", "background", *(f"{name}={value}" for name, value in arguments.items())]
+    return f"standout.{function}({', '.join(given)})"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -384,8 +390,8 @@ def p_text(model: Model) -> str:
     """Format the p-value of the formula, no smaller than it is accurate: with groups or weights it is approximate."""
     parts = [model.target_counts, *(counts for _, counts in model.background_counts)]
     exact = len(parts) == 2 and all(part.units == part.rows for part in parts)
-    smallest = 1e-300 if exact else _SMALLEST_P
-    return f"p < {smallest:.0e}".replace("e-04", "e-4") if model.p_value < smallest else f"p = {model.p_value:.2g}"
+    smallest = _SMALLEST_EXACT if exact else _SMALLEST_APPROXIMATE
+    return f"p < {smallest}" if model.p_value < float(smallest) else f"p = {model.p_value:.2g}"
 
 
 def critical_ratio(model: Model) -> float:

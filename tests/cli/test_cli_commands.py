@@ -269,7 +269,7 @@ def test_compare_measures_all_methods_against_the_same_background(data, files, d
         if view["name"] in models:
             filters = models[view["name"]].fit(frame(data.target), background=background).components_
             expected = [(u @ first @ u) / (u @ second @ u) for u in filters]
-            np.testing.assert_allclose(view["unshrunk_ratios"], expected, rtol=1e-9)
+            np.testing.assert_allclose(view["sample_ratios"], expected, rtol=1e-9)
             own = [component["ratio"] for component in view["model"]["components"]]
             np.testing.assert_allclose(view["ratios"], own, rtol=1e-12)
     assert [len(view["held_out_ratios"]) for view in views[:-1]] == [2] * (len(views) - 1)

@@ -81,6 +81,7 @@ def test_groups_of_a_dask_frame_are_the_units_of_robust_moments(pairs):
     np.testing.assert_array_equal(found.scatter, plain.scatter)
 
 
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 def test_an_assessment_is_that_of_the_rows_in_memory(pairs):
     asked = {"n_permutations": 49, "n_bootstrap": 10, "n_components": 1, "random_state": 0}
     plain, found = (standout.assess(*sides, **asked) for sides in pairs)
@@ -89,6 +90,7 @@ def test_an_assessment_is_that_of_the_rows_in_memory(pairs):
     np.testing.assert_allclose(found.stability.correlations, plain.stability.correlations, rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::standout.errors.SerialWarning")
 def test_replicates_among_the_rows_of_a_dask_frame_are_found_as_in_memory():
     frames = [standout.read(place(TARGET), columns=["a", "b", "c"], ids="name") for place in (pd.DataFrame, spread)]
     plain, found = map(standout.find_replicates, frames)

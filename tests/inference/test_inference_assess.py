@@ -60,7 +60,7 @@ def test_the_permutation_test_is_skipped_for_estimators_it_does_not_apply_to(pai
     assert found.test is None and found.held_out is not None
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.ShrinkageWarning")
+@quiet
 def test_an_analysis_with_too_few_rows_is_skipped_and_the_others_run(pair):
     groups = {"groups": np.arange(40) % 3, "background_groups": 9 + np.arange(48) % 3}
     with pytest.warns(StandoutWarning, match="held_out_ratio was skipped"):

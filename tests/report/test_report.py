@@ -146,7 +146,7 @@ VERDICTS = {
     "noise": ("noise", "Cannot be told from noise", "The ratio of dpca0 is {top} (p", EDGE),
     "shrunk, with an edge": ("may_stand_out", "The ratio of dpca0 is {top}, the unshrunk ratio", "shrunk by 0.3"),
     "shrunk, without an edge": ("not_judged", "20 independent background units leave 19 degrees", "dpca0 is {top}"),
-    "groups": ("may_stand_out", "The ratio of dpca0 is {top}", "background_groups=background_groups"),
+    "groups": ("not_judged", "4 independent background units leave 3 degrees", "background_groups=background_groups"),
     "structural": ("may_stand_out", "Along dpca0 the target varies", "constant"),
     "nothing": ("noise", "Cannot be told from noise", EDGE, "no scores to draw"),
     "PCA": ("no_background", "PCA of the target, no background", "Give a background"),

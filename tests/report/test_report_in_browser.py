@@ -186,7 +186,7 @@ def test_in_a_browser_the_legend_the_axes_and_the_pointer_work(seen, data):
     assert found["hidden"] == [[True, True, False]] * 2 and found["pressed"] == "false"
     assert found["shown"] == [[True, True, True]] * 2 and found["alone"] == [[False, False, True]] * 2
     close(found["x"], fitted.transform(data.target)[1::2, 2])
-    assert found["name"] == f"component 3 (ratio {number(fitted.ratios_[2])})"
+    assert found["name"] == f"dpca2 (ratio {number(fitted.ratios_[2])})"
     assert found["cloud"] == 0 and found["failed"] is False
 
 

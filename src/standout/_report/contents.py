@@ -45,7 +45,7 @@ class Panel(NamedTuple):
     estimator: BaseContrast
     model: Model
     scores: tuple[Array, ...]  # of each dataset, (n_drawn, n_components)
-    unshrunk_ratios: Array  # of the variances of the scores, by which all models can be compared; may be empty
+    sample_ratios: Array  # of the variances of the scores, by which all models can be compared; may be empty
     held_out_ratios: Array  # empty if they were not computed
 
     @property
@@ -106,7 +106,7 @@ def collect_contents(
     panels = [
         Panel(
             name, one, fitted_model(one), tuple(own[k][i] for own, i in zip(scores, drawn, strict=True)),
-            _unshrunk([own[k] for own in scores], shares), held_out.get(name, np.empty(0)),
+            _sample_ratios([own[k] for own in scores], shares), held_out.get(name, np.empty(0)),
         )
         for k, (name, one) in enumerate(estimators.items())
     ]  # fmt: skip
@@ -123,7 +123,7 @@ def _is_compared(models: Any) -> bool:
     return isinstance(models, list) and bool(models) and all(isinstance(view, Comparison) for view in models)
 
 
-def _unshrunk(scores: list[Array], shares: Array) -> Array:
+def _sample_ratios(scores: list[Array], shares: Array) -> Array:
     """Return target over background variance of the scores; empty if some background has no rows."""
     if not len(shares):
         return np.empty(0)

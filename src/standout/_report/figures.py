@@ -136,8 +136,11 @@ def _set_data(points: PointSet, drawn: DrawnRows, total: int) -> dict[str, Any]:
 
 def _panel_data(panel: Panel, sets: list[PointSet], total: int, several: bool) -> dict[str, Any]:
     quantity, values = "ratio" if panel.model.background_counts else "variance", panel.model.ratios
-    if several and len(panel.unshrunk_ratios):  # a ratio by which the models can be compared
-        quantity, values = "unshrunk ratio", panel.unshrunk_ratios
+    if several:  # a ratio by which the models can be compared
+        for name, found in (("held-out ratio", panel.held_out_ratios), ("sample ratio", panel.sample_ratios)):
+            if len(found) >= panel.n_axes > 0:
+                quantity, values = name, found
+                break
     rng = np.random.default_rng(0)
     coordinates = []
     for index, points in enumerate(sets):
@@ -172,7 +175,9 @@ def _literal(text: str, most: int = 60) -> str:
 def ratio_figure(model: Model) -> dict[str, Any]:
     """Return the ratios on a log axis, with the unshrunk ones if the background was shrunk; or the variances."""
     names = model.component_names
-    xaxis = {"title": {"text": "component"}, "type": "category"}
+    # Room at the right for the labels of the lines.
+    room = [-0.5, 1.35 * len(names) - 0.5]
+    xaxis = {"title": {"text": "component"}, "type": "category", "range": room}
     if not model.background_counts:
         trace = {**_points(names, model.ratios, model.ratios, "variance", "circle"), "mode": "lines+markers"}
         return {"data": [trace], "layout": {"xaxis": xaxis, "yaxis": {"title": {"text": "variance"}}}}
@@ -187,20 +192,22 @@ def ratio_figure(model: Model) -> dict[str, Any]:
         traces.append(_ratio_points(names, model.unshrunk_ratios, bottom, top, "unshrunk ratio", "diamond-open"))
     yaxis = {"title": {"text": "ratio"}, **_log_axis(bottom, top, 0.05)}
     layout: dict[str, Any] = {"xaxis": xaxis, "yaxis": yaxis, "showlegend": len(traces) > 1}
-    levels = {"noise edge": edge, "5 % critical value": critical}
-    line = {"color": _style.MISSING, "dash": "dash", "width": 1.5}
+    levels = {"noise edge": (edge, "dash"), "5 % critical value": (critical, "dot")}
+    drawn = {name: (level, dash) for name, (level, dash) in levels.items() if not math.isnan(level)}
+    highest = max((level for level, _ in drawn.values()), default=0.0)
     layout["shapes"] = [
-        {"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": level, "y1": level, "line": line}
-        for level in levels.values()
-        if not math.isnan(level)
-    ]
+        {
+            "type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": level, "y1": level,
+            "line": {"color": _style.MISSING, "dash": dash, "width": 1.5},
+        }
+        for level, dash in drawn.values()
+    ]  # fmt: skip
     layout["annotations"] = [
         {
             "text": f"{name} {number(level)}", "x": 1, "xref": "paper", "xanchor": "right", "y": math.log10(level),
-            "yanchor": "bottom", "showarrow": False, "font": {"color": _style.MISSING},
+            "yanchor": "bottom" if level == highest else "top", "showarrow": False, "font": {"color": _style.MISSING},
         }
-        for name, level in levels.items()
-        if not math.isnan(level)
+        for name, (level, _) in drawn.items()
     ]  # fmt: skip
     return {"data": traces, "layout": layout}
 

@@ -214,7 +214,7 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
         if page is not None:  # the first model is the subject of the report
             write_page([main, *(view for view in found if view is not main)], files, page, trust=trust)
     judged = verdict(main.estimator._solved(), trust, command_to_test())
-    names = ("name", "ratios", "unshrunk_ratios", "share", "silhouette")
+    names = ("name", "ratios", "sample_ratios", "share", "silhouette")
     views = [
         {
             **{name: getattr(view, name) for name in names},
@@ -231,16 +231,18 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
 def _table(found: list[Comparison]) -> str:
     labelled = any(view.silhouette == view.silhouette for view in found)
     held_out = any(view.held_out is not None for view in found)
-    criterion = "held-out ratios" if held_out else "unshrunk ratios, in sample"
+    criterion = "held-out ratios" if held_out else "sample ratios"
     lines = [f"{'':<22}{'target variance':>17}" + ("  silhouette" if labelled else "") + f"   {criterion}"]
     for view in found:
-        values = view.unshrunk_ratios if not held_out else view.held_out.ratios if view.held_out is not None else ()
+        values = view.sample_ratios if not held_out else view.held_out.ratios if view.held_out is not None else ()
         ratios = ", ".join(f"{ratio:.3g}" for ratio in values[:5])
         quality = f"{view.silhouette:>12.2f}" if labelled else ""
         lines.append(f"{view.name:<22}{view.share:>16.1%} {quality}   {ratios or 'no component in some fold'}")
     how = "Every method was fitted on some rows and measured on others, by the same folds. Noise gives a ratio of one."
     if not held_out:
-        how = "Rows cannot be held out, so these ratios favour the method that maximises them, dPCA by ratio."
+        how = (
+            "Rows cannot be held out, so the ratios are those of the fitted rows, which favour methods that fit noise."
+        )
     return "\n".join([*lines, "", how])
 
 
