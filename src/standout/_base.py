@@ -35,6 +35,7 @@ from standout._inputs import (
 from standout._kernel_model import KernelModel
 from standout._model import Model, Summary, TopFeature, mean_log_ratio, summarize
 from standout._moments import Moments
+from standout._replicates import replicate_notes
 from standout._spectrum import mean_log_variance
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.read import is_array_like, open_data, read_scores
@@ -221,11 +222,16 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         options = self._check_parameters()
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
-        inputs = parse_inputs(given, self.background_label, whole=True)
-        target = inputs.target
-        assert target is not None
+        return self._fit_inputs(parse_inputs(given, self.background_label, whole=True), options)
+
+    def _fit_inputs(self, inputs: Inputs, options: SolveOptions, check: bool = True) -> Self:
+        """Fit datasets; ``check`` the rows for dependence, unless a caller has done so for all of them."""
+        target = needed(inputs.target)
         matched = match_features(inputs, target.names, target.n_features, self.features)
-        matched = replace(matched, notes=(*matched.notes, *serial_notes((target, *inputs.backgrounds.values()))))
+        if check:
+            datasets = (target, *inputs.backgrounds.values())
+            notes = (*replicate_notes(datasets), *serial_notes(datasets))
+            matched = replace(matched, notes=(*notes, *matched.notes))
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist, squareform
 
-from standout.inference.replicates import find_replicates
+from standout.inference import find_replicates
 
 
 def replicates(seed=0, units=8, each=5, size=6, within=0.4):

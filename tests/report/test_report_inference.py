@@ -10,9 +10,9 @@ from reports import HOSTILE, written
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._verdict import number, verdict
+from standout.inference import ReplicateFinding
 from standout.inference.assess import Assessment, assess
 from standout.inference.permutation import permutation_test
-from standout.inference.replicates import ReplicateFinding
 from standout.inference.stability import stable_words
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")

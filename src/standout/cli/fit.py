@@ -20,7 +20,6 @@ from standout.cli.embed import write_rows
 from standout.cli.options import Page, contrast_options, fit_options, option, output_options, reading_options
 from standout.cli.session import Session, check_outputs, command_line
 from standout.inference.assess import Assessment, assess
-from standout.inference.replicates import replicates_of
 from standout.io.output import replacing
 
 _OUTPUT, _RESAMPLING = "Output", "Resampling"
@@ -94,7 +93,6 @@ def _fit(
     with session.working():
         files = load(target, given)
         estimator.fit(files["target"].source, background=backgrounds(files))
-        replicates_of(files["target"].source, backgrounds(files))  # warns
         with ExitStack() as drafts:  # all files are renamed together when all are complete
             if output is not None:
                 from standout._model_file import save

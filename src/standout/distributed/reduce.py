@@ -31,6 +31,7 @@ from standout.io.memory import (
     explain_underflow,
     weighted_blocks,
 )
+from standout.io.options import Options
 from standout.io.read import is_on_cluster
 from standout.io.source import Part, Source, block_rows
 
@@ -44,6 +45,12 @@ class DistributedSource(Source):
     """Rows in partitions on a cluster. Functions are sent to the workers, so they must be picklable."""
 
     is_local = False
+    _options: Options  # that name the columns that describe rows
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether a column of groups was named."""
+        return self._options.groups is not None
 
     @abstractmethod
     def reduce(

@@ -10,13 +10,13 @@ from sklearn.base import clone
 
 from standout._base import BaseContrast
 from standout._dpca import DPCA
-from standout._inputs import check_count
+from standout._inputs import FitArguments, check_count, parse_inputs
 from standout._model import Summary
+from standout._replicates import ReplicateFinding, replicate_findings
 from standout.errors import NotEnoughRowsError, StandoutWarning, warn_user
 from standout.inference.exchange import check_pairs
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
-from standout.inference.replicates import ReplicateFinding, replicates_of
 from standout.inference.resampling import collect_sides
 from standout.inference.stability import Stability, stability
 
@@ -116,6 +116,9 @@ def assess(
         exchanged = {"pairs": pairs, "background_pairs": background_pairs}
         units = {"groups": pairs, "background_groups": background_pairs}
     target, background = collect_sides(target, background)
+    inputs = parse_inputs(FitArguments(target, background=background, **units))
+    datasets = [data for data in (inputs.target, *inputs.backgrounds.values()) if data is not None]
+    replicates = replicate_findings(datasets)
     test = held_out = stable = None
     if n_permutations and not (isinstance(estimator, DPCA) and estimator.centering == "own"):
         warn_user(
@@ -137,7 +140,6 @@ def assess(
         stable = _unless_too_few_rows(
             stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
         )
-    replicates = replicates_of(target, background) if groups is None and pairs is None else ()
     return Assessment(test, held_out, stable, replicates)
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from standout._blas import Array
-from standout._folds import Index
+from standout._folds import Index, unit_means
 from standout.errors import InputError, NotEnoughRowsError, listed
-from standout.inference.resampling import Samples, panels, unit_means
+from standout.inference.resampling import Samples, panels
 from standout.io.source import ArraySource
 
 # Sets of groups keep all rows if none has more than this many times the balanced number of rows.
