@@ -303,15 +303,15 @@ def _found_by_ids(head: _Head, whole: bool = True) -> ReplicateFinding | None:
 def _finding(ratio: float, rule: _Rule) -> ReplicateFinding:
     column = rule.column
     names = [str(name) for name in column.values.tolist()]
-    groups = np.array([rule.unit(name) for name in names])
-    count, times = len(set(groups.tolist())), f"{1 / ratio:.2g}" if ratio > 0 else "infinitely many"
-    first = "" if rule.match is None else f" ({groups[0]!r} of {names[0]!r})".replace("np.str_(", "").replace("')", "'")
+    groups = [rule.unit(name) for name in names]
+    count, times = len(set(groups)), f"{1 / ratio:.2g}" if ratio > 0 else "infinitely many"
+    first = "" if rule.match is None else f" ({groups[0]!r} of {names[0]!r})"
     text = (
         f"{len(names)} rows look like replicates of {count} units, given by {rule.text}{first}: rows of one unit are "
-        f"{times} times closer (in squared distance) than rows of different units. {_remedy(column, rule.match)}, to "
+        f"{times} times closer (in squared distance) than rows of different units. {_remedy(column, rule.match)} to "
         "count units instead of rows."
     )
-    return ReplicateFinding(len(names), count, rule.text, ratio, groups, text, rule.match)
+    return ReplicateFinding(len(names), count, rule.text, ratio, np.array(groups), text, rule.match)
 
 
 def _remedy(column: IdColumn, match: str | None) -> str:
@@ -320,9 +320,9 @@ def _remedy(column: IdColumn, match: str | None) -> str:
         pattern = "" if match is None else f", groups_match={match!r}"
         return f"Use `standout.read(..., groups={column.name!r}{pattern})`"
     if not column.code:
-        return "Give the units as `groups=`, and likewise `background_groups=`"
+        return "Give the units as `groups=` (and likewise `background_groups=`)"
     code = column.code if match is None else f"{column.code}.str.extract({f'({match})'!r}, expand=False)"
-    return f"Give `groups={code}`, and likewise `background_groups=`"
+    return f"Give `groups={code}` (and likewise `background_groups=`)"
 
 
 def _rules(columns: Sequence[IdColumn], whole: bool) -> list[_Rule]:
@@ -429,11 +429,9 @@ def _found_in_groups(data: Dataset, source: RowSource | Stream) -> ReplicateFind
     head = _Head.of(source) if isinstance(source, Stream) else _Head(source, [], source.labels)
     given = next((one.values for one in head.ids if one.name == column), None) if head.ids else data.group_ids
     groups = np.asarray(given)
-    first = groups[:_MAX_ROWS].tolist()
-    if groups.ndim != 1 or len(first) < 2 * MIN_UNITS or len(set(map(str, first))) < len(first):
-        return None
-    if len(set(map(str, groups.tolist()))) < len(groups):
-        return None
+    for count in (_MAX_ROWS, None):  # most groups have several rows among the first
+        if groups.ndim != 1 or len(set(map(str, groups[:count].tolist()))) < len(groups[:count]):
+            return None
     if column is not None and isinstance(source, RowSource):
         described: Any = source
         groups = described.about(column)  # the whole ids, where only a part was used

@@ -109,8 +109,8 @@ def _fit(
     session.show(result, text, {"model": output, "scores": scores, "report": page}, _notes(estimator))
 
 
-def _notes(*estimators: Any) -> list[str]:
-    return [note.text for estimator in estimators for note in estimator._solved().notes]
+def _notes(estimator: Any) -> list[str]:
+    return [note.text for note in estimator._solved().notes]
 
 
 def model_text(estimator: Any, count: int = 5) -> str:
@@ -185,7 +185,7 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
     names = ("name", "ratios", "share", "silhouette")
     views = [{**{n: getattr(view, n) for n in names}, "model": to_dict(view.estimator)} for view in found]
     result = {"command": "compare", "views": views, "data": accounts(files)}
-    session.show(result, _table(found), {"report": page}, _notes(*models.values()))
+    session.show(result, _table(found), {"report": page})
 
 
 def _table(found: list[Comparison]) -> str:

@@ -17,7 +17,7 @@ import click
 
 from standout._model import plain
 from standout.cli.options import in_options
-from standout.errors import OutputError, StandoutWarning
+from standout.errors import DoubtWarning, OutputError, StandoutWarning
 from standout.io.output import check_table_path, check_writable
 from standout.io.source import Progress, watching
 
@@ -31,7 +31,7 @@ class Session:
     def __init__(self, given: dict[str, Any]):
         self.as_json, self.quiet = given.pop("as_json"), given.pop("quiet")
         given.pop("debug")
-        self.notes: dict[str, None] = {}  # in the order of their first occurrence
+        self.notes: dict[str, Any] = {}  # the category of each, in the order of their first occurrence
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -41,24 +41,28 @@ class Session:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", StandoutWarning)
             yield
-        self.notes |= {str(warning.message): None for warning in caught}
+        self.notes |= {str(warning.message): warning.category for warning in caught}
 
     def show(
         self, result: dict[str, Any], text: str, written: Mapping[str, Path | None], noted: Collection[str] = ()
     ) -> None:
-        """Print the result as JSON, or ``text``, the files written and the notes that are not in ``noted``."""
+        """Print the result as JSON, or ``text``, the files written and the notes that are not in ``noted``.
+
+        With --json and --quiet, findings that withhold a positive verdict are nevertheless printed to stderr.
+        """
+        hidden = self.quiet or self.as_json
+        notes = [note for note, kind in self.notes.items() if not hidden or issubclass(kind, DoubtWarning)]
         files = {name: str(path) for name, path in written.items() if path is not None}
         if self.as_json:
             whole = {**result, "files": files, "warnings": list(self.notes)}
             click.echo(json.dumps(plain(whole), indent=2, ensure_ascii=False))
-            return
-        if text:
+        elif text:
             click.echo("\n".join(map(in_options, text.split("\n"))))
-        if files:
+        if files and not self.as_json:
             width = max(map(len, files))
             click.echo("\n" + "\n".join(f"{name:<{width}}  {path}" for name, path in files.items()))
-        for note in () if self.quiet else self.notes:
-            if note not in noted:
+        for note in notes:
+            if hidden or note not in noted:
                 click.echo(f"note: {in_options(note)}", err=True)
 
 

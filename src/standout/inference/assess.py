@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from sklearn.base import clone
@@ -140,7 +140,13 @@ def assess(
         stable = _unless_too_few_rows(
             stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
         )
-    return Assessment(test, held_out, stable, replicates)
+    texts = [finding.text for finding in replicates]  # the summary gives them once, first
+    return Assessment(_without(test, texts), _without(held_out, texts), _without(stable, texts), replicates)
+
+
+def _without(found: Any, texts: list[str]) -> Any:
+    """Return a result without some of its notes."""
+    return found and replace(found, notes=tuple(note for note in found.notes if note not in texts))
 
 
 def _unless_too_few_rows(analysis: Callable[..., _Found], *data: Any, **options: Any) -> _Found | None:
