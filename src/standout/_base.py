@@ -222,16 +222,13 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         options = self._check_parameters()
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
-        return self._fit_inputs(parse_inputs(given, self.background_label, whole=True), options)
-
-    def _fit_inputs(self, inputs: Inputs, options: SolveOptions, check: bool = True) -> Self:
-        """Fit datasets; ``check`` the rows for dependence, unless a caller has done so for all of them."""
-        target = needed(inputs.target)
+        inputs = parse_inputs(given, self.background_label, whole=True)
+        target = inputs.target
+        assert target is not None
         matched = match_features(inputs, target.names, target.n_features, self.features)
-        if check:
-            datasets = (target, *inputs.backgrounds.values())
-            notes = (*replicate_notes(datasets), *serial_notes(datasets))
-            matched = replace(matched, notes=(*notes, *matched.notes))
+        datasets = (target, *inputs.backgrounds.values())
+        notes = (*replicate_notes(datasets), *serial_notes(datasets))
+        matched = replace(matched, notes=(*notes, *matched.notes))
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)

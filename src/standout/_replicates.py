@@ -137,6 +137,8 @@ def replicate_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
     Raise an error if only some of the datasets have groups. Moments cannot be grouped later, so that theirs is a
     warning.
     """
+    if any(data.source is not None and data.source.is_checked for data in datasets):
+        return ()
     notes = [*_one_sided(datasets)]
     notes += [Note(ReplicateWarning, finding.text) for finding in replicate_findings(datasets)]
     return tuple(notes)
@@ -317,8 +319,9 @@ def _finding(ratio: float, rule: _Rule) -> ReplicateFinding:
 def _remedy(column: IdColumn, match: str | None) -> str:
     """Return the argument to give, such that it can be pasted."""
     if column.name is not None and not column.code:
-        pattern = "" if match is None else f", groups_match={match!r}"
-        return f"Use `standout.read(..., groups={column.name!r}{pattern})`"
+        if match is None:
+            return f"Use `standout.read(..., groups={column.name!r})`"
+        return f"Use `standout.read(..., groups={column.name!r}, groups_match={match!r})`"
     if not column.code:
         return "Give the units as `groups=` (and likewise `background_groups=`)"
     code = column.code if match is None else f"{column.code}.str.extract({f'({match})'!r}, expand=False)"

@@ -30,7 +30,7 @@ from standout._folds import (
     mean_over_folds,
     over_folds,
 )
-from standout._inputs import FitArguments, check_count, parse_inputs, seed_from
+from standout._inputs import check_count, seed_from
 from standout._model import Summary
 from standout._moments import Counts
 from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
@@ -270,11 +270,11 @@ def _fit_and_measure(
         kept.append(RowView(sample.source, np.setdiff1d(np.arange(sample.n_rows), index)))
         out.append(RowView(sample.source, index))
     (target, *backgrounds), held_out = fill_by_training(kept, out)
+    for part in (target, *backgrounds):
+        part.is_checked = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
-        given = FitArguments(target, background=samples.as_background(backgrounds))
-        fitted: BaseContrast = clone(estimator)
-        fitted._fit_inputs(parse_inputs(given), fitted._check_parameters(), check=False)  # all rows were checked before
+        fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds))
     units = [sample.units.rows[index] for sample, index in zip(samples.sets, held, strict=True)]
     own, *others = (Spread.of(fitted.transform(rows), of) for rows, of in zip(held_out, units, strict=True))
     counts = [Counts(len(of), len(of), len(of), len(np.unique(of))) for of in units]

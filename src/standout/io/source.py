@@ -92,6 +92,7 @@ class Source(ABC):
     checkpoint: Any = None  # the file that a long pass resumes from
     is_sparse: bool = False
     is_incomplete: bool = False  # whether missing values are to be drawn
+    is_checked: bool = False  # whether replicates were looked for among the rows that these are part of
     is_local: bool = True  # False on a cluster, where only moments and lazy tables are cheap
 
     @abstractmethod
