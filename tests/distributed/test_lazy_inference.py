@@ -95,7 +95,7 @@ def test_replicates_among_the_rows_of_a_dask_frame_are_found_as_in_memory():
     assert found.n_units == 10 and found.text == plain.text
     with pytest.warns(standout.errors.ReplicateWarning):
         found = standout.assess(frames[1], BACKGROUND[["a", "b", "c"]], n_permutations=0, n_bootstrap=0, n_components=1)
-    assert [one.text for one in found.replicates] == [plain.text]
+    assert [one.text for one in found.replicates] == [f"target: {plain.text}"]
 
 
 def test_groups_and_pairs_that_lie_on_dask_themselves_are_used():

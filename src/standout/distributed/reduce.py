@@ -33,7 +33,7 @@ from standout.io.memory import (
 )
 from standout.io.options import Options
 from standout.io.read import is_on_cluster
-from standout.io.source import Part, Source, block_rows
+from standout.io.source import IdColumn, Part, Source, block_rows
 
 # The fraction of the memory that collected rows may take.
 _SHARE = 0.25
@@ -51,6 +51,10 @@ class DistributedSource(Source):
     def has_groups(self) -> bool:
         """Whether a column of groups was named."""
         return self._options.groups is not None
+
+    def id_columns(self) -> list[IdColumn]:
+        """Return the column that was named for ids; other columns stay on the cluster."""
+        return [] if self.row_ids is None else [IdColumn(self.row_ids, self._options.ids, explicit=True)]
 
     @abstractmethod
     def reduce(

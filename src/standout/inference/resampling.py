@@ -142,8 +142,8 @@ def _collected(data: Any, role: str) -> Any:
     if source.is_local:
         return source
     groups = source.row_values("groups", f"{role} groups")  # raises before any row is fetched
-    rows = source.in_memory(role)
-    rows.groups, rows.row_ids = groups, source.row_ids
+    rows: Any = source.in_memory(role)
+    rows.groups, rows.row_ids, rows.id_columns = groups, source.row_ids, source.id_columns
     rows.labels = None if rows.row_ids is None else source.labels  # only find_replicates uses labels, with ids
     return rows
 
