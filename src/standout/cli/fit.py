@@ -34,11 +34,12 @@ standout fit 'runs/*.parquet' -b good.parquet --method cpca --alpha 2.5 --json
 """
 _REPORT_EXAMPLES = """
 standout report patients.csv -b controls.csv --label subtype -o report.html
-standout report mice.csv --by class -b c-CS-s --missing auto -o mice.html
+standout report mice.csv --by class -b c-CS-s --missing auto --groups MouseID --groups-match '^[^_]+' -o mice.html
 """
 _COMPARE_EXAMPLES = """
 standout compare patients.csv -b controls.csv --label subtype
-standout compare mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing auto -o compare.html
+standout compare mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing auto \\
+    --groups MouseID --groups-match '^[^_]+' -o compare.html
 """
 _TEST_EXAMPLES = """
 standout test patients.csv -b controls.csv -k 3

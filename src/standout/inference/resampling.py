@@ -93,10 +93,10 @@ def collect_samples(
         raise InputError(f"{purpose} compares target and background, and the background is missing. Give its rows.")
     matched = match_features(inputs, inputs.target.names, inputs.target.n_features, features)
     assert matched.inputs.target is not None
+    sets = tuple(_sample(data, purpose) for data in (matched.inputs.target, *matched.inputs.backgrounds.values()))
     notes = replicate_notes((inputs.target, *inputs.backgrounds.values()))
     for note in notes:
         warn_user(note.text, note.category)
-    sets = tuple(_sample(data, purpose) for data in (matched.inputs.target, *matched.inputs.backgrounds.values()))
     keys = None
     if list(inputs.backgrounds) != ["background"]:
         keys = tuple(background) if isinstance(background, Mapping) else tuple(range(len(background)))
