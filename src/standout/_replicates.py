@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,8 @@ _MIN_CONTINUOUS = 3
 # take at least this many values per distinct row, of which there are at least that many.
 _MIN_DISTINCT, _MIN_DISTINCT_ROWS = 0.5, 8
 _MAX_COMPARED = 64
+# Findings about sources with ids, because several fits and tests of the same rows follow each other.
+_KNOWN: WeakKeyDictionary[Source, ReplicateFinding | None] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -156,8 +159,10 @@ def replicate_findings(datasets: Sequence[Dataset]) -> tuple[ReplicateFinding, .
         elif _is_grouped(data):
             finding = _found_in_groups(data, source)
         else:
-            head = _Head.of(source)
-            finding = _found_by_ids(head) or _found_copies(head)
+            if source not in _KNOWN:
+                head = _Head.of(source)
+                _KNOWN[source] = _found_by_ids(head) or _found_copies(head)
+            finding = _KNOWN[source]
         if finding is not None:
             found.append(replace(finding, text=f"{data.role}: {finding.text}"))
     return tuple(found)
