@@ -119,7 +119,9 @@ def test_the_noise_edge_counts_groups_and_not_rows():
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(270, 12)), rng.normal(size=(135, 12))
     with pytest.warns(OverfitWarning, match="9 independent background units for 12 dimensions") as found:
-        model = DPCA(shrinkage=None).fit(target, background=background, background_groups=np.arange(135) // 15)
+        model = DPCA(shrinkage=None).fit(
+            target, background=background, groups=np.arange(len(target)), background_groups=np.arange(135) // 15
+        )
     assert np.isnan(model.noise_edge_) and np.isnan(model.p_value_) and np.isnan(model.debiased_ratios_).all()
     assert model.ratios_.shape == (2,) and "score(" in str(found[0].message)
     assert "135 rows worth 9 independent units" in model.summary()

@@ -178,7 +178,7 @@ def test_a_comparison_with_labels_goes_over_the_target_twice_and_the_background_
         assert view.silhouette == pytest.approx(plain.silhouette, rel=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.ReplicateWarning")
+@pytest.mark.filterwarnings("ignore::standout.errors.DoubtWarning")
 def test_labels_of_a_dask_frame_are_judged_by_a_comparison_as_in_memory():
     with_labels = [
         standout.read(place(TARGET), columns=["a", "b", "c"], label="kind") for place in (pd.DataFrame, spread)
@@ -229,7 +229,7 @@ def test_labels_of_another_number_than_the_rows_are_not_judged(data, refused):
     refused(lambda: standout.compare(data.target, data.background, labels=["x", "y"]), "labels", "200 rows")
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.ReplicateWarning")
+@pytest.mark.filterwarnings("ignore::standout.errors.DoubtWarning")
 def test_a_report_of_dask_frames_draws_the_points_of_the_rows_in_memory(tmp_path):
     drawn = []
     for place in (pd.DataFrame, spread):
