@@ -11,8 +11,8 @@ import numpy as np
 from simulations.noise import Noise, Rng, replicated
 from simulations.table import Rate, rate, repeat
 from standout._dpca import DPCA
+from standout._replicates import find_replicates
 from standout.inference.permutation import permutation_test
-from standout.inference.replicates import find_replicates
 
 # With 99 permutations p = 0.05 is attainable, so the test at the 5 % level is exact.
 _PERMUTATIONS = 99

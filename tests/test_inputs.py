@@ -282,14 +282,18 @@ def test_bad_groups_raise_an_error(data, ids, refused):
     shape = str(np.shape(ids))
     fit = DPCA().fit
     half = data.background[:200]
-    refused(lambda: fit(data.target, background=half, groups=ids), "target groups: ", shape, "200 rows")
-    refused(lambda: fit(data.target, background=half, background_groups=ids), "background groups: ", shape)
+    good = np.arange(200) // 2
+    given = {"groups": ids, "background_groups": good}
+    refused(lambda: fit(data.target, background=half, **given), "target groups: ", shape, "200 rows")
+    given = {"groups": good, "background_groups": ids}
+    refused(lambda: fit(data.target, background=half, **given), "background groups: ", shape)
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
 def test_missing_group_ids_raise_an_error(data, missing, refused):
     ids = pd.Series(["m1"] * 100 + ["m2"] * 97 + [missing] * 3, dtype=object)
-    refused(lambda: DPCA().fit(data.target, background=data.background, groups=ids), "target groups: ", "3")
+    given = {"groups": ids, "background_groups": np.arange(300) // 2}
+    refused(lambda: DPCA().fit(data.target, background=data.background, **given), "target groups: ", "3")
 
 
 def test_background_weights_and_groups_need_a_background(data, refused):

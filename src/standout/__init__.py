@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from standout._model_file import load, save
     from standout._moments import Moments
     from standout._path import SubspacePath, path
+    from standout._replicates import find_replicates
     from standout._report.report import report
     from standout._robust import robust_moments
     from standout.inference.assess import assess
     from standout.inference.held_out import held_out_ratio
     from standout.inference.permutation import permutation_test
-    from standout.inference.replicates import find_replicates
     from standout.inference.stability import stability
     from standout.io.read import read
     from standout.io.source import Source

@@ -35,6 +35,7 @@ from standout._inputs import (
 from standout._kernel_model import KernelModel
 from standout._model import Model, TopFeature, mean_log_ratio
 from standout._moments import Moments
+from standout._replicates import replicate_notes
 from standout._spectrum import mean_log_variance
 from standout._summary import Summary, summarize
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
@@ -226,7 +227,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         target = inputs.target
         assert target is not None
         matched = match_features(inputs, target.names, target.n_features, self.features)
-        matched = replace(matched, notes=(*matched.notes, *serial_notes((target, *inputs.backgrounds.values()))))
+        datasets = (target, *inputs.backgrounds.values())
+        notes = (*replicate_notes(datasets), *serial_notes(datasets))
+        matched = replace(matched, notes=(*notes, *matched.notes))
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)

@@ -22,7 +22,7 @@ from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
-from standout.errors import InputError, RowsNeededError, StandoutWarning
+from standout.errors import DoubtWarning, InputError, RowsNeededError, StandoutWarning, warn_user
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.io.read import open_data
 from standout.io.source import RowSource, Source, block_rows, collect_values
@@ -116,7 +116,11 @@ def compare(
         for estimator in methods.values():
             estimator.fit(arguments.X, **sides)
         held_out = [_held_out(estimator, arguments, features) for estimator in methods.values()]
-        return _evaluate(methods, held_out, arguments, rows, labels)
+        found = _evaluate(methods, held_out, arguments, rows, labels)
+    for note in found[-1].estimator._solved().notes:
+        if issubclass(note.category, DoubtWarning):
+            warn_user(note.text, note.category)
+    return found
 
 
 def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Source | None]:

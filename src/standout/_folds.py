@@ -44,6 +44,23 @@ def coded(ids: Any) -> tuple[Index, tuple[Hashable, ...]]:
     return np.array([number[name] for name in listed], dtype=np.intp), tuple(number)
 
 
+def unit_means(rows: Array, units: Index) -> Array:
+    """Return the mean of each unit's rows, (n_units, n_features)."""
+    counts = np.bincount(units)
+    if len(counts) == len(units):
+        means = np.empty_like(rows)
+        means[units] = rows
+        return means
+    order = np.argsort(units, kind="stable")
+    starts = np.cumsum(counts) - counts
+    return np.asarray(np.add.reduceat(rows[order], starts, axis=0) / counts[:, None])
+
+
+def rows_by_unit(units: Index) -> list[Index]:
+    """Return the row numbers of each unit."""
+    return np.split(np.argsort(units, kind="stable"), np.cumsum(np.bincount(units))[:-1])
+
+
 def even_quotas(sets: Sequence[Units], folds: int) -> list[list[int]]:
     """Return the number of units of each dataset in each fold, as equal as possible."""
     return [[len(part) for part in np.array_split(np.arange(own.count), folds)] for own in sets]

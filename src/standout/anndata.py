@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping
 from os import PathLike
@@ -15,7 +16,15 @@ from numpy.typing import NDArray
 from standout._blas import Array
 from standout._dpca import DPCA
 from standout._inputs import background_name, check_count, label_list
-from standout.errors import FeatureWarning, InputError, did_you_mean, listed, warn_user
+from standout.errors import (
+    FeatureWarning,
+    InputError,
+    ReplicateWarning,
+    did_you_mean,
+    listed,
+    spell_arguments,
+    warn_user,
+)
 from standout.io.memory import is_missing
 from standout.io.read import read
 from standout.io.source import RowView, Source, block_rows, select_columns
@@ -130,8 +139,13 @@ def dpca(
     dropped = frozenset(adata.var_names[~used])
     fitted = {name: _without(part, dropped) for name, part in backgrounds.items()}
     model = DPCA(n_components=n_comps, **params)
-    model.fit(_without(cells, dropped), background=None if background is None else fitted.get(_SINGLE, fitted))
-    notes = [note.text for note in model._solved().notes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReplicateWarning)  # worded for this function below
+        model.fit(_without(cells, dropped), background=None if background is None else fitted.get(_SINGLE, fitted))
+    notes = [spell_arguments(note.text, _spelling) for note in model._solved().notes]
+    for note, text in zip(model._solved().notes, notes, strict=True):
+        if note.category is ReplicateWarning:
+            warn_user(text, note.category)
     if min_cells is None and model.regime_ == "shrunk":
         notes += _warn_of_rare_genes(model, backgrounds, adata.var_names)
     arguments = {
@@ -152,6 +166,10 @@ def dpca(
         "notes": "\n".join(notes),
     }
     return out if copy else None
+
+
+def _spelling(name: str, value: object) -> str | None:
+    return f"`subjects={value!r}`" if name == "groups" and value is not ... else None
 
 
 def _check_arguments(

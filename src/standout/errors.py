@@ -203,8 +203,8 @@ def spell_arguments(message: str, spell: Callable[[str, object], str | None]) ->
     ...     return f"--{name}" if value is ... else f"--{name} {value}"
     >>> spell_arguments("Use `missing='auto'`, or name the column in `label` or `drop`.", option)
     'Use --missing auto, or name the column in --label or --drop.'
-    >>> spell_arguments("Use `standout.read(X, missing='auto')` and give `groups=`.", option)
-    'Use --missing auto and give --groups.'
+    >>> spell_arguments("Use `standout.read(X, missing='auto', drop='id')` and give `groups=`.", option)
+    'Use --missing auto --drop id and give --groups.'
     """
     *parts, last = message.split("`")
     if len(parts) % 2:  # a backtick without a partner
@@ -215,7 +215,8 @@ def spell_arguments(message: str, spell: Callable[[str, object], str | None]) ->
         if not known or len(known) < len(spellings):
             parts[i] = f"`{parts[i]}`"
         else:
-            parts[i] = " or ".join([*filter(None, [", ".join(known[:-1])]), known[-1]])
+            given = ... not in _keywords(parts[i]).values()  # values are given: all of these arguments are meant
+            parts[i] = " ".join(known) if given else " or ".join([*filter(None, [", ".join(known[:-1])]), known[-1]])
     return "".join([*parts, last])
 
 

@@ -25,6 +25,8 @@ ARGUMENTS = re.compile(rf"(?<![\w.])({'|'.join(options.ARGUMENTS)})=")
         ("`n_components=None` gives all, `shrinkage=None` is exact.", "-k all gives all, --shrinkage none is exact."),
         ("`shrinkage=7` is wrong.", "--shrinkage 7 is wrong."),
         ("`groups_match='^a b'` has a space.", "--groups-match '^a b' has a space."),
+        ("`standout.read(..., groups='a', groups_match='^[^_]+')`", "--groups a --groups-match '^[^_]+'"),
+        ("Give `groups=`.", "Give --groups."),
         ("Use `features='common'`.", "Use --common."),
         ("Use `standout.read(X, label=..., ids=..., drop=...)`.", "Use --label, --ids or --drop."),
         ("`graph` has no option, nor has `features='all'`.", "`graph` has no option, nor has `features='all'`."),

@@ -36,14 +36,14 @@ def test_a_wrong_column_is_refused_with_the_right_one(files, one_file, stopped):
     sides = ["fit", files / "target.csv", "-b", files / "background.csv"]
     stopped(*sides, "--label", "kinds", match=r"label column 'kinds'.*Did you mean 'kind'")
     stopped(*sides, "--groups", "mouse", match=r"groups column 'mouse'")
-    stopped(*sides, "--drop", "K*", match=r"--drop K\*")
+    stopped(*sides, "--drop", "K*", match=r"--drop 'K\*'")
     stopped(*sides, "--features", "f", match=r"'f'")
     stopped("fit", one_file, "--by", "State", "-b", "sham", match=r"'State'.*Did you mean 'state'")
 
 
 def test_a_groups_pattern_without_a_match_is_refused(one_file, stopped):
     sides = ["fit", one_file, "--by", "state", "-b", "sham", "--groups", "state"]
-    stopped(*sides, "--groups-match", "^rest", match=r"--groups-match \^rest does not match the group 'ill'")
+    stopped(*sides, "--groups-match", "^rest", match=r"--groups-match '\^rest' does not match the group 'ill'")
 
 
 def test_a_label_without_rows_is_refused_with_a_list_of_labels(one_file, stopped):

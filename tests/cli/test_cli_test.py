@@ -50,7 +50,7 @@ def test_replicates_are_detected_and_groups_correct_the_p_value(tmp_path, done):
     grouped = done("test", *sides, "--groups", "id", "--groups-match", "^[^_]+", *LITTLE, "--json").json
     assert grouped["replicates"] == [] and grouped["permutation_test"]["permuted"] == "groups"
     assert grouped["permutation_test"]["p_values"][0] > 0.05
-    assert "look like replicates" in done("fit", *sides, "--ids", "id").err
+    assert "look like replicates" in done("fit", *sides, "--ids", "id").out
 
 
 @quiet

@@ -97,7 +97,7 @@ def test_replicates_among_the_rows_of_a_dask_frame_are_found_as_in_memory():
     assert found.n_units == 10 and found.text == plain.text
     with pytest.warns(standout.errors.ReplicateWarning):
         found = standout.assess(frames[1], BACKGROUND[["a", "b", "c"]], n_permutations=0, n_bootstrap=0, n_components=1)
-    assert [one.text for one in found.replicates] == [plain.text]
+    assert [one.text for one in found.replicates] == [f"target: {plain.text}"]
 
 
 def test_groups_and_pairs_that_lie_on_dask_themselves_are_used():
@@ -132,7 +132,7 @@ def test_a_subject_in_target_and_background_is_refused_on_dask_as_in_memory(refu
 
 def test_groups_of_the_target_alone_are_refused_on_dask_as_in_memory(refused):
     without = spread(BACKGROUND[["a", "b", "c"]])
-    refused(lambda: standout.permutation_test(described(spread(TARGET)), without), "not for 'background'")
+    refused(lambda: standout.permutation_test(described(spread(TARGET)), without), "background: it has no groups")
 
 
 @pytest.fixture
@@ -180,6 +180,7 @@ def test_a_comparison_with_labels_goes_over_the_target_twice_and_the_background_
         assert view.silhouette == pytest.approx(plain.silhouette, rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::standout.errors.DoubtWarning")
 def test_labels_of_a_dask_frame_are_judged_by_a_comparison_as_in_memory():
     with_labels = [
         standout.read(place(TARGET), columns=["a", "b", "c"], label="kind") for place in (pd.DataFrame, spread)
@@ -231,7 +232,7 @@ def test_labels_of_another_number_than_the_rows_are_not_judged(data, refused):
     refused(lambda: standout.compare(data.target, data.background, labels=["x", "y"]), "labels", "200 rows")
 
 
-@pytest.mark.filterwarnings("ignore::standout.errors.SerialWarning")  # rows of a subject follow each other
+@pytest.mark.filterwarnings("ignore::standout.errors.DoubtWarning")
 def test_a_report_of_dask_frames_draws_the_points_of_the_rows_in_memory(tmp_path):
     drawn = []
     for place in (pd.DataFrame, spread):

@@ -565,7 +565,7 @@ BAD = {
     ),
     "groups on one side": (
         lambda: permutation_test(*PAIR, groups=[1] * 10 + [2] * 10),
-        ["not for 'background'"],
+        ["background: it has no groups"],
         InputError,
     ),
     "one group": (

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist, squareform
 
-from standout.inference.replicates import find_replicates
+from standout.inference import find_replicates
 
 
 def replicates(seed=0, units=8, each=5, size=6, within=0.4):
@@ -20,12 +20,18 @@ def ids(pattern, units=8, each=5):
 @pytest.mark.parametrize(
     ("pattern", "rule"),
     [
-        ("mouse{unit}_{run}", "before the last '_'"),
-        ("3{unit}-{run}", "before the last '-'"),
-        ("p{unit}.{letter}", "before the last '.'"),
-        ("s{unit} run {run}", "before the last ' '"),
+        ("mouse{unit}_{run}", "before the first '_'"),
+        ("3{unit}-{run}", "before the first '-'"),
+        ("p{unit}.{letter}", "before the first '.'"),
+        ("s{unit} run {run}", "before the first ' '"),
+        ("s_{unit}_{run}", "before the last '_'"),
+        ("{run}_s{unit}", "after the last '_'"),
+        ("{run}-a-{unit}", "after the last '-'"),
+        ("{run}-s{unit}-b", "after the first '-'"),
         ("s{unit}_{letter}_{run}", "before the first '_'"),
-        ("12{unit}{letter}", "without its last letter"),
+        ("12{unit}{letter}", "before its last letter"),
+        ("mouse{unit}{letter}", "before its last letter"),
+        ("{unit}{unit}m{run}", "before its last digits"),
         ("patient {unit}", "the id itself"),
     ],
 )

@@ -157,7 +157,7 @@ def test_a_mean_a_hundred_million_times_the_sd_costs_no_source_a_digit_more_than
 def test_the_components_are_those_of_the_arrays_with_weights_and_groups(data, make):
     rng = np.random.default_rng(0)
     weights, groups = rng.integers(0, 3, size=9_000), rng.integers(0, 40, size=9_000)
-    given = {"sample_weight": weights, "groups": groups}
+    given = {"sample_weight": weights, "groups": groups, "background_groups": np.arange(len(data[1])) // 9}
     needs_arrays(make(data[0][:999]))
     model = DPCA(3).fit(make(data[0]), background=make(data[1]), **given)
     plain = DPCA(3).fit(data[0], background=data[1], **given)

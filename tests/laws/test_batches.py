@@ -65,7 +65,7 @@ def test_batches_support_weights_groups_and_several_backgrounds(problem: Problem
     weights, groups = rng.uniform(0.5, 2, size=n), rng.integers(0, 20, size=n)
     half = n // 2
     halves = {"a": np.arange(half), "b": np.arange(half, n)}
-    model = DPCA(None, shrinkage=None, mix="equal").partial_fit(problem.target)
+    model = DPCA(None, shrinkage=None, mix="equal").partial_fit(problem.target, groups=np.arange(len(problem.target)))
     for name, index in halves.items():
         for part in cut(index, rng, most):
             model.partial_fit(
@@ -75,6 +75,7 @@ def test_batches_support_weights_groups_and_several_backgrounds(problem: Problem
             )
     whole = DPCA(None, shrinkage=None, mix="equal").fit(
         problem.target,
+        groups=np.arange(len(problem.target)),
         background={name: problem.background[index] for name, index in halves.items()},
         background_sample_weight={name: weights[index] for name, index in halves.items()},
         background_groups={name: groups[index] for name, index in halves.items()},

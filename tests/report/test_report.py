@@ -135,7 +135,8 @@ def fitted_case(case, data):
         background = np.where(np.arange(5) == 1, 7.0, background)
     elif kind == "alone":
         background = None
-    return clone(model).fit(target, background=background, background_groups=groups), target, background
+    given = {} if groups is None else {"groups": np.arange(len(target)), "background_groups": groups}
+    return clone(model).fit(target, background=background, **given), target, background
 
 
 EDGE = (

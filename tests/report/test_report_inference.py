@@ -9,8 +9,8 @@ import pytest
 from reports import HOSTILE, written
 from standout._dpca import DPCA
 from standout._verdict import number, stable_words, verdict
+from standout.inference import ReplicateFinding
 from standout.inference.assess import Assessment, assess
-from standout.inference.replicates import ReplicateFinding
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -23,7 +23,6 @@ from standout.cli.embed import write_rows
 from standout.cli.options import Page, contrast_options, fit_options, option, output_options, reading_options
 from standout.cli.session import Session, check_outputs, command_line
 from standout.inference.assess import Assessment, assess
-from standout.inference.replicates import replicates_of
 from standout.io.output import replacing
 
 _OUTPUT, _RESAMPLING = "Output", "Resampling"
@@ -38,11 +37,12 @@ standout fit 'runs/*.parquet' -b good.parquet --method cpca --alpha 2.5 --json
 """
 _REPORT_EXAMPLES = """
 standout report patients.csv -b controls.csv --label subtype -o report.html
-standout report mice.csv --by class -b c-CS-s --missing auto -o mice.html
+standout report mice.csv --by class -b c-CS-s --missing auto --groups MouseID --groups-match '^[^_]+' -o mice.html
 """
 _COMPARE_EXAMPLES = """
 standout compare patients.csv -b controls.csv --label subtype
-standout compare mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing auto -o compare.html
+standout compare mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s --missing auto \\
+    --groups MouseID --groups-match '^[^_]+' -o compare.html
 """
 _TEST_EXAMPLES = """
 standout test patients.csv -b controls.csv -k 3
@@ -97,7 +97,6 @@ def _fit(
     with session.working():
         files = load(target, given)
         estimator.fit(files["target"].source, background=backgrounds(files))
-        replicates_of(files["target"].source, backgrounds(files))  # warns
         with ExitStack() as drafts:  # all files are renamed together when all are complete
             if output is not None:
                 from standout._model_file import save
@@ -116,8 +115,8 @@ def _fit(
     session.show(result, text, {"model": output, "scores": scores, "report": page}, _notes(estimator))
 
 
-def _notes(*estimators: Any) -> list[str]:
-    return [note.text for estimator in estimators for note in estimator._solved().notes]
+def _notes(estimator: Any) -> list[str]:
+    return [note.text for note in estimator._solved().notes]
 
 
 def command_to_test(context: click.Context | None = None) -> str:
@@ -225,7 +224,7 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
     ]
     result = {"command": "compare", **verdict_result(judged), "views": views, "data": accounts(files)}
     text = "\n".join([_table(found), "", f"Verdict on {main.name}:", *judged.lines(on_command_line=True)])
-    session.show(result, text, {"report": page}, _notes(*(view.estimator for view in found)))
+    session.show(result, text, {"report": page}, _notes(main.estimator))
 
 
 def _table(found: list[Comparison]) -> str:

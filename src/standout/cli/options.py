@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -236,4 +237,4 @@ def _spelling(name: str, value: object) -> str | None:
         return ARGUMENTS.get(name)
     if value is None:
         value = "all" if name == "n_components" else "none"
-    return f"{ARGUMENTS[name]} {value if isinstance(value, str) and ' ' not in value else repr(value)}"
+    return f"{ARGUMENTS[name]} {shlex.quote(value if isinstance(value, str) else repr(value))}"

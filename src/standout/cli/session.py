@@ -31,8 +31,7 @@ class Session:
     def __init__(self, given: dict[str, Any]):
         self.as_json, self.quiet = given.pop("as_json"), given.pop("quiet")
         given.pop("debug")
-        self.notes: dict[str, None] = {}  # in the order of their first occurrence
-        self.doubts: set[str] = set()  # notes that withhold a positive verdict
+        self.notes: dict[str, Any] = {}  # the category of each, in the order of their first occurrence
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -42,16 +41,17 @@ class Session:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", StandoutWarning)
             yield
-        self.notes |= {str(warning.message): None for warning in caught}
-        self.doubts |= {str(found.message) for found in caught if issubclass(found.category, DoubtWarning)}
+        self.notes |= {str(warning.message): warning.category for warning in caught}
 
     def show(
         self, result: dict[str, Any], text: str, written: Mapping[str, Path | None], noted: Collection[str] = ()
     ) -> None:
         """Print the result as JSON, or ``text``, the files written and the notes that are not in ``noted``.
 
-        Doubts about the data are printed in any case: neither --quiet nor --json hides them.
+        Doubts about the data are printed to stderr in any case: neither --quiet nor --json hides them.
         """
+        hidden = self.quiet or self.as_json
+        notes = [note for note, kind in self.notes.items() if not hidden or issubclass(kind, DoubtWarning)]
         files = {name: str(path) for name, path in written.items() if path is not None}
         if self.as_json:
             whole = {**result, "files": files, "warnings": list(self.notes)}
@@ -61,8 +61,8 @@ class Session:
         if files and not self.as_json:
             width = max(map(len, files))
             click.echo("\n" + "\n".join(f"{name:<{width}}  {path}" for name, path in files.items()))
-        for note in self.notes:
-            if note in self.doubts if self.quiet or self.as_json else note not in noted:
+        for note in notes:
+            if hidden or note not in noted:
                 click.echo(f"note: {in_options(note)}", err=True)
 
 

@@ -31,8 +31,9 @@ from standout.io.memory import (
     explain_underflow,
     weighted_blocks,
 )
+from standout.io.options import Options
 from standout.io.read import is_on_cluster
-from standout.io.source import Part, Source, block_rows
+from standout.io.source import IdColumn, Part, Source, block_rows
 
 # The fraction of the memory that collected rows may take.
 _SHARE = 0.25
@@ -44,6 +45,16 @@ class DistributedSource(Source):
     """Rows in partitions on a cluster. Functions are sent to the workers, so they must be picklable."""
 
     is_local = False
+    _options: Options  # that name the columns that describe rows
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether a column of groups was named."""
+        return self._options.groups is not None
+
+    def id_columns(self) -> list[IdColumn]:
+        """Return the column that was named for ids; other columns stay on the cluster."""
+        return [] if self.row_ids is None else [IdColumn(self.row_ids, self._options.ids, explicit=True)]
 
     @abstractmethod
     def reduce(

@@ -1,9 +1,9 @@
 """Inference by resampling: significance, held-out ratio and stability of components, and replicates among rows."""
 
+from standout._replicates import ReplicateFinding, find_replicates
 from standout.inference.assess import Assessment, assess
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
-from standout.inference.replicates import ReplicateFinding, find_replicates, replicates_of
 from standout.inference.stability import FeatureStability, Stability, stability
 
 __all__ = [
@@ -17,6 +17,5 @@ __all__ = [
     "find_replicates",
     "held_out_ratio",
     "permutation_test",
-    "replicates_of",
     "stability",
 ]

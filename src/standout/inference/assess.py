@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from sklearn.base import clone
 
 from standout._base import BaseContrast
 from standout._dpca import DPCA
-from standout._inputs import check_count
+from standout._inputs import FitArguments, check_count, parse_inputs
+from standout._replicates import ReplicateFinding, replicate_findings
 from standout._summary import Summary
 from standout._verdict import Verdict, verdict
 from standout.errors import NotEnoughRowsError, StandoutWarning, warn_user
 from standout.inference.exchange import check_pairs
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
-from standout.inference.replicates import ReplicateFinding, replicates_of
 from standout.inference.resampling import collect_sides
 from standout.inference.stability import Stability, stability
 
@@ -118,6 +118,9 @@ def assess(
         exchanged = {"pairs": pairs, "background_pairs": background_pairs}
         units = {"groups": pairs, "background_groups": background_pairs}
     target, background = collect_sides(target, background)
+    inputs = parse_inputs(FitArguments(target, background=background, **units))
+    datasets = [data for data in (inputs.target, *inputs.backgrounds.values()) if data is not None]
+    replicates = replicate_findings(datasets)
     fitted = clone(estimator).set_params(n_components=n_components)
     fitted.fit(target, background=background, **units)
     test = held_out = stable = None
@@ -141,8 +144,13 @@ def assess(
         stable = _unless_too_few_rows(
             stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
         )
-    replicates = replicates_of(target, background) if groups is None and pairs is None else ()
-    return Assessment(test, held_out, stable, replicates, fitted)
+    texts = [finding.text for finding in replicates]  # the summary gives them once, first
+    return Assessment(_without(test, texts), _without(held_out, texts), _without(stable, texts), replicates, fitted)
+
+
+def _without(found: Any, texts: list[str]) -> Any:
+    """Return a result without some of its notes."""
+    return found and replace(found, notes=tuple(note for note in found.notes if note not in texts))
 
 
 def _unless_too_few_rows(analysis: Callable[..., _Found], *data: Any, **options: Any) -> _Found | None:

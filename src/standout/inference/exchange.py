@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from standout._blas import Array
-from standout._folds import Index
+from standout._folds import Index, unit_means
 from standout.errors import InputError, NotEnoughRowsError, listed
-from standout.inference.resampling import Samples, panels, unit_means
+from standout.inference.resampling import Samples, panels
 from standout.io.source import ArraySource
 
 # Sets of groups keep all rows if none has more than this many times the balanced number of rows.
@@ -185,13 +185,7 @@ def _as_text(name: Any) -> str:
 
 
 def _check_disjoint(samples: Samples) -> None:
-    """Check that all sets have groups or none has, and that no group is in two sets."""
-    ungrouped = [sample.role for sample in samples.sets if not sample.units.ids]
-    if 0 < len(ungrouped) < len(samples.sets):
-        raise InputError(
-            f"groups are given for some sets, but not for {listed(ungrouped)}: whole groups cannot be exchanged for "
-            "single rows. Give groups for every set, or for none."
-        )
+    """Check that no group is in two sets."""
     for one, other in itertools.combinations(samples.sets, 2):
         in_other = set(other.units.ids)
         shared = [name for name in one.units.ids if name in in_other]

@@ -258,6 +258,8 @@ def _fit_and_measure(
         kept.append(RowView(sample.source, np.setdiff1d(np.arange(sample.n_rows), index)))
         out.append(RowView(sample.source, index))
     (target, *backgrounds), held_out = fill_by_training(kept, out)
+    for part in (target, *backgrounds):
+        part.is_checked = True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
         fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds), **_groups(samples, held))

@@ -16,13 +16,14 @@ from joblib import cpu_count  # type: ignore[import-untyped]
 
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset
-from standout._folds import Index, Units, coded
+from standout._folds import Units, coded
 from standout._inputs import FitArguments, background_name, check_choice, check_count, match_features, parse_inputs
-from standout.errors import InputError, RowsNeededError
+from standout._replicates import replicate_notes
+from standout.errors import InputError, RowsNeededError, warn_user
 from standout.io.memory import distinct_groups, explain_non_finite
 from standout.io.missing import FilledRows, raw_rows
-from standout.io.read import is_on_cluster, open_data
-from standout.io.source import RowSource, Source, collect_values, report
+from standout.io.read import is_dataset, open_data
+from standout.io.source import RowSource, collect_values, report
 
 _PANEL_BYTES = 8 * 2**20
 # Number of replications that share a seed: fixed, so that results do not depend on the number of processes.
@@ -93,10 +94,13 @@ def collect_samples(
     matched = match_features(inputs, inputs.target.names, inputs.target.n_features, features)
     assert matched.inputs.target is not None
     sets = tuple(_sample(data, purpose) for data in (matched.inputs.target, *matched.inputs.backgrounds.values()))
+    notes = replicate_notes((inputs.target, *inputs.backgrounds.values()))
+    for note in notes:
+        warn_user(note.text, note.category)
     keys = None
     if list(inputs.backgrounds) != ["background"]:
         keys = tuple(background) if isinstance(background, Mapping) else tuple(range(len(background)))
-    return Samples(sets, keys, tuple(note.text for note in matched.notes))
+    return Samples(sets, keys, tuple(note.text for note in (*notes, *matched.notes)))
 
 
 def _sample(data: Dataset, purpose: str) -> Sample:
@@ -131,34 +135,17 @@ def collect_sides(target: Any, background: Any) -> tuple[Any, Any]:
 
 
 def _collected(data: Any, role: str) -> Any:
-    """Return rows on a cluster as a source in memory, with groups, ids and labels; all other data unchanged."""
-    if not (is_on_cluster(data) or isinstance(data, Source)):
+    """Return a dataset as a source; rows on a cluster in memory, with groups, ids and labels."""
+    if not is_dataset(data):
         return data
     source = open_data(data, role)
     if source.is_local:
         return source
     groups = source.row_values("groups", f"{role} groups")  # raises before any row is fetched
-    rows = source.in_memory(role)
-    rows.groups, rows.row_ids = groups, source.row_ids
+    rows: Any = source.in_memory(role)
+    rows.groups, rows.row_ids, rows.id_columns = groups, source.row_ids, source.id_columns
     rows.labels = None if rows.row_ids is None else source.labels  # only find_replicates uses labels, with ids
     return rows
-
-
-def unit_means(rows: Array, units: Index) -> Array:
-    """Return the mean of each unit's rows, (n_units, n_features)."""
-    counts = np.bincount(units)
-    if len(counts) == len(units):
-        means = np.empty_like(rows)
-        means[units] = rows
-        return means
-    order = np.argsort(units, kind="stable")
-    starts = np.cumsum(counts) - counts
-    return np.asarray(np.add.reduceat(rows[order], starts, axis=0) / counts[:, None])
-
-
-def rows_by_unit(units: Index) -> list[Index]:
-    """Return the row numbers of each unit."""
-    return np.split(np.argsort(units, kind="stable"), np.cumsum(np.bincount(units))[:-1])
 
 
 def panels(n_rows: int, n_features: int) -> Iterator[slice]:

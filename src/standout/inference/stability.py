@@ -18,13 +18,13 @@ from scipy.optimize import linear_sum_assignment
 from standout._blas import Array
 from standout._dataset import Dataset
 from standout._dpca import DPCA
-from standout._folds import Index, Units
+from standout._folds import Index, Units, rows_by_unit
 from standout._inputs import check_count, seed_from
 from standout._model import Model, fit_model
 from standout._summary import Summary
 from standout._verdict import stable_words
 from standout.errors import InputError, NotEnoughRowsError
-from standout.inference.resampling import Samples, check_level, collect_samples, rows_by_unit, run_chunks
+from standout.inference.resampling import Samples, check_level, collect_samples, run_chunks
 from standout.io.source import RowSource, RowView
 from standout.solvers.problem import SolveOptions
 

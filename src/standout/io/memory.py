@@ -20,7 +20,7 @@ from scipy import sparse
 
 from standout._blas import Array
 from standout.errors import InputError, NonFiniteError, NotNumbersError, listed, named_features
-from standout.io.source import Index, RowSource, Source, block_rows, block_rows_of
+from standout.io.source import IdColumn, Index, RowSource, Source, block_rows, block_rows_of
 
 # Floats, integers and booleans; other dtypes are not numeric.
 NUMBERS = "fiub"
@@ -293,6 +293,13 @@ class FrameSource(RowSource):
             whole = [name for name in large if self.frame.schema[name] in (nw.Int64, nw.UInt64)]
             check_integers({name: self.frame[name].drop_nulls().to_numpy() for name in whole}, role)
 
+        self._index = index_columns(frame)
+        self.row_ids = self._index[0].values if len(self._index) == 1 else None
+
+    def id_columns(self) -> list[IdColumn]:
+        """Return the index of a pandas frame."""
+        return self._index
+
     def take(self, index: Index | slice) -> NDArray[Any]:
         """Return the rows at ``index`` as a dense array."""
         return _numbers(self.frame[index])
@@ -300,6 +307,24 @@ class FrameSource(RowSource):
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` as a dense array."""
         return _numbers(self.frame[:, start:stop])
+
+
+def index_columns(frame: Any) -> list[IdColumn]:
+    """Return the levels of the index of a pandas frame, unless it only numbers the rows; [] for other frames."""
+    index = getattr(frame, "index", None)
+    if index is None or not hasattr(index, "nlevels") or type(index).__name__ == "RangeIndex":
+        return []
+    if index.nlevels == 1:
+        return [IdColumn(np.asarray(index), _text_or_none(index.name), "X.index")]
+    keys = [level if name is None else name for level, name in enumerate(index.names)]
+    return [
+        IdColumn(np.asarray(index.get_level_values(key)), _text_or_none(key), f"X.index.get_level_values({key!r})")
+        for key in keys
+    ]
+
+
+def _text_or_none(name: Any) -> str | None:
+    return name if isinstance(name, str) else None
 
 
 def check_names(columns: list[Any], role: str) -> None:

@@ -16,7 +16,7 @@ from scipy import sparse
 from standout.errors import InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.io.checkpoint import CheckpointFile, FileStamp
 from standout.io.containers import import_extra, readable
-from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, may_be_numbers
+from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, index_columns, may_be_numbers
 from standout.io.missing import handle_missing
 from standout.io.options import Coded, Options, RowFilter, choose
 from standout.io.source import ArraySource, Source
@@ -297,7 +297,12 @@ def _open_frame(frame: Any, options: Options, role: str) -> Source:
         options.label, options.groups, options.groups_match, options.ids,
     )  # fmt: skip
     texts = {column: values.texts(mask) for column, values in metadata.items()}
-    return TableInMemory(layout, numbers if mask is None else numbers[mask], texts)
+    table_source = TableInMemory(layout, numbers if mask is None else numbers[mask], texts)
+    index = [one if mask is None else replace(one, values=one.values[mask]) for one in index_columns(frame)]
+    table_source.index = index
+    if table_source.row_ids is None and len(index) == 1:
+        table_source.row_ids = index[0].values
+    return table_source
 
 
 def _engine(data: Any) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -35,6 +35,16 @@ _ENOUGH_ROWS = 512
 # Items to prefetch. One is in use, one waits, one is being read: more would only use memory.
 _DEPTH = 2
 _END = object()
+
+
+@dataclass(frozen=True)
+class IdColumn:
+    """A column that may identify the unit that each row belongs to."""
+
+    values: NDArray[Any]
+    name: str | None = None
+    code: str = ""  # Python code for the values of a frame X that are not a column, such as its index
+    explicit: bool = False  # whether the user named these values as ids
 
 
 class Source(ABC):
@@ -83,6 +93,7 @@ class Source(ABC):
     is_sparse: bool = False
     is_incomplete: bool = False  # whether missing values are to be drawn
     rereadable: bool = False  # whether the blocks can be read more than once
+    is_checked: bool = False  # whether replicates were looked for among the rows that these are part of
     is_local: bool = True  # False on a cluster, where only moments and lazy tables are cheap
 
     @abstractmethod
@@ -133,6 +144,15 @@ class Source(ABC):
         self.check_row_values(option, what)
         found: NDArray[Any] | None = getattr(self, {"label": "labels", "groups": "groups", "ids": "row_ids"}[option])
         return found
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether rows have groups; of a file or a cluster without reading them."""
+        return self.groups is not None
+
+    def id_columns(self) -> list[IdColumn]:
+        """Return the row ids and the columns that are not features: they may identify units."""
+        return [] if self.row_ids is None else [IdColumn(self.row_ids, explicit=True)]
 
     def check_row_values(self, option: str, what: str) -> None:  # noqa: B027
         """Raise where such values cannot be matched to rows once these are collected."""
@@ -296,6 +316,10 @@ class RowView(RowSource):
             None if values is None else values[index] for values in (source.labels, source.groups, source.row_ids)
         )
 
+    def id_columns(self) -> list[IdColumn]:
+        """Return the ids of the view's rows."""
+        return [replace(column, values=column.values[self.index]) for column in self.source.id_columns()]
+
     def take(self, index: Index | slice) -> NDArray[Any]:
         """Return the view's rows at ``index``."""
         return self.source.take(self.index[index])
@@ -319,6 +343,8 @@ class ColumnView(Source):
     labels = property(attrgetter("source.labels"))
     groups = property(attrgetter("source.groups"))
     row_ids = property(attrgetter("source.row_ids"))
+    has_groups = property(attrgetter("source.has_groups"))
+    id_columns = property(attrgetter("source.id_columns"))
 
     def __init__(self, source: Any, index: Index):
         if isinstance(source, ColumnView):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from standout.errors import InputError
 from standout.io.checkpoint import CheckpointFile, FileStamp
 from standout.io.memory import SparseSource
-from standout.io.source import ArraySource, RowSource, Source, block_rows_of, report
+from standout.io.source import ArraySource, IdColumn, RowSource, Source, block_rows_of, report
 
 RowMetadata = dict[str, NDArray[Any]]
 
@@ -69,10 +69,21 @@ class _Described:
     def __init__(self, layout: Layout):
         self.layout, self.path, self.names = layout, layout.path, layout.names
         self.aside = layout.aside  # columns that are not features
+        self.index: list[IdColumn] = []  # of a data frame
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows."""
         raise NotImplementedError
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether rows have groups."""
+        return self.layout.groups is not None
+
+    def id_columns(self) -> list[IdColumn]:
+        """Return the columns that are not features, and the index of a data frame."""
+        described = [IdColumn(self.about(name), name, explicit=name == self.layout.ids) for name in self.aside]
+        return [*described, *self.index]
 
     def without_groups(self) -> Any:
         """Return the same rows without groups."""
