@@ -36,6 +36,7 @@ from standout._kernel_model import KernelModel
 from standout._model import Model, Summary, TopFeature, mean_log_ratio, summarize
 from standout._moments import Moments
 from standout._spectrum import mean_log_variance
+from standout._table_checks import table_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.read import is_array_like, open_data, read_scores
 from standout.io.source import Source, select_columns
@@ -225,7 +226,9 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         target = inputs.target
         assert target is not None
         matched = match_features(inputs, target.names, target.n_features, self.features)
-        matched = replace(matched, notes=(*matched.notes, *serial_notes((target, *inputs.backgrounds.values()))))
+        tables = [data for data in (matched.inputs.target, *matched.inputs.backgrounds.values()) if data is not None]
+        found = (*serial_notes((target, *inputs.backgrounds.values())), *table_notes(tables))
+        matched = replace(matched, notes=(*matched.notes, *found))
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)

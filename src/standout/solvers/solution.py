@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Sums have 16 digits of a variance, hence 8 of an sd: a smaller relative sd is not resolved by moments.
 _RESOLUTION = 1e-7
+# Relative difference up to which moments of two features are equal.
+_IDENTICAL = 1e-12
 
 
 @dataclass(frozen=True)
@@ -336,15 +338,42 @@ def condition_note(reciprocal: float) -> Note:
 
 
 def lost_note(task: Problem, count: int) -> Note:
-    """Return a note that moments show no variance in directions where the rows might."""
+    """Return a note that moments show no variance in directions where the rows might; identical features are named."""
+    groups = _identical_features(task)
+    repeated = sum(len(group) - 1 for group in groups)
+    named = "; ".join(listed(named_features(task.names, group)).replace(", ", " and ") for group in groups[:5])
+    more = f"; and {len(groups) - 5} more" if len(groups) > 5 else ""
+    if 0 < count <= repeated:
+        text = f"identical features: {named}{more}. They count as one and share its weight. Leave the copies out."
+        return Note(RankWarning, text)
     directions = "1 direction is" if count == 1 else f"{count} directions are"
     remedy = "use `solver='gsvd'`" if task.rows_at_hand else "bring the rows into memory for the generalized SVD"
     return Note(
         RankWarning,
         f"{directions} left out, in which neither target nor background varies by more than about {_RESOLUTION:.0e} of "
-        "the sd of its features, the resolution of sums. That is right for a duplicated feature or shares that add up "
-        f"to one; otherwise {remedy}, or give differences of features that are almost equal.",
+        "the sd of its features, the resolution of sums. That is right for a duplicated feature"
+        f"{f' (here {named}{more})' if groups else ''} or shares that add up to one; otherwise {remedy}, or give differences of features that are almost equal.",
     )
+
+
+def _identical_features(task: Problem) -> list[list[int]]:
+    """Return the groups of features that are equal in every row: equal means and variances, and a correlation of one."""
+    parts = [data.moments for data in (task.target, *task.backgrounds)]
+    order = np.argsort(np.diagonal(parts[0].scatter), kind="stable")
+    first, second = order[:-1], order[1:]
+    same = np.diagonal(parts[0].scatter)[first] > 0
+    for part in parts:
+        variance, mean = np.diagonal(part.scatter), part.mean
+        same &= np.isclose(part.scatter[first, second], variance[first], rtol=_IDENTICAL, atol=0)
+        same &= np.isclose(variance[first], variance[second], rtol=_IDENTICAL, atol=0)
+        same &= np.isclose(mean[first], mean[second], rtol=_IDENTICAL, atol=0)
+    groups: list[list[int]] = []
+    for i, j in zip(first[same].tolist(), second[same].tolist(), strict=True):
+        if groups and groups[-1][-1] == i:
+            groups[-1].append(j)
+        else:
+            groups.append([i, j])
+    return sorted(sorted(group) for group in groups)
 
 
 def structural_notes(task: Problem, eigen: Eigenpairs, frame: FeatureScale, constant: tuple[int, ...]) -> list[Note]:
