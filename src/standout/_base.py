@@ -468,7 +468,8 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         model = self._fit(matched, options)
         if matched.kept is not None and matched.names is not None:
             model = model.widened(matched.kept, matched.names)
-        return model.noted(matched.notes) if matched.notes else model
+        notes = tuple(note for note in matched.notes if note not in model.notes)
+        return model.noted(notes) if notes else model
 
     def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
         """Fit inputs on the same features and return the model."""

@@ -21,7 +21,7 @@ from standout._dataset import Dataset
 from standout.errors import FeatureWarning, RareFeatureWarning, TableWarning, listed, named_features
 from standout.io.source import ArraySource
 from standout.io.stream import Stream
-from standout.solvers.solution import Note
+from standout.solvers.solution import Note, identical_note
 
 Rows = NDArray[Any]
 Index = NDArray[np.intp]
@@ -81,6 +81,8 @@ def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
         if parts[0] is not None and all(part is not None for part in parts[1:]):
             rows = [part for part in parts if part is not None]
             notes += _column_notes(datasets[0].names, rows)
+            identical = _identical_columns(rows)
+            notes += [identical_note(datasets[0].names, identical)] if identical else []
             if len(rows) > 1:
                 notes += rare_notes(datasets[0].names, rare_features(rows[1:]))
         for data, part in zip(datasets[1:], parts[1:], strict=True):
@@ -241,6 +243,23 @@ def _left_out(names: tuple[str, ...] | None, columns: Collection[int]) -> str:
     return f"Leave {them} out with `standout.read(X, drop={(found[0] if len(found) == 1 else found)!r})`"
 
 
+def _identical_columns(parts: Sequence[Rows]) -> list[list[int]]:
+    """Return groups of columns that are equal in every row, without constant ones."""
+    first = np.sort(parts[0][0])
+    if not (first[1:] == first[:-1]).any():
+        return []
+    _, places, counts = np.unique(parts[0][0], return_inverse=True, return_counts=True)
+    alike = np.flatnonzero(counts[places] > 1).tolist()
+    for stop in (_PANEL, max(map(len, parts))):  # a few rows rule out most candidates
+        together: dict[bytes, list[int]] = {}
+        for i in alike:
+            columns = [part[:stop, i] for part in parts]
+            if stop == _PANEL or any((column != column[0]).any() for column in columns):
+                together.setdefault(b"".join(column.tobytes() for column in columns), []).append(i)
+        alike = [i for group in together.values() if len(group) > 1 for i in group]
+    return sorted(group for group in together.values() if len(group) > 1)
+
+
 # Rows
 
 
@@ -299,10 +318,10 @@ def _count_shared(rows: Rows, others: Rows) -> int:
 
 
 def _has_digits(rows: Rows) -> bool:
-    """Return whether at least two features have a value of their own in most rows."""
+    """Return whether most rows have a value of their own in at least two features, which are not whole numbers."""
     few = rows[:256]
     distinct = [len(np.unique(column)) for column in few.T[:: max(1, rows.shape[1] // 64)]]
-    return sum(2 * count > len(few) for count in distinct) >= 2 and not _whole(few)
+    return sum(2 * count > len(few) for count in distinct) >= min(2, rows.shape[1]) and not _whole(few)
 
 
 def _same_start(one: Stream, other: Stream) -> bool:

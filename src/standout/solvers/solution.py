@@ -338,26 +338,30 @@ def condition_note(reciprocal: float) -> Note:
 
 
 def lost_note(task: Problem, count: int) -> Note:
-    """Return a note that moments show no variance in directions where the rows might; identical features are named."""
+    """Return a note that moments show no variance in directions where the rows might."""
     groups = _identical_features(task)
-    repeated = sum(len(group) - 1 for group in groups)
-    named = "; ".join(listed(named_features(task.names, group)).replace(", ", " and ") for group in groups[:5])
-    more = f"; and {len(groups) - 5} more" if len(groups) > 5 else ""
-    if 0 < count <= repeated:
-        text = f"identical features: {named}{more}. They count as one and share its weight. Leave the copies out."
-        return Note(RankWarning, text)
+    if groups and count <= sum(len(group) - 1 for group in groups):
+        return identical_note(task.names, groups)
     directions = "1 direction is" if count == 1 else f"{count} directions are"
     remedy = "use `solver='gsvd'`" if task.rows_at_hand else "bring the rows into memory for the generalized SVD"
     return Note(
         RankWarning,
         f"{directions} left out, in which neither target nor background varies by more than about {_RESOLUTION:.0e} of "
-        "the sd of its features, the resolution of sums. That is right for a duplicated feature"
-        f"{f' (here {named}{more})' if groups else ''} or shares that add up to one; otherwise {remedy}, or give differences of features that are almost equal.",
+        "the sd of its features, the resolution of sums. That is right for a duplicated feature or shares that add up "
+        f"to one; otherwise {remedy}, or give differences of features that are almost equal.",
     )
 
 
+def identical_note(names: tuple[str, ...] | None, groups: Sequence[Sequence[int]]) -> Note:
+    """Return a note that names features which are equal in every row."""
+    found = [" = ".join(listed([name]) for name in named_features(names, group)) for group in groups]
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    text = f"identical features: {', '.join(found[:5])}{more}. They count as one, and share its weight."
+    return Note(RankWarning, f"{text} Leave all but one of them out to give it the whole weight.")
+
+
 def _identical_features(task: Problem) -> list[list[int]]:
-    """Return the groups of features that are equal in every row: equal means and variances, and a correlation of one."""
+    """Return groups of features that are equal in every row: equal means and variances, and a correlation of one."""
     parts = [data.moments for data in (task.target, *task.backgrounds)]
     order = np.argsort(np.diagonal(parts[0].scatter), kind="stable")
     first, second = order[:-1], order[1:]
