@@ -18,7 +18,7 @@ from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
-from standout.errors import InputError, RowsNeededError, StandoutWarning
+from standout.errors import DoubtWarning, InputError, RowsNeededError, StandoutWarning, warn_user
 from standout.io.read import open_data
 from standout.io.source import Source, block_rows, collect_values
 
@@ -106,7 +106,11 @@ def compare(
             methods[f"dPCA by {axes}"] = DPCA(n_components, axes=axes, shrinkage=shrinkage, **common)
         for estimator in methods.values():
             estimator.fit(arguments.X, **sides)
-        return _evaluate(methods, arguments, rows, labels)
+        found = _evaluate(methods, arguments, rows, labels)
+    for note in search._solved().notes:
+        if issubclass(note.category, DoubtWarning):
+            warn_user(note.text, note.category)
+    return found
 
 
 def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Source | None]:

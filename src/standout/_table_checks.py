@@ -36,8 +36,8 @@ RARE_ROWS, _RARE_SHARE = 5, 0.1
 # or if this share of its variance comes from as few of the rows, which must be neither few nor so many that a look at
 # every value would cost as much as the moments.
 _OUTLIER_SHARE, _MIN_OUTLIER_ROWS, _MOST_OUTLIER_ROWS = 0.98, 50, 2000
-# A look at the column of a table is limited to this many columns at a time.
-_PANEL = 64
+# Columns, and rows, that are copied at a time.
+_PANEL, _BLOCK = 64, 4096
 
 # Words in the names of columns that describe rows.
 _ROW_WORD = re.compile(
@@ -266,6 +266,7 @@ def _identical_columns(parts: Sequence[Rows]) -> list[list[int]]:
 def _shared_notes(target: Dataset, rows: Rows | None, other: Dataset, part: Rows | None) -> list[Note]:
     """Return a note if rows of the target are also in the other dataset."""
     text = ""
+    rows, part = _observed(target, rows), _observed(other, part)
     if rows is not None and part is not None:
         most = max(64, _MOST_COMPARED // max(rows.shape[1], 1))
         shared = _count_shared(rows[:most], part[:most])
@@ -287,6 +288,12 @@ def _shared_notes(target: Dataset, rows: Rows | None, other: Dataset, part: Rows
     ]
 
 
+def _observed(data: Dataset, rows: Rows | None) -> Rows | None:
+    """Return the rows of a dataset before missing values were drawn, which differ between datasets."""
+    raw = getattr(data.source, "raw", None)
+    return rows if rows is None or raw is None or data.weights is not None else np.nan_to_num(raw)
+
+
 def _count_shared(rows: Rows, others: Rows) -> int:
     """Return how many of the other rows are also in ``rows``, unless rows are equal by chance.
 
@@ -295,7 +302,8 @@ def _count_shared(rows: Rows, others: Rows) -> int:
     must be equal far more often than rows of one dataset.
     """
     direction = np.sin(np.arange(1.0, 1 + rows.shape[1]))
-    scores = np.concatenate([rows @ direction, others @ direction])
+    parts = (part[start : start + _BLOCK] for part in (rows, others) for start in range(0, len(part), _BLOCK))
+    scores = np.concatenate([part @ direction for part in parts])
     ordered = np.sort(scores)
     close = ordered[1:] - ordered[:-1] <= 1e-9 * max(abs(ordered[0]), abs(ordered[-1]))
     if not close.any():
@@ -304,7 +312,7 @@ def _count_shared(rows: Rows, others: Rows) -> int:
     near = np.zeros(len(scores), dtype=bool)
     near[order[1:][close]] = near[order[:-1][close]] = True
     counts = [
-        Counter((np.ascontiguousarray(row, dtype=np.float64) + 0.0).tobytes() for row in part[mask])
+        Counter(hash((part[i].astype(np.float64) + 0.0).tobytes()) for i in np.flatnonzero(mask))  # -0.0 is 0.0
         for part, mask in ((rows, near[: len(rows)]), (others, near[len(rows) :]))
     ]
     shared = sum(count for row, count in counts[1].items() if row in counts[0])

@@ -19,7 +19,9 @@ from standout.cli.data import Files, accounts, backgrounds, load
 from standout.cli.embed import write_rows
 from standout.cli.options import Page, contrast_options, fit_options, option, output_options, reading_options
 from standout.cli.session import Session, check_outputs, command_line
+from standout.errors import DoubtWarning
 from standout.inference.assess import Assessment, assess
+from standout.inference.permutation import PermutationTest
 from standout.inference.replicates import replicates_of
 from standout.io.output import replacing
 
@@ -111,8 +113,10 @@ def _fit(
     session.show(result, text, {"model": output, "scores": scores, "report": page}, _notes(estimator))
 
 
-def _notes(*estimators: Any) -> list[str]:
-    return [note.text for estimator in estimators for note in estimator._solved().notes]
+def _notes(*estimators: Any, doubts: bool = True) -> list[str]:
+    """Return the notes of models, with or without findings that withhold a verdict."""
+    notes = [note for estimator in estimators for note in estimator._solved().notes]
+    return [note.text for note in notes if doubts or not issubclass(note.category, DoubtWarning)]
 
 
 def model_text(estimator: Any, count: int = 5) -> str:
@@ -187,7 +191,7 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
     names = ("name", "ratios", "share", "silhouette")
     views = [{**{n: getattr(view, n) for n in names}, "model": to_dict(view.estimator)} for view in found]
     result = {"command": "compare", "views": views, "data": accounts(files)}
-    session.show(result, _table(found), {"report": page}, _notes(*models.values()))
+    session.show(result, _table(found), {"report": page}, _notes(*models.values(), doubts=False))
 
 
 def _table(found: list[Comparison]) -> str:
@@ -258,12 +262,18 @@ def test(
     session.show(result, text, {"report": page}, noted)
 
 
+def _test_values(test: PermutationTest) -> dict[str, Any]:
+    values = {name: value for name, value in vars(test).items() if name not in ("null", "without_rare")}
+    return {**values, "edge": test.edge(), "smallest_p": test.smallest_p}
+
+
 def _results(found: Assessment) -> dict[str, Any]:
     """Return the results that were computed, for JSON."""
     results: dict[str, Any] = {}
     if found.test is not None:
-        values = {name: value for name, value in vars(found.test).items() if name != "null"}
-        results["permutation_test"] = {**values, "edge": found.test.edge(), "smallest_p": found.test.smallest_p}
+        rest = found.test.without_rare
+        results["permutation_test"] = _test_values(found.test)
+        results["permutation_test"]["without_rare"] = None if rest is None else _test_values(rest)
     if found.held_out is not None:
         results["held_out"] = {name: value for name, value in vars(found.held_out).items() if name != "estimators"}
     if found.stability is not None:

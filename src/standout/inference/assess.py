@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from sklearn.base import clone
@@ -137,6 +137,12 @@ def assess(
         stable = _unless_too_few_rows(
             stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
         )
+    notes = () if test is None else test.notes
+    if held_out is not None:  # each finding about the data once
+        held_out = replace(held_out, notes=tuple(note for note in held_out.notes if note not in notes))
+        notes = (*notes, *held_out.notes)
+    if stable is not None:
+        stable = replace(stable, notes=tuple(note for note in stable.notes if note not in notes))
     replicates = replicates_of(target, background) if groups is None and pairs is None else ()
     return Assessment(test, held_out, stable, replicates)
 

@@ -20,7 +20,7 @@ from standout.io.containers import import_extra, readable
 from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, may_be_numbers
 from standout.io.missing import handle_missing
 from standout.io.options import Coded, Options, RowFilter, as_text, choose
-from standout.io.source import ArraySource, RowSource, Source, select_columns
+from standout.io.source import ArraySource, RowSource, RowView, Source
 from standout.io.stream import Layout, SparseInMemory, Stream, TableInMemory
 
 # Suffix → (module, function). Tables are read from one file or from many with the same columns.
@@ -90,9 +90,9 @@ def read(
         The array inside a file that holds several (npz, h5, zarr), or a layer of h5ad.
     transpose : bool, default=False
         Whether the table has features in rows and samples in columns, as gene tables often have. Row ids (the ``ids``
-        column, the first or only column of text, or the index of a data frame) become feature names, column names
-        become row ids. The table must fit into ``memory``. ``drop`` also takes features, ``label``, ``groups`` and
-        ``where`` are not possible.
+        column, the first column of text, or the index of a data frame) become feature names, column names become row
+        ids. The table must fit into ``memory``. ``columns`` then names features, ``drop`` features or samples;
+        ``label``, ``groups`` and ``where`` are not possible.
     memory : str or int, default="256MB"
         Files whose numbers need no more memory than this are kept in memory, so that every solver can read them
         repeatedly. Larger files are read in blocks, some of them ahead, within the same limit (at least 64 MB, plus
@@ -162,7 +162,7 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
             f"{role}: {type(data).__name__} has blocks, but is not a source. Derive it from standout.Source."
         )
     table = checked_table(data, role)
-    if options.is_default:
+    if replace(options, transpose=False).is_default:
         return SparseSource(table) if sparse.issparse(table) else ArraySource(table)
     if sparse.issparse(table):
         raise InputError(f"{role}: `missing` does not support sparse matrices. Give an array, or fill in the values.")
@@ -171,20 +171,23 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
 
 def _open_transposed(data: Any, role: str, options: Options) -> Source:
     """Return the source of a table whose columns are rows; names in ``drop`` that are not columns are features."""
-    features: list[str] = []
+    chosen = Options(columns=options.columns)
+    options = replace(options, columns=None)
     while True:
         try:
-            source = open_data(data, role, replace(options, drop=tuple(c for c in options.drop if c not in features)))
+            source = open_data(data, role, options)
             break
         except ColumnError as error:
-            if error.argument != "drop" or error.column in features:
+            if error.argument != "drop" or error.column in chosen.drop:
                 raise
-            features.append(error.column)
+            chosen = replace(chosen, drop=(*chosen.drop, error.column))
+            options = replace(options, drop=tuple(name for name in options.drop if name != error.column))
     if isinstance(source, Stream) or not isinstance(source, RowSource):
         raise InputError(
             f"{role}: `transpose=True` needs the whole table in memory. Give more `memory`, or transpose the data "
             "first."
         )
+    path = getattr(source, "path", Path(role))
     ids = None if source.row_ids is None else [as_text(item) for item in source.row_ids.tolist()]
     if ids is not None and (len(set(ids)) < len(ids) or None in ids):
         duplicates = [name for name, count in Counter(ids).items() if count > 1 or name is None]
@@ -193,20 +196,17 @@ def _open_transposed(data: Any, role: str, options: Options) -> Source:
             f"not distinct: {listed(duplicates)}. Make them distinct, or name another column in `ids`."
         )
     names = None if ids is None else tuple(str(name) for name in ids)
+    if not chosen.is_default:
+        position = {name: i for i, name in enumerate(names or ())}
+        names = choose(names or (), position, chosen, role).features
+        source = RowView(source, np.array([position[name] for name in names]))
     about = {} if source.names is None else {"column": np.array(source.names, dtype=object)}
-    layout = Layout(
-        getattr(source, "path", Path(role)), names, source.n_rows or 0, tuple(about), ids=next(iter(about), None)
-    )
+    n_features = source.n_rows or 0
+    layout = Layout(path, names, n_features, tuple(about), ids=next(iter(about), None))
     matrix = source.sparse()
-    turned: Source = (
-        TableInMemory(layout, np.ascontiguousarray(source.rows(0, layout.n_features).T), about)
-        if matrix is None
-        else SparseInMemory(layout, matrix.T.tocsr(), about)
-    )
-    if not features:
-        return turned
-    chosen = set(choose(names or (), names or (), Options(drop=tuple(features)), role).features)
-    return select_columns(turned, np.flatnonzero([name in chosen for name in names or ()]))
+    if matrix is not None:
+        return SparseInMemory(layout, matrix.T.tocsr(), about)
+    return TableInMemory(layout, np.ascontiguousarray(source.rows(0, n_features).T), about)
 
 
 def is_array_like(data: Any) -> bool:
