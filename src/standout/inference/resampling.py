@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from joblib import cpu_count  # type: ignore[import-untyped]
@@ -76,7 +76,7 @@ class Samples:
 
     def select(self, index: Index) -> Samples:
         """Return the samples with the features at ``index``."""
-        sets = (replace(sample, source=select_columns(sample.source, index)) for sample in self.sets)
+        sets = (replace(sample, source=cast(RowSource, select_columns(sample.source, index))) for sample in self.sets)
         return replace(self, sets=tuple(sets))
 
     def as_background(self, parts: Sequence[Any]) -> Any:
