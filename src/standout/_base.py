@@ -283,7 +283,7 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if inputs.target is None and not inputs.backgrounds:
             raise InputError("partial_fit got neither X nor background. Give rows of at least one of them.")
         for data in (inputs.target, *inputs.backgrounds.values()):
-            if data is not None and data.is_incomplete:
+            if data is not None and data.source is not None and data.is_incomplete and not data.source.imputes_means:
                 raise InputError(
                     f"{data.role}: `missing='auto'` fills target and background together, and partial_fit gets them in "
                     "batches. Use fit with all rows, or read the batches with `missing='drop_rows'`."

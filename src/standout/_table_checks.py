@@ -36,6 +36,8 @@ RARE_ROWS, _RARE_SHARE = 5, 0.1
 # or if this share of its variance comes from as few of the rows, which must be neither few nor so many that a look at
 # every value would cost as much as the moments.
 _OUTLIER_SHARE, _MIN_OUTLIER_ROWS, _MOST_OUTLIER_ROWS = 0.98, 50, 2000
+# Below this share of the target variance, the background variance is that of values that were filled in.
+_TINY = 1e-3
 # Columns, and rows, that are copied at a time.
 _PANEL, _BLOCK = 64, 4096
 
@@ -84,7 +86,10 @@ def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
             identical = _identical_columns(rows)
             notes += [identical_note(datasets[0].names, identical)] if identical else []
             if len(rows) > 1:
-                notes += rare_notes(datasets[0].names, rare_features(rows[1:]))
+                target, *backgrounds = (
+                    getattr(data.source, "raw", part) for data, part in zip(datasets, rows, strict=True)
+                )
+                notes += rare_notes(datasets[0].names, rare_features(backgrounds, target))
         for data, part in zip(datasets[1:], parts[1:], strict=True):
             notes += _shared_notes(datasets[0], parts[0], data, part)
     return tuple(notes)
@@ -343,8 +348,11 @@ def _same_start(one: Stream, other: Stream) -> bool:
 # Rare features
 
 
-def rare_features(backgrounds: Sequence[Rows]) -> dict[int, int]:
+def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None) -> dict[int, int]:
     """Return the features that vary in a handful of background rows, with the number of these rows.
+
+    With a target, also those that vary in a handful of target rows and in no background row, and those whose variance
+    is far smaller in the few background rows in which they vary, as after filling in means. NaN is no variation.
 
     Examples
     --------
@@ -365,8 +373,16 @@ def rare_features(backgrounds: Sequence[Rows]) -> dict[int, int]:
         columns = candidates[start : start + _PANEL]
         differing = np.zeros(len(columns), dtype=np.intp)
         for part, sample in zip(backgrounds, samples, strict=True):
-            differing += (part[:, columns] != np.median(sample[:, columns], axis=0)).sum(axis=0)
+            usual = np.nanmedian(sample[:, columns], axis=0)
+            differing += ((part[:, columns] != usual) & (part[:, columns] == part[:, columns])).sum(axis=0)
         rare = (differing > 0) & (differing <= min(RARE_ROWS, _RARE_SHARE * n_rows))
+        if target is not None:
+            own = ((target[:, columns] != usual) & (target[:, columns] == target[:, columns])).sum(axis=0)
+            few = (differing == 0) & (own > 0) & (own <= min(RARE_ROWS, _RARE_SHARE * len(target)))
+            spread = [np.nanvar(part[:, columns].astype(np.float64), axis=0) for part in (target, *backgrounds)]
+            tiny = np.max(spread[1:], axis=0) < _TINY * spread[0]
+            rare |= few | ((differing > 0) & (differing <= _RARE_SHARE * n_rows) & tiny)
+            differing = np.where(few, own, differing)
         found |= dict(zip(columns[rare].tolist(), differing[rare].tolist(), strict=True))
     if _MIN_OUTLIER_ROWS <= n_rows <= _MOST_OUTLIER_ROWS:
         centred = [part - np.full(len(part), 1 / len(part)) @ part for part in backgrounds]
@@ -390,7 +406,7 @@ def rare_notes(names: tuple[str, ...] | None, rare: Mapping[int, int]) -> list[N
     reasons = {i: f"{count} row{'s' * (count > 1)}" for i, count in rare.items()}
     one = len(rare) == 1
     text = (
-        f"{len(rare)} feature{'' if one else 's'} var{'ies' if one else 'y'} in a handful of background rows: "
+        f"{len(rare)} feature{'' if one else 's'} var{'ies' if one else 'y'} in few rows: "
         f"{_with_reasons(names, reasons)}. A large ratio may rest on these rows alone: see the result without such "
         f"features. {_left_out(names, rare)}."
     )
