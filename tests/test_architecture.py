@@ -14,7 +14,7 @@ LINES = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path
 MOST_MODULES = 94
 MOST_LINES = 25_300
 # The aims are 15 modules and 75 functions (comprehensions and generator expressions aside).
-MOST_MODULES_OF_A_FIT = 18
+MOST_MODULES_OF_A_FIT = 19
 MOST_FUNCTIONS_OF_A_FIT = 102
 
 SHORT = {"__init__.py", "__main__.py", "_version.py"}

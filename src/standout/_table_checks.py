@@ -86,9 +86,8 @@ def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
             identical = _identical_columns(rows)
             notes += [identical_note(datasets[0].names, identical)] if identical else []
             if len(rows) > 1:
-                target, *backgrounds = (
-                    getattr(data.source, "raw", part) for data, part in zip(datasets, rows, strict=True)
-                )
+                raws = (getattr(data.source, "raw", None) for data in datasets)
+                target, *backgrounds = (part if raw is None else raw for part, raw in zip(rows, raws, strict=True))
                 notes += rare_notes(datasets[0].names, rare_features(backgrounds, target))
         for data, part in zip(datasets[1:], parts[1:], strict=True):
             notes += _shared_notes(datasets[0], parts[0], data, part)

@@ -383,8 +383,8 @@ def null_modes(null: Array) -> tuple[float, float] | None:
     """Return the medians of two separate groups of null ratios; None unless the distribution is clearly bimodal.
 
     The widest gap between consecutive log ratios, with at least 5 % of them on either side, must exceed twice
-    the sd within the groups. Null distributions of Gaussian rows, counts and genotypes hardly ever have such a gap (0 of
-    470 tests each), those of lognormal rows in 0.2 % of tests; heavy tails have it because of their outliers (t₃: 2 %).
+    the sd within the groups. Null distributions of Gaussian rows, counts and genotypes have no such gap (0 of
+    470 tests each), and those of lognormal rows in 0.2 % of tests. Heavy tails have it due to their outliers (t₃: 2 %).
 
     Examples
     --------
