@@ -79,7 +79,7 @@ def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
     """
     with np.errstate(all="ignore"):  # bad values are located by the solver
         parts = [_rows(data) for data in datasets]
-        notes = _transposed_notes(datasets)
+        notes, named = _transposed_notes(datasets), datasets[0].names is not None
         if parts[0] is not None and all(part is not None for part in parts[1:]):
             rows = [part for part in parts if part is not None]
             notes += _column_notes(datasets[0].names, rows)
@@ -88,7 +88,7 @@ def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
             if len(rows) > 1:
                 raws = (getattr(data.source, "raw", None) for data in datasets)
                 target, *backgrounds = (part if raw is None else raw for part, raw in zip(rows, raws, strict=True))
-                notes += rare_notes(datasets[0].names, rare_features(backgrounds, target))
+                notes += rare_notes(datasets[0].names, rare_features(backgrounds, target, outliers=named))
         for data, part in zip(datasets[1:], parts[1:], strict=True):
             notes += _shared_notes(datasets[0], parts[0], data, part)
     return tuple(notes)
@@ -347,11 +347,13 @@ def _same_start(one: Stream, other: Stream) -> bool:
 # Rare features
 
 
-def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None) -> dict[int, int]:
+def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None, *, outliers: bool = True) -> dict[int, int]:
     """Return the features that vary in a handful of background rows, with the number of these rows.
 
     With a target, also those that vary in a handful of target rows and in no background row, and those whose variance
     is far smaller in the few background rows in which they vary, as after filling in means. NaN is no variation.
+    Without ``outliers`` features whose variance rests on a few of many different values are not looked for, which
+    takes most of the time; a fit of arrays leaves them to the permutation test.
 
     Examples
     --------
@@ -383,7 +385,7 @@ def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None) -> di
             rare |= few | ((differing > 0) & (differing <= _RARE_SHARE * n_rows) & tiny)
             differing = np.where(few, own, differing)
         found |= dict(zip(columns[rare].tolist(), differing[rare].tolist(), strict=True))
-    if _MIN_OUTLIER_ROWS <= n_rows <= _MOST_OUTLIER_ROWS:
+    if outliers and _MIN_OUTLIER_ROWS <= n_rows <= _MOST_OUTLIER_ROWS:
         centred = [part - np.full(len(part), 1 / len(part)) @ part for part in backgrounds]
         squares = centred[0] if len(centred) == 1 else np.concatenate(centred)
         squares *= squares
