@@ -147,9 +147,10 @@ def _column_notes(names: tuple[str, ...] | None, parts: Sequence[Rows]) -> list[
 
 
 def _rises_or_falls(sample: Rows) -> NDArray[np.bool_]:
-    """Return which columns of a few rows are sorted, without ties."""
-    both = np.logical_and.reduce
-    return np.asarray(both(sample[1:] > sample[:-1]) | both(sample[1:] < sample[:-1]))
+    """Return which columns of a few rows rise throughout or nowhere."""
+    rises = sample[1:] > sample[:-1]
+    varies = sample[0] != sample[-1]
+    return np.asarray((np.logical_and.reduce(rises) | ~np.logical_or.reduce(rises)) & varies)
 
 
 def _named_like_rows(names: Sequence[str]) -> dict[int, str]:
@@ -365,11 +366,10 @@ def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None, *, ou
     found: dict[int, int] = {}
     samples = [part[:: max(1, len(part) // _SAMPLE)][:_SAMPLE] for part in backgrounds]
     # Of 16 sampled rows at most 5 differ from the usual value, hence at least 5 of 15 neighbours are equal.
-    candidates = np.flatnonzero(
-        np.logical_and.reduce(
-            [3 * np.add.reduce(sample[1:] == sample[:-1], dtype=np.intp) >= len(sample) - 1 for sample in samples]
-        )
-    )
+    equal = [sample[1:] == sample[:-1] for sample in samples]
+    candidates = np.empty(0, dtype=np.intp)
+    if all(part.any() for part in equal):
+        candidates = np.flatnonzero(np.all([3 * part.sum(axis=0) >= len(part) for part in equal], axis=0))
     for start in range(0, len(candidates), _PANEL):
         columns = candidates[start : start + _PANEL]
         differing = np.zeros(len(columns), dtype=np.intp)
