@@ -38,6 +38,7 @@ from standout._moments import Moments
 from standout._replicates import replicate_notes
 from standout._spectrum import mean_log_variance
 from standout._summary import Summary, summarize
+from standout._table_checks import table_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.read import is_array_like, open_data, read_scores
 from standout.io.source import Source, select_columns
@@ -228,7 +229,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         assert target is not None
         matched = match_features(inputs, target.names, target.n_features, self.features)
         datasets = (target, *inputs.backgrounds.values())
-        notes = (*replicate_notes(datasets), *serial_notes(datasets))
+        tables = [data for data in (matched.inputs.target, *matched.inputs.backgrounds.values()) if data is not None]
+        notes = (*replicate_notes(datasets), *serial_notes(datasets), *table_notes(tables))
         matched = replace(matched, notes=(*notes, *matched.notes))
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
@@ -284,7 +286,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if inputs.target is None and not inputs.backgrounds:
             raise InputError("partial_fit got neither X nor background. Give rows of at least one of them.")
         for data in (inputs.target, *inputs.backgrounds.values()):
-            if data is not None and data.is_incomplete:
+            if data is not None and data.source is not None and data.is_incomplete and not data.source.imputes_means:
                 raise InputError(
                     f"{data.role}: `missing='auto'` fills target and background together, and partial_fit gets them in "
                     "batches. Use fit with all rows, or read the batches with `missing='drop_rows'`."
@@ -479,7 +481,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         model = self._fit(matched, options)
         if matched.kept is not None and matched.names is not None:
             model = model.widened(matched.kept, matched.names)
-        return model.noted(matched.notes) if matched.notes else model
+        notes = tuple(note for note in matched.notes if note not in model.notes)
+        return model.noted(notes) if notes else model
 
     def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
         """Fit inputs on the same features and return the model."""

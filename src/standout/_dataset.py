@@ -202,9 +202,9 @@ def _checked_shares(mix: ArrayLike, count: int) -> Array:
 
 
 def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> list[Dataset | None]:
-    """Return the datasets, target first, with all missing values drawn from one model."""
+    """Return the datasets, target first, with missing values drawn from one model, or at the mean of each dataset."""
     given = [data for data in (target, *backgrounds) if data is not None]
-    fills = _fills(given, compared=target is not None and bool(backgrounds))
+    fills = _rules(given, compared=target is not None and bool(backgrounds))
     filled: list[Dataset | None] = [
         replace(data, source=filled_by(data.source, fill)) if data.is_incomplete and fill is not None else data
         for data, fill in zip(given, fills, strict=True)
@@ -213,19 +213,34 @@ def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> lis
 
 
 def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Impute training and held-out rows, target first, by a model of the training rows."""
+    """Impute training and held-out rows, target first, by a model or the means of the training rows."""
     if not any(source.is_incomplete for source in (*training, *held_out)):
         return list(training), list(held_out)
-    fills = _fills([Dataset("training rows", source) for source in training], compared=True, every=True)
+    fills = _rules([Dataset("training rows", source) for source in training], compared=True, every=True)
     parts: list[list[Any]] = []
     for sources, step in ((training, -1), (held_out, -2)):  # held-out rows get independent draws
         parts.append([])
         for source, fill in zip(sources, fills, strict=True):
             assert fill is not None
-            seeded = replace(fill, seed=(fill.seed[0], step % 2**32))
+            seeded = replace(fill, seed=(fill.seed[0], step % 2**32)) if isinstance(fill, Fill) else fill
             raw = raw_rows(source) if source.is_incomplete else None
             parts[-1].append(source if raw is None else FilledRows(seeded.rows(raw), source))
     return parts[0], parts[1]
+
+
+def _rules(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | AtMean | None]:
+    """Return the imputation rule of each dataset: its means if they were requested, otherwise draws."""
+    means = [data.source is not None and data.source.imputes_means for data in given]
+    drawn = any(data.is_incomplete and not mean for data, mean in zip(given, means, strict=True))
+    fills = _fills(given, compared, every) if drawn or not any(means) else [None] * len(given)
+    return [AtMean(_means(data)) if mean else fill for data, mean, fill in zip(given, means, fills, strict=True)]
+
+
+def _means(data: Dataset) -> Array:
+    """Return the means of the observed values of a dataset that imputes means."""
+    found = _observed(data, True, 0)
+    assert isinstance(found, Observed)
+    return found.mean
 
 
 def _fills(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | None]:

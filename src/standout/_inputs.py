@@ -19,6 +19,7 @@ from scipy import sparse
 
 from standout._dataset import Dataset, fill_together
 from standout._moments import Moments
+from standout._table_checks import transposed_hint
 from standout.errors import (
     FeatureError,
     FeatureWarning,
@@ -362,17 +363,32 @@ def match_features(
         common = set(names).intersection(*shared)
         if len(common) < len(names):
             kept = np.array([i for i, name in enumerate(names) if name in common], dtype=np.intp)
+            if len(kept) == 0:
+                hints = (_transposed_hint(inputs.target, data) for data in inputs.backgrounds.values())
+                raise FeatureError(
+                    "target and background have no feature in common. Check the column names of both."
+                    f"{next(filter(None, hints), '')}"
+                )
             notes = (_left_out(names, kept),)
             names, n_features = tuple(names[i] for i in kept), len(kept)
     if target is not None and kept is not None:
         target = target.select(kept)
     if target is not None and target.source is not None and target.source.unnamed is not None:
         _check_unnamed(target.source.unnamed, inputs.backgrounds.values())
-    backgrounds = {role: align(data, names, n_features, features) for role, data in inputs.backgrounds.items()}
+    backgrounds = {}
+    for role, data in inputs.backgrounds.items():
+        try:
+            backgrounds[role] = align(data, names, n_features, features)
+        except FeatureError as error:
+            raise FeatureError(f"{error}{_transposed_hint(inputs.target, data)}") from None
     if any(data.is_incomplete for data in (target, *backgrounds.values()) if data is not None):
         target, *others = fill_together(target, list(backgrounds.values()))
         backgrounds = {role: data for role, data in zip(backgrounds, others, strict=True) if data is not None}
     return MatchedInputs(Inputs(target, backgrounds), all_names, n_all, kept, notes)
+
+
+def _transposed_hint(target: Dataset | None, data: Dataset) -> str:
+    return "" if target is None else transposed_hint(target, data)
 
 
 def _check_unnamed(labels: Sequence[Any], backgrounds: Iterable[Dataset]) -> None:
@@ -388,8 +404,6 @@ def _check_unnamed(labels: Sequence[Any], backgrounds: Iterable[Dataset]) -> Non
 
 
 def _left_out(names: Sequence[str], kept: NDArray[np.intp]) -> Note:
-    if len(kept) == 0:
-        raise FeatureError("target and background have no feature in common. Check the column names of both.")
     lost = np.setdiff1d(np.arange(len(names)), kept)
     return Note(
         FeatureWarning,

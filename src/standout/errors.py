@@ -23,7 +23,7 @@ A message names arguments in backticks, as in "Use `missing='auto'`.", and the c
     ├── StructuralWarning                  the background is constant in some direction: infinite ratios
     ├── ConditionWarning                   the covariances are ill-conditioned: reduced accuracy
     │   └── RankWarning                    directions without variance in the moments were left out
-    ├── FeatureWarning                     features were left out
+    ├── FeatureWarning                     features were left out, or may not be measurements
     │   └── RareFeatureWarning             features that vary in a handful of background rows
     └── DoubtWarning                       a finding about the data that withholds a positive verdict
         ├── ReplicateWarning               rows look like replicates of fewer independent units
@@ -157,7 +157,7 @@ class RankWarning(ConditionWarning):
 
 
 class FeatureWarning(StandoutWarning):
-    """Some features were left out."""
+    """Some features were left out, or may not be measurements."""
 
 
 class RareFeatureWarning(FeatureWarning):

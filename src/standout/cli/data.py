@@ -107,6 +107,7 @@ def take_reading(given: dict[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {"missing": given.pop("missing")}
     arguments["columns"] = split(given.pop("features", ()))
     arguments["drop"] = split(given.pop("drop", ()))
+    arguments["transpose"] = given.pop("transpose") or None
     arguments |= {name: given.pop(name, None) for name in ("label", "groups", "groups_match", "ids", "key")}
     if arguments["groups_match"] is not None and arguments["groups"] is None:
         raise click.UsageError("--groups-match applies to the groups column. Give --groups COLUMN too.")

@@ -23,6 +23,7 @@ from standout.cli.embed import write_rows
 from standout.cli.options import Page, contrast_options, fit_options, option, output_options, reading_options
 from standout.cli.session import Session, check_outputs, command_line
 from standout.inference.assess import Assessment, assess
+from standout.inference.permutation import PermutationTest
 from standout.io.output import replacing
 
 _OUTPUT, _RESAMPLING = "Output", "Resampling"
@@ -303,12 +304,18 @@ def test(
     session.show(result, "\n".join(lines), {"report": page}, [*_notes(found.estimator), *judged.reasons])
 
 
+def _test_values(test: PermutationTest) -> dict[str, Any]:
+    values = {name: value for name, value in vars(test).items() if name not in ("null", "without_rare")}
+    return {**values, "edge": test.edge(), "smallest_p": test.smallest_p}
+
+
 def _results(found: Assessment) -> dict[str, Any]:
     """Return the results that were computed, for JSON."""
     results: dict[str, Any] = {}
     if found.test is not None:
-        values = {name: value for name, value in vars(found.test).items() if name != "null"}
-        results["permutation_test"] = {**values, "edge": found.test.edge(), "smallest_p": found.test.smallest_p}
+        rest = found.test.without_rare
+        results["permutation_test"] = _test_values(found.test)
+        results["permutation_test"]["without_rare"] = None if rest is None else _test_values(rest)
     if found.held_out is not None:
         results["held_out"] = {name: value for name, value in vars(found.held_out).items() if name != "estimators"}
     if found.stability is not None:

@@ -25,7 +25,8 @@ PARAMETERS = {name: name for name in ("shrinkage", "axes", "mix", "normalize", "
                                       "gamma")}  # fmt: skip
 PARAMETERS |= {"landmarks": "n_landmarks", "seed": "random_state", "common": "features"}
 # The options for other arguments of the library, by argument.
-ARGUMENTS = {name: f"--{name}" for name in ("missing", "label", "groups", "ids", "drop", "key", "memory", "checkpoint")}
+ARGUMENTS = {name: f"--{name}" for name in ("missing", "label", "groups", "ids", "drop", "key", "transpose", "memory",
+                                           "checkpoint")}  # fmt: skip
 ARGUMENTS |= {"columns": "--features", "groups_match": "--groups-match", "where": "--by", "n_components": "-k"}
 ARGUMENTS |= {parameter: f"--{name}" for name, parameter in PARAMETERS.items() if name != "common"}
 
@@ -87,6 +88,8 @@ file_options = together(
     option("--ids", metavar="COLUMN", heading=_COLUMNS, help="Name of each row. Not used as a feature."),
     option("--key", metavar="NAME", heading=_ROWS,
            help="Array to read from a file with several (npz, h5, zarr), or layer of an h5ad file."),
+    option("--transpose", is_flag=True, heading=_ROWS,
+           help="Read tables that have features in rows and samples in columns."),
     option("--memory", default=MEMORY, show_default=True, metavar="SIZE", heading=_ROWS,
            help="Read files up to this size into memory, where every solver can be used. Larger files are read in "
            "blocks of at most this size."),
@@ -235,6 +238,10 @@ def _spelling(name: str, value: object) -> str | None:
         return "--common"
     if name not in ARGUMENTS or value is ...:
         return ARGUMENTS.get(name)
+    if value is True:
+        return ARGUMENTS[name]
     if value is None:
         value = "all" if name == "n_components" else "none"
+    if isinstance(value, list):
+        value = ",".join(str(item).replace(",", "\\,") for item in value)
     return f"{ARGUMENTS[name]} {shlex.quote(value if isinstance(value, str) else repr(value))}"

@@ -144,13 +144,13 @@ def assess(
         stable = _unless_too_few_rows(
             stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
         )
-    texts = [finding.text for finding in replicates]  # the summary gives them once, first
-    return Assessment(_without(test, texts), _without(held_out, texts), _without(stable, texts), replicates, fitted)
-
-
-def _without(found: Any, texts: list[str]) -> Any:
-    """Return a result without some of its notes."""
-    return found and replace(found, notes=tuple(note for note in found.notes if note not in texts))
+    texts = [finding.text for finding in replicates]  # the summary gives each finding about the data once, first
+    results: list[Any] = []
+    for found in (test, held_out, stable):
+        results.append(found and replace(found, notes=tuple(note for note in found.notes if note not in texts)))
+        texts += () if found is None else found.notes
+    test, held_out, stable = results
+    return Assessment(test, held_out, stable, replicates, fitted)
 
 
 def _unless_too_few_rows(analysis: Callable[..., _Found], *data: Any, **options: Any) -> _Found | None:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from joblib import cpu_count  # type: ignore[import-untyped]
 
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset
-from standout._folds import Units, coded
+from standout._folds import Index, Units, coded
 from standout._inputs import FitArguments, background_name, check_choice, check_count, match_features, parse_inputs
 from standout._replicates import replicate_notes
-from standout.errors import InputError, RowsNeededError, warn_user
+from standout._table_checks import table_notes
+from standout.errors import DoubtWarning, InputError, RareFeatureWarning, RowsNeededError, warn_user
 from standout.io.memory import distinct_groups, explain_non_finite
 from standout.io.missing import FilledRows, raw_rows
 from standout.io.read import is_dataset, open_data
-from standout.io.source import RowSource, collect_values, report
+from standout.io.source import RowSource, collect_values, report, select_columns
 
 _PANEL_BYTES = 8 * 2**20
 # Number of replications that share a seed: fixed, so that results do not depend on the number of processes.
@@ -74,6 +75,11 @@ class Samples:
         """What is resampled: "groups" or "rows"."""
         return "groups" if any(sample.units.ids for sample in self.sets) else "rows"
 
+    def select(self, index: Index) -> Samples:
+        """Return the samples with the features at ``index``."""
+        sets = (replace(sample, source=cast(RowSource, select_columns(sample.source, index))) for sample in self.sets)
+        return replace(self, sets=tuple(sets))
+
     def as_background(self, parts: Sequence[Any]) -> Any:
         """Return one part for each background as ``fit`` expects them: alone, or in a dict."""
         return parts[0] if self.keys is None else dict(zip(self.keys, parts, strict=True))
@@ -93,14 +99,16 @@ def collect_samples(
         raise InputError(f"{purpose} compares target and background, and the background is missing. Give its rows.")
     matched = match_features(inputs, inputs.target.names, inputs.target.n_features, features)
     assert matched.inputs.target is not None
-    sets = tuple(_sample(data, purpose) for data in (matched.inputs.target, *matched.inputs.backgrounds.values()))
+    tables = (matched.inputs.target, *matched.inputs.backgrounds.values())
+    sets = tuple(_sample(data, purpose) for data in tables)
     notes = replicate_notes((inputs.target, *inputs.backgrounds.values()))
     for note in notes:
         warn_user(note.text, note.category)
+    found = [note for note in table_notes(tables) if issubclass(note.category, DoubtWarning | RareFeatureWarning)]
     keys = None
     if list(inputs.backgrounds) != ["background"]:
         keys = tuple(background) if isinstance(background, Mapping) else tuple(range(len(background)))
-    return Samples(sets, keys, tuple(note.text for note in (*notes, *matched.notes)))
+    return Samples(sets, keys, tuple(note.text for note in (*notes, *found, *matched.notes)))
 
 
 def _sample(data: Dataset, purpose: str) -> Sample:

@@ -43,11 +43,11 @@ class FilledRows(ArraySource):
     def __init__(self, filled: Array, like: Source, raw: NDArray[Any] | None = None):
         super().__init__(filled, like.names)
         self.labels, self.groups, self.row_ids = like.labels, like.groups, like.row_ids
-        self.raw, self.is_incomplete = raw, raw is not None
+        self.raw, self.is_incomplete, self.imputes_means = raw, raw is not None, like.imputes_means
 
 
 class IncompleteTable(TableInMemory):
-    """A table with missing values, which are drawn when the rows are first read."""
+    """A table with missing values, which are imputed when the rows are first read."""
 
     is_incomplete = True
     _filled: Array | None = None
@@ -83,7 +83,7 @@ class _HandledStream(Stream):
 
 
 class IncompleteStream(_HandledStream):
-    """A stream with missing values, which are drawn during reading, by default from its own rows only."""
+    """A stream with missing values, which are imputed during reading, by default from its own rows only."""
 
     is_incomplete = True
     filling: Fill | AtMean | None = None
@@ -129,9 +129,12 @@ def filled_by(source: Any, filling: Fill | AtMean) -> Source:
     return select_columns(stream, source.index) if is_view else cast(Source, stream)
 
 
-def _own_filling(source: Any) -> Fill:
-    """Return the imputation rule from a model of the rows of this source only."""
-    (found,) = estimate([observed(lambda: raw_blocks(source), source.n_features, str(source.path), source.names)])
+def _own_filling(source: Any) -> Fill | AtMean:
+    """Return the imputation rule from the rows of this source only."""
+    own = observed(lambda: raw_blocks(source), source.n_features, str(source.path), source.names)
+    if source.imputes_means:
+        return AtMean(own.mean)
+    (found,) = estimate([own])
     assert found is not None
     return found
 
@@ -170,13 +173,13 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
     pass over a file.
     """
     is_table = isinstance(source, TableInMemory)
-    count, total, n_rows, complete = _count(source, source.n_rows if is_table else block_rows_of(source))
+    count, n_rows, complete = _count(source, source.n_rows if is_table else block_rows_of(source))
     if not count.any():
         return cast(Source, source)  # unchanged, to keep random access to the file
     by_name = {source.names[i] if source.names else str(i): int(count[i]) for i in np.flatnonzero(count)}
     layout = replace(source.layout, n_rows=n_rows)
     account = replace(source.account, rows=n_rows, missing=by_name)
-    index, filling = None, None
+    index = None
     if how == "drop_rows":
         _check_any_left(complete, n_rows, "rows", "features", role)
         layout = replace(layout, n_rows=complete)
@@ -190,7 +193,6 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
     elif how == "mean":
         _check_observed(np.flatnonzero(count == n_rows), source.names, at_file(source, role))
         account = replace(account, values_filled=int(count.sum()))
-        filling = AtMean(np.asarray(total / (n_rows - count)))
         warn_user(
             f"{role}: `missing='mean'` filled {account.values_filled} values with the mean of their feature, which "
             "shrinks variances and correlations. Ratios are too large and p-values too small: with 40 % of one "
@@ -199,25 +201,27 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
         )
     else:
         account = replace(account, values_filled=int(count.sum()), filled_by="draws")
-    change = partial(_changed, how=how, index=index, filling=filling)
+    change, imputes = partial(_changed, how=how, index=index), how in ("auto", "mean")
+    result: Any
     if is_table:
         block = change(Block(source.array, {name: source.about(name) for name in source.aside}))
-        return (IncompleteTable if how == "auto" else TableInMemory)(layout, block.numbers, block.about, account)
-    kind = IncompleteStream if how == "auto" else _HandledStream
-    return cast(Source, kind(source, layout, change, account))  # the row metadata of a stream are read-only
+        result = (IncompleteTable if imputes else TableInMemory)(layout, block.numbers, block.about, account)
+    else:
+        result = (IncompleteStream if imputes else _HandledStream)(source, layout, change, account)
+    result.imputes_means = how == "mean"
+    return cast(Source, result)  # the row metadata of a stream are read-only
 
 
-def _count(source: Any, rows: int) -> tuple[NDArray[np.int64], Array, int, int]:
-    """Return missing values and the sum of the observed ones by feature, the number of rows, and of complete rows."""
-    count, total = np.zeros(source.n_features, dtype=np.int64), np.zeros(source.n_features)
+def _count(source: Any, rows: int) -> tuple[NDArray[np.int64], int, int]:
+    """Return the number of missing values by feature, of rows, and of complete rows."""
+    count = np.zeros(source.n_features, dtype=np.int64)
     n_rows = complete = 0
     for numbers in source.blocks(max(rows, 1)):
         missing = np.isnan(numbers)
         count += missing.sum(axis=0)
-        total += np.where(missing, 0.0, numbers).sum(axis=0, dtype=np.float64)
         n_rows += len(numbers)
         complete += int((~missing.any(axis=1)).sum())
-    return count, total, n_rows, complete
+    return count, n_rows, complete
 
 
 def _check_any_left(kept: int, count: int, what: str, other: str, role: str) -> None:
@@ -228,12 +232,10 @@ def _check_any_left(kept: int, count: int, what: str, other: str, role: str) -> 
         )
 
 
-def _changed(block: Block, how: str, index: NDArray[np.intp] | None, filling: AtMean | None) -> Block:
-    """Return a block without its incomplete rows or without features, or with imputed values."""
+def _changed(block: Block, how: str, index: NDArray[np.intp] | None) -> Block:
+    """Return a block without its incomplete rows or without features."""
     if how == "drop_rows":
         kept = ~np.isnan(block.numbers).any(axis=1)
         metadata = {name: values[kept] for name, values in block.about.items()}
         return replace(block, numbers=block.numbers[kept], about=metadata)
-    if index is not None:
-        return replace(block, numbers=block.numbers[:, index])
-    return block if filling is None else replace(block, numbers=filling.rows(block.numbers))
+    return block if index is None else replace(block, numbers=block.numbers[:, index])

@@ -49,6 +49,7 @@ class Options:
     ids: str | None = None
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # rows to select: column → values, as text
     key: str | None = None  # the array in a file that holds several
+    transpose: bool = False  # whether the columns of the table are rows
     memory: int = 256 * 10**6  # bytes: data up to this size are loaded; blocks of larger data take no more
     checkpoint: Path | None = None
 
@@ -68,6 +69,11 @@ class Options:
             "checkpoint": None if checkpoint is None else check_writable(checkpoint, "checkpoint"),
         }
         options = cls(**given)
+        if options.transpose and set(options.roles.values()) - {"ids"}:
+            raise InputError(
+                "with `transpose=True` columns become rows, and no column can describe rows. Leave `label`, `groups` "
+                "and `where` out."
+            )
         if options.groups_match is not None:
             _check_pattern(options.groups, options.groups_match)
         return options
@@ -163,6 +169,15 @@ def choose(
         dropped.update(matched)
     dropped -= set(roles)
     rows = [c for c in index if c not in dropped and c not in (options.columns or ())]
+    if options.transpose:
+        texts = [c for c in columns if c not in numeric and c not in dropped and c not in (*rows, *roles)]
+        if options.ids is None and not rows:
+            rows, texts = texts[:1], texts[1:]
+        if texts:
+            raise FeatureError(
+                f"{location}: with `transpose=True` columns become rows, and {len(texts)} of them hold text: "
+                f"{listed(texts)}. Name the column of feature names in `ids`, and the others in `drop`."
+            )
     numeric = set(numeric).difference(rows)
     if options.columns is None:
         features = [c for c in columns if c in numeric and c not in roles and c not in dropped]

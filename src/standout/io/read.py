@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from glob import has_magic, iglob
@@ -13,14 +14,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from standout.errors import InputError, StandoutWarning, did_you_mean, listed, warn_user
+from standout.errors import ColumnError, InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.io.checkpoint import CheckpointFile, FileStamp
 from standout.io.containers import import_extra, readable
 from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, index_columns, may_be_numbers
 from standout.io.missing import handle_missing
-from standout.io.options import Coded, Options, RowFilter, choose
-from standout.io.source import ArraySource, Source
-from standout.io.stream import Layout, Stream, TableInMemory
+from standout.io.options import Coded, Options, RowFilter, as_text, choose
+from standout.io.source import ArraySource, RowSource, RowView, Source
+from standout.io.stream import Layout, SparseInMemory, Stream, TableInMemory
 
 # Suffix → (module, function). Tables are read from one file or from many with the same columns.
 _TABLES = {
@@ -54,6 +55,7 @@ def read(
     ids: str | None = None,
     where: Mapping[str, Any] | None = None,
     key: str | None = None,
+    transpose: bool = False,
     memory: str | float = "256MB",
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Source:
@@ -86,6 +88,11 @@ def read(
         Rows to keep: column to one value or several, for instance ``{"class": ["t-SC-m", "t-SC-s"]}``.
     key : str, optional
         The array inside a file that holds several (npz, h5, zarr), or a layer of h5ad.
+    transpose : bool, default=False
+        Whether the table has features in rows and samples in columns, as gene tables often have. Row ids (the ``ids``
+        column, the first column of text, or the index of a data frame) become feature names, column names become row
+        ids. The table must fit into ``memory``. ``columns`` then names features, ``drop`` features or samples;
+        ``label``, ``groups`` and ``where`` are not possible.
     memory : str or int, default="256MB"
         Files whose numbers need no more memory than this are kept in memory, so that every solver can read them
         repeatedly. Larger files are read in blocks, some of them ahead, within the same limit (at least 64 MB, plus
@@ -114,14 +121,14 @@ def read(
     """
     options = Options.of(
         missing=missing, columns=columns, drop=drop, label=label, groups=groups, groups_match=groups_match, ids=ids,
-        where=where, key=key, memory=memory, checkpoint=checkpoint,
+        where=where, key=key, transpose=transpose, memory=memory, checkpoint=checkpoint,
     )  # fmt: skip
     if checkpoint is not None and not isinstance(data, str | bytes | os.PathLike):
         raise InputError(
             f"{role}: `checkpoint` is for files, and this is a {type(data).__name__}. Give the path of a file, or "
             "leave `checkpoint` out."
         )
-    source = open_data(data, role, options)
+    source = _open_transposed(data, role, options) if transpose else open_data(data, role, options)
     return source if missing is None else handle_missing(source, missing, role)
 
 
@@ -135,7 +142,7 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
         return open_path(data, options, role)
     if is_on_cluster(data):
         return _on_cluster(data, options, role)
-    if isinstance(data, Source) and options.is_default:
+    if isinstance(data, Source) and replace(options, transpose=False).is_default:
         return data
     if _is_anndata(data):
         from standout.io.h5ad import from_anndata
@@ -145,7 +152,7 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
         return _open_frame(data, options, role)
     if _is_lazy(data):
         raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
-    if not replace(options, missing=None).is_default:
+    if not replace(options, missing=None, transpose=False).is_default:
         raise InputError(
             f"{role}: columns are chosen by name, and {type(data).__name__} has no column names. Give a data frame or "
             "a file, or choose the columns first."
@@ -155,11 +162,51 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
             f"{role}: {type(data).__name__} has blocks, but is not a source. Derive it from standout.Source."
         )
     table = checked_table(data, role)
-    if options.is_default:
+    if replace(options, transpose=False).is_default:
         return SparseSource(table) if sparse.issparse(table) else ArraySource(table)
     if sparse.issparse(table):
         raise InputError(f"{role}: `missing` does not support sparse matrices. Give an array, or fill in the values.")
     return TableInMemory(Layout(Path(role), None, table.shape[1]), table, {})
+
+
+def _open_transposed(data: Any, role: str, options: Options) -> Source:
+    """Return the source of a table whose columns are rows; names in ``drop`` that are not columns are features."""
+    chosen = Options(columns=options.columns)
+    options = replace(options, columns=None)
+    while True:
+        try:
+            source = open_data(data, role, options)
+            break
+        except ColumnError as error:
+            if error.argument != "drop" or error.column in chosen.drop:
+                raise
+            chosen = replace(chosen, drop=(*chosen.drop, error.column))
+            options = replace(options, drop=tuple(name for name in options.drop if name != error.column))
+    if isinstance(source, Stream) or not isinstance(source, RowSource):
+        raise InputError(
+            f"{role}: `transpose=True` needs the whole table in memory. Give more `memory`, or transpose the data "
+            "first."
+        )
+    path = getattr(source, "path", Path(role))
+    ids = None if source.row_ids is None else [as_text(item) for item in source.row_ids.tolist()]
+    if ids is not None and (len(set(ids)) < len(ids) or None in ids):
+        duplicates = [name for name, count in Counter(ids).items() if count > 1 or name is None]
+        raise InputError(
+            f"{role}: with `transpose=True` row ids become feature names, and {len(duplicates)} of them are missing or "
+            f"not distinct: {listed(duplicates)}. Make them distinct, or name another column in `ids`."
+        )
+    names = None if ids is None else tuple(str(name) for name in ids)
+    if not chosen.is_default:
+        position = {name: i for i, name in enumerate(names or ())}
+        names = choose(names or (), position, chosen, role).features
+        source = RowView(source, np.array([position[name] for name in names]))
+    about = {} if source.names is None else {"column": np.array(source.names, dtype=object)}
+    n_features = source.n_rows or 0
+    layout = Layout(path, names, n_features, tuple(about), ids=next(iter(about), None))
+    matrix = source.sparse()
+    if matrix is not None:
+        return SparseInMemory(layout, matrix.T.tocsr(), about)
+    return TableInMemory(layout, np.ascontiguousarray(source.rows(0, n_features).T), about)
 
 
 def is_array_like(data: Any) -> bool:
@@ -255,10 +302,11 @@ def _suffix(path: Path) -> str:
 
 def _on_cluster(data: Any, options: Options, role: str) -> Source:
     engine = import_module(str(_engine(data)))
-    if options.where or options.missing or options.key or options.groups_match:
+    if options.where or options.missing or options.key or options.groups_match or options.transpose:
         raise InputError(
-            f"{role}: `where`, `missing`, `key` and `groups_match` of read are for files and data in memory, and this "
-            f"is a {type(data).__name__} on a cluster. Choose rows and fill in missing values there first."
+            f"{role}: `where`, `missing`, `key`, `groups_match` and `transpose` of read are for files and data in "
+            f"memory, and this is a {type(data).__name__} on a cluster. Select rows and fill in missing values there "
+            "first."
         )
     arguments = (data, role) if options.is_default else (data, options, role)
     source: Source = (engine.open_collection if options.is_default else engine.open_chosen)(*arguments)
@@ -294,7 +342,7 @@ def _open_frame(frame: Any, options: Options, role: str) -> Source:
         raise InputError(f"{role}: it has no rows. Give a table with rows.")
     layout = Layout(
         Path(role), chosen.features if isinstance(given[0], str) else None, len(chosen.features), chosen.aside,
-        options.label, options.groups, options.groups_match, options.ids,
+        options.label, options.groups, options.groups_match, chosen.ids,
     )  # fmt: skip
     texts = {column: values.texts(mask) for column, values in metadata.items()}
     table_source = TableInMemory(layout, numbers if mask is None else numbers[mask], texts)

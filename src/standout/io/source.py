@@ -91,7 +91,8 @@ class Source(ABC):
     reads_ahead: bool = False  # whether a thread prefetches blocks
     checkpoint: Any = None  # the file that a long pass resumes from
     is_sparse: bool = False
-    is_incomplete: bool = False  # whether missing values are to be drawn
+    is_incomplete: bool = False  # whether there are missing values to impute
+    imputes_means: bool = False  # whether they become means of the dataset; otherwise they are drawn
     rereadable: bool = False  # whether the blocks can be read more than once
     is_checked: bool = False  # whether replicates were looked for among the rows that these are part of
     is_local: bool = True  # False on a cluster, where only moments and lazy tables are cheap
@@ -311,7 +312,7 @@ class RowView(RowSource):
         self.source, self.index = source, index
         self.n_rows, self.n_features = len(index), source.n_features
         self.names, self.unnamed, self.is_sparse = source.names, source.unnamed, source.is_sparse
-        self.is_incomplete = source.is_incomplete
+        self.is_incomplete, self.imputes_means = source.is_incomplete, source.imputes_means
         self.labels, self.groups, self.row_ids = (
             None if values is None else values[index] for values in (source.labels, source.groups, source.row_ids)
         )
@@ -352,16 +353,8 @@ class ColumnView(Source):
         self.source, self.index = source, index
         self.n_features = len(index)
         self.names = None if source.names is None else tuple(source.names[i] for i in index)
-        for name in (
-            "memory",
-            "reads_ahead",
-            "checkpoint",
-            "ordered",
-            "rereadable",
-            "is_local",
-            "is_sparse",
-            "is_incomplete",
-        ):
+        kept = ("memory", "reads_ahead", "checkpoint", "ordered", "rereadable", "is_local", "is_sparse")
+        for name in (*kept, "is_incomplete", "imputes_means"):
             setattr(self, name, getattr(source, name))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:

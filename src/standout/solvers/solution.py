@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Sums have 16 digits of a variance, hence 8 of an sd: a smaller relative sd is not resolved by moments.
 _RESOLUTION = 1e-7
+# Relative difference up to which moments of two features are equal.
+_IDENTICAL = 1e-12
 
 
 @dataclass(frozen=True)
@@ -337,6 +339,9 @@ def condition_note(reciprocal: float) -> Note:
 
 def lost_note(problem: Problem, count: int) -> Note:
     """Return a note that moments show no variance in directions where the rows might."""
+    groups = _identical_features(problem)
+    if groups and count <= sum(len(group) - 1 for group in groups):
+        return identical_note(problem.names, groups)
     directions = "1 direction is" if count == 1 else f"{count} directions are"
     remedy = "use `solver='gsvd'`" if problem.has_rows else "bring the rows into memory for the generalized SVD"
     return Note(
@@ -345,6 +350,34 @@ def lost_note(problem: Problem, count: int) -> Note:
         "the sd of its features, the resolution of sums. That is right for a duplicated feature or shares that add up "
         f"to one; otherwise {remedy}, or give differences of features that are almost equal.",
     )
+
+
+def identical_note(names: tuple[str, ...] | None, groups: Sequence[Sequence[int]]) -> Note:
+    """Return a note that names features which are equal in every row."""
+    found = [" = ".join(listed([name]) for name in named_features(names, group)) for group in groups]
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    text = f"identical features: {', '.join(found[:5])}{more}. They count as one, and share its weight."
+    return Note(RankWarning, f"{text} Leave all but one of them out to give it the whole weight.")
+
+
+def _identical_features(problem: Problem) -> list[list[int]]:
+    """Return groups of features that are equal in every row: equal means and variances, and a correlation of one."""
+    parts = [data.moments for data in (problem.target, *problem.backgrounds)]
+    order = np.argsort(np.diagonal(parts[0].scatter), kind="stable")
+    first, second = order[:-1], order[1:]
+    same = np.diagonal(parts[0].scatter)[first] > 0
+    for part in parts:
+        variance, mean = np.diagonal(part.scatter), part.mean
+        same &= np.isclose(part.scatter[first, second], variance[first], rtol=_IDENTICAL, atol=0)
+        same &= np.isclose(variance[first], variance[second], rtol=_IDENTICAL, atol=0)
+        same &= np.isclose(mean[first], mean[second], rtol=_IDENTICAL, atol=0)
+    groups: list[list[int]] = []
+    for i, j in zip(first[same].tolist(), second[same].tolist(), strict=True):
+        if groups and groups[-1][-1] == i:
+            groups[-1].append(j)
+        else:
+            groups.append([i, j])
+    return sorted(sorted(group) for group in groups)
 
 
 def structural_notes(problem: Problem, eigen: Eigenpairs, frame: FeatureScale, constant: tuple[int, ...]) -> list[Note]:
