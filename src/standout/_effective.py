@@ -222,4 +222,5 @@ def _standardised(rows: NDArray[Any]) -> Array:
 def _lagged_excess(rows: Array) -> float:
     """Return the mean product of neighbouring rows minus that of distant rows."""
     near, far = (np.vdot(rows[:-lag], rows[lag:]) / (len(rows) - lag) for lag in (1, _FAR_LAG))
-    return float(near - far) / rows.shape[1]
+    excess: float = float(near - far) / rows.shape[1]
+    return excess
