@@ -174,7 +174,7 @@ def _twin(one: Singular) -> str:
             f"{min(one.literal_cosines):.2f} to {max(one.literal_cosines):.2f} to the one without the twin"
         )
     return (
-        f"{one.reading}, all {one.n_features} features: one stands twice, so C_yy has rank {one.rank} and the "
+        f"{one.reading}, all {one.n_features} features: one is duplicated, so C_yy has rank {one.rank} and the "
         f"assumption of full rank fails. Over {one.n_orders} orders of the columns {scipy}; {literal}. standout gives "
         f"the ratios without the twin to {one.difference:.0e}."
     )
@@ -272,11 +272,11 @@ def _singular_table(found: list[Singular]) -> Table:
         for one in found
     ]  # fmt: skip
     note = (
-        "All features, missing values at the mean of their set; one feature stands twice, so C_yy is singular. What "
+        "All features, missing values at the mean of their set; one feature is duplicated, so C_yy is singular. What "
         "scipy and Algorithm 1 do is rounding: it is counted over orders of the columns, and another machine counts "
         "otherwise."
     )
-    return Table("singular", "What a feature that stands twice does to the exact problem", columns, tuple(rows), note)
+    return Table("singular", "What a duplicated feature does to the exact problem", columns, tuple(rows), note)
 
 
 def draw_scores(reading: Reading, found: Sequence[Separation]) -> Any:

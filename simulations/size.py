@@ -141,7 +141,7 @@ def _grouped(
     sizes: tuple[list[int], list[int]],
     features: int,
     heavy: bool = False,
-    told: bool = True,
+    grouped: bool = True,
     within: float = 0.3,
     **settings: Any,
 ) -> Callable[[Rng], bool]:
@@ -149,7 +149,7 @@ def _grouped(
 
     def work(rng: Rng) -> bool:
         sets = [replicated(rng, part, features, within, heavy) for part in sizes]
-        groups = {"groups": ids[0], "background_groups": ids[1] + 1000} if told else {}
+        groups = {"groups": ids[0], "background_groups": ids[1] + 1000} if grouped else {}
         return rejects(*sets, random_state=rng, **groups, **settings)
 
     return work
@@ -165,7 +165,7 @@ def groups(runs: int) -> list[Rate]:
         rate("18 × 15 + 9 × 15 replicates × 12, exact", repeat(_grouped(mice, 12, shrinkage=None), runs, 5), NOMINAL),
         rate("the same × 20, shrunk", repeat(_grouped(mice, 20), runs, 5), NOMINAL),
         rate("the same × 100, shrunk", repeat(_grouped(mice, 100), min(runs, 400), 5), NOMINAL),
-        rate("the same × 20, groups not given", repeat(_grouped(mice, 20, told=False), min(runs, 200), 5), (0.9, 1.0)),
+        rate("the same × 20, without groups", repeat(_grouped(mice, 20, grouped=False), min(runs, 200), 5), (0.9, 1.0)),
         rate("3 × 10 + 3 × 10 replicates × 5, exact", repeat(_grouped(three, 5, shrinkage=None), runs, 6), NOMINAL),
         rate("4 × 10 + 4 × 10 replicates × 20, shrunk", repeat(_grouped(four, 20), runs, 6), NOMINAL),
         rate("16 unequal groups × 5, shrunk", repeat(_grouped(uneven, 5), runs, 7), NOMINAL),

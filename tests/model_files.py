@@ -73,7 +73,9 @@ CASES = {
     "no edge": lambda: DPCA().fit(WIDE.target, background=WIDE.background),
     "wide and exact": lambda: DPCA(solver="gsvd", shrinkage=0.0).fit(X, **ONE),
     "lanczos": lambda: DPCA(1, solver="lanczos", random_state=3).fit(X, **ONE),
-    "weights and groups": lambda: DPCA().fit(X, sample_weight=np.arange(60) / 7, groups=np.arange(60) % 9, **ONE),
+    "weights and groups": lambda: DPCA().fit(
+        X, sample_weight=np.arange(60) / 7, groups=np.arange(60) % 9, background_groups=np.arange(len(Y)) % 11, **ONE
+    ),
     "batches": lambda: batches(DPCA()),
     "graph, sparse": lambda: DPCA(graph=CHAIN.tocsr(), smoothness=2).fit(X, **ONE),
     "graph, dense": lambda: DPCA(graph=CHAIN.toarray().tolist()).fit(X, **ONE),

@@ -25,10 +25,10 @@ def why_not():
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
         return "Java is absent (Debian: apt-get install openjdk-17-jre-headless)"
-    told = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
-    found = re.search(r'version "(\d+)', told)
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+    found = re.search(r'version "(\d+)', printed)
     if found is None or int(found[1]) < 17:
-        return f"Spark needs Java 17 or newer, and this is: {told.partition(chr(10))[0]}"
+        return f"Spark needs Java 17 or newer, and this is: {printed.partition(chr(10))[0]}"
     return None
 
 

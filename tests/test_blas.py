@@ -176,13 +176,13 @@ with threadpool_limits(1):
 
 
 def test_documented_reproducible_fits_are_bitwise_equal_on_one_and_two_threads():
-    told = []
+    printed = []
     for threads in "12":
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
         done = subprocess.run([sys.executable, "-c", ROUTES], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        told.append(done.stdout.splitlines())
-    assert told[0] == told[1] and len(told[0]) == 17
+        printed.append(done.stdout.splitlines())
+    assert printed[0] == printed[1] and len(printed[0]) == 17
 
 
 def test_the_last_concurrent_fit_restores_the_thread_limit():

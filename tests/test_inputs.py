@@ -52,15 +52,15 @@ FORMS = {
 def test_non_finite_values_are_located_in_every_table_type(data, form, refused):
     make, where = FORMS[form]
     bad = make(spoilt(data.target))
-    told = ["2 NaN and 1 inf values in 2 of 5 features", *where]
+    message = ["2 NaN and 1 inf values in 2 of 5 features", *where]
     model = DPCA().fit(make(data.target), background=data.background)
-    refused(lambda: DPCA().fit(bad, background=data.background), "target: ", *told, kind=NonFiniteError)
-    refused(lambda: DPCA().fit(data.target, background=bad), "background: ", *told, kind=NonFiniteError)
-    refused(lambda: DPCA().fit(bad), "target: ", *told, kind=NonFiniteError)
-    refused(lambda: DPCA().partial_fit(background=bad), "background: ", *told, kind=NonFiniteError)
-    refused(lambda: model.transform(bad), "X: ", *told, kind=NonFiniteError)
-    refused(lambda: model.score(bad, background=data.background), "target: ", *told, kind=NonFiniteError)
-    refused(lambda: model.score(make(data.target), background=bad), "background: ", *told, kind=NonFiniteError)
+    refused(lambda: DPCA().fit(bad, background=data.background), "target: ", *message, kind=NonFiniteError)
+    refused(lambda: DPCA().fit(data.target, background=bad), "background: ", *message, kind=NonFiniteError)
+    refused(lambda: DPCA().fit(bad), "target: ", *message, kind=NonFiniteError)
+    refused(lambda: DPCA().partial_fit(background=bad), "background: ", *message, kind=NonFiniteError)
+    refused(lambda: model.transform(bad), "X: ", *message, kind=NonFiniteError)
+    refused(lambda: model.score(bad, background=data.background), "target: ", *message, kind=NonFiniteError)
+    refused(lambda: model.score(make(data.target), background=bad), "background: ", *message, kind=NonFiniteError)
 
 
 def test_an_error_names_the_background_that_has_the_bad_value(data, refused):
@@ -72,10 +72,10 @@ def test_an_error_names_the_background_that_has_the_bad_value(data, refused):
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, pd.DataFrame])
 def test_non_finite_values_are_located_on_wide_data(wide, form, refused):
     bad = spoilt(wide.target, range(7), [np.nan] * 6 + [np.inf])
-    told = ["6 NaN and 1 inf values in 7 of 40 features", "0 (1)", "and 2 more"]
-    refused(lambda: DPCA().fit(form(bad), background=wide.background), "target: ", *told, kind=NonFiniteError)
-    refused(lambda: DPCA().fit(wide.target, background=form(bad)), "background: ", *told, kind=NonFiniteError)
-    refused(lambda: DPCA().fit(form(bad)), "target: ", *told, kind=NonFiniteError)
+    message = ["6 NaN and 1 inf values in 7 of 40 features", "0 (1)", "and 2 more"]
+    refused(lambda: DPCA().fit(form(bad), background=wide.background), "target: ", *message, kind=NonFiniteError)
+    refused(lambda: DPCA().fit(wide.target, background=form(bad)), "background: ", *message, kind=NonFiniteError)
+    refused(lambda: DPCA().fit(form(bad)), "target: ", *message, kind=NonFiniteError)
     huge = spoilt(wide.background, [4], [1e200])
     refused(lambda: DPCA().fit(wide.target, background=form(huge)), "background: ", "overflow", "1e+200", "4")
 
@@ -89,9 +89,11 @@ def test_a_different_number_of_features_is_an_error(data, refused):
 
 def test_missing_and_extra_features_are_listed(data, refused):
     other = frame(data.background, "abxdy")
-    told = "2 features of the target are missing: 'c', 'e'; 2 features are not in the target: 'x', 'y'"
-    refused(lambda: fit(data, frame(data.target), other), "background: ", told, "features='common'", kind=FeatureError)
-    refused(lambda: fit(data, frame(data.target), {"sham": other}), "background 'sham': ", told, kind=FeatureError)
+    message = "2 features of the target are missing: 'c', 'e'; 2 features are not in the target: 'x', 'y'"
+    refused(
+        lambda: fit(data, frame(data.target), other), "background: ", message, "features='common'", kind=FeatureError
+    )
+    refused(lambda: fit(data, frame(data.target), {"sham": other}), "background 'sham': ", message, kind=FeatureError)
 
 
 def test_columns_in_a_different_order_are_matched_by_name(data):

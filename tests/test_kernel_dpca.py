@@ -328,7 +328,9 @@ def test_the_score_is_the_mean_log_ratio_of_held_out_scores():
 
 
 def test_a_model_survives_pickling_and_has_a_summary(pair, new):
-    model = KernelDPCA(n_landmarks=30).fit(pair[0], background=pair[1], groups=np.arange(60) // 4)
+    model = KernelDPCA(n_landmarks=30).fit(
+        pair[0], background=pair[1], groups=np.arange(60) // 4, background_groups=np.arange(len(pair[1]))
+    )
     assert np.array_equal(pickle.loads(pickle.dumps(model)).transform(new), model.transform(new))
     summary = str(model.summary())
     for word in (

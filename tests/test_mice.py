@@ -5,7 +5,7 @@ import pytest
 
 from helpers import Mice, quiet
 from standout._dpca import DPCA
-from standout.errors import OverfitWarning
+from standout.errors import OverfitWarning, RankWarning
 
 pytestmark = pytest.mark.data
 
@@ -34,7 +34,10 @@ def test_a_duplicated_protein_changes_nothing(mice):
 
 
 def test_135_rows_of_9_mice_count_between_9_and_135_units(mice):
-    with pytest.warns(OverfitWarning, match="independent background units"):
+    with (
+        pytest.warns(OverfitWarning, match="independent background units"),
+        pytest.warns(RankWarning, match="identical"),
+    ):
         model = DPCA(shrinkage=None).fit(
             mice.target, background=mice.background, groups=mice.mice, background_groups=mice.background_mice
         )

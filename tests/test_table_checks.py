@@ -237,7 +237,7 @@ def test_transposed_tables_are_refused_with_the_remedy_and_read_with_it(genes, t
     np.testing.assert_allclose(DPCA(1).fit(target, background=background).ratios_, expected.ratios_)
 
 
-def test_one_transposed_table_is_told_from_the_other(genes):
+def test_one_transposed_table_is_reported_from_the_other(genes):
     frames = list(genes.values())
     with pytest.raises(FeatureError, match=r"background: .*Its rows have names of the features of the target"):
         DPCA(1).fit(frames[0], background=frames[1].T)

@@ -58,8 +58,8 @@ def test_counts_agree_with_their_noun():
     ("value", "text"), [(3e-12, "p = 3e-12"), (0.0, "p < 1e-12"), (0.02, "p = 0.02"), (0.0321, "p = 0.032")]
 )
 def test_p_values_are_formatted_no_smaller_than_they_are_accurate(value, text):
-    assert p_text(replace(dpca(), p_value=value)) == text
-    grouped = replace(dpca(), p_value=value, target_counts=replace(dpca().target_counts, units=40.5))
+    assert p_text(replace(dpca(), known_p_value=value)) == text
+    grouped = replace(dpca(), known_p_value=value, target_counts=replace(dpca().target_counts, units=40.5))
     assert p_text(grouped) == ("p < 1e-4" if value < 1e-4 else text)
 
 

@@ -52,7 +52,7 @@ def fitted(estimator: str, background: bool = True) -> Any:
 
 def dpca(p: float = 1e-6, infinite: bool = False, notes: tuple[Note, ...] = ()) -> Any:
     """Return a model of dPCA with this p-value of the formula; NaN is without a noise edge."""
-    model = replace(fitted("dpca"), p_value=p, notes=notes)
+    model = replace(fitted("dpca"), known_p_value=p, notes=notes)
     if infinite:
         ratios = np.array([np.inf, 4.0, 1.2])
         return replace(model, ratios=ratios, unshrunk_ratios=ratios, regime="structural")

@@ -466,7 +466,7 @@ def _mostly(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
 
 def _row_names(source: Any) -> Sequence[str] | None:
     """Return the names of rows in memory: their ids, a single text column, or the index of a frame."""
-    if source is None or isinstance(source, Stream):
+    if source is None or isinstance(source, Stream) or not source.is_local:
         return None
     names = getattr(source, "row_ids", None)
     inner = getattr(source, "source", source)

@@ -27,7 +27,7 @@ def test_held_out_ratios_and_scores_of_noise_are_one_on_average():
 
 
 def test_replicated_noise_is_rejected_as_rows_and_not_as_groups():
-    by_group, by_row = (repeat(_grouped(MICE, 20, told=told), 40, 5) for told in (True, False))
+    by_group, by_row = (repeat(_grouped(MICE, 20, grouped=grouped), 40, 5) for grouped in (True, False))
     assert possible(rate("groups", by_group, NOMINAL))
     assert by_row.mean() > 0.9
 

@@ -236,6 +236,7 @@ def test_scores_of_incomplete_rows_are_at_the_means_of_the_model():
     np.testing.assert_allclose(model.transform(source), expected, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::standout.errors.ShrinkageWarning", "ignore::standout.errors.OverfitWarning")
 def test_everything_takes_incomplete_rows():
     sides = [read(gaps(correlated(seed, 60), 0.1, seed), missing="auto") for seed in (0, 1)]
     found = assess(*sides, n_permutations=9, n_bootstrap=5, folds=2, n_jobs=1)

@@ -94,6 +94,6 @@ def test_nearly_equal_features_are_resolved_from_rows_and_give_a_warning_from_mo
     found = DPCA(1).fit(target, background=background)
     # The values themselves have 16 digits: their difference has a part of the spread of 1e-16 / apart.
     assert found.ratios_[0] == pytest.approx(100, rel=0.1 + 1e-14 / apart)
-    with pytest.warns((ConditionWarning, StructuralWarning), match="left out|the resolution of sums") as told:
+    with pytest.warns((ConditionWarning, StructuralWarning), match="left out|the resolution of sums") as warned:
         DPCA(1).fit(Moments.of(target), background=Moments.of(background))
-    assert any("memory" in str(warning.message) or "leave" in str(warning.message) for warning in told)
+    assert any("memory" in str(warning.message) or "leave" in str(warning.message) for warning in warned)

@@ -243,7 +243,7 @@ def permutation_test(
             return found
         try:
             rest = _tested(samples.select(kept), paired, options, n_permutations, min(n_components, len(kept)), n_jobs)
-        except NotEnoughRowsError:  # a dataset that is constant in all other features
+        except InputError:  # too few rows, or a dataset that is constant in all other features
             return found
     named = tuple(named_features(samples.sets[0].source.names, rare))
     found = replace(found, rare=named, without_rare=replace(rest, notes=rest.notes[len(samples.notes) :]))

@@ -305,7 +305,7 @@ def _on_cluster(data: Any, options: Options, role: str) -> Source:
     if options.where or options.missing or options.key or options.groups_match or options.transpose:
         raise InputError(
             f"{role}: `where`, `missing`, `key`, `groups_match` and `transpose` of read are for files and data in "
-            f"memory, and this is a {type(data).__name__} on a cluster. Select rows and fill in missing values there "
+            f"memory, and this is a {type(data).__name__} on a cluster. Choose rows and fill in missing values there "
             "first."
         )
     arguments = (data, role) if options.is_default else (data, options, role)
