@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import joblib
@@ -16,9 +17,11 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_sco
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import standout
 import standout._dpca as home
 from conftest import NAMES
 from helpers import null_log_ratio, quiet, sample_pair
+from reports import Page
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
@@ -128,6 +131,40 @@ def test_transform_can_return_data_frames(model, data, kind, frame):
     np.testing.assert_array_equal(scores.to_numpy(), model.transform(data.target))
     assert model.get_feature_names_out().tolist() == ["dpca0", "dpca1"]
     np.testing.assert_allclose(model.inverse_transform(scores), model.inverse_transform(scores.to_numpy()))
+
+
+@contextmanager
+def output_container(kind, how):
+    """Yield a function that asks for scores as data frames: on an estimator, or everywhere."""
+    if how == "set_output":
+        yield lambda estimator: estimator.set_output(transform=kind)
+    else:
+        with sklearn.config_context(transform_output=kind):
+            yield lambda estimator: estimator
+
+
+@pytest.mark.parametrize("how", ["set_output", "config_context"])
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize("method", [DPCA(2), CPCA(2, alpha=1.0), KernelDPCA(2, gamma=0.1)])
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+def test_the_library_does_not_depend_on_the_container_of_scores(data, tmp_path, method, kind, how):
+    def results(estimator):
+        fitted = clone(estimator).fit(data.target, background=data.background)
+        yield fitted.score(data.target, background=data.background)
+        yield standout.held_out_ratio(*data, estimator=estimator, folds=2).fold_ratios
+        found = standout.assess(*data, estimator=estimator, n_permutations=9, n_bootstrap=5, folds=3, random_state=0)
+        yield found.held_out.ratios
+        if found.stability is not None:
+            yield found.stability.correlations
+        yield Page(standout.report(fitted, *data, path=tmp_path / "page.html")).scores
+        for result in standout.compare(*data, labels=data.target[:, 2] > 30):
+            yield (result.share, result.silhouette, *result.ratios)
+
+    expected = list(results(clone(method)))
+    with output_container(kind, how) as framed:
+        found = list(results(framed(clone(method))))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_transform_accepts_every_table_type_and_any_batch(data):

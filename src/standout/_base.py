@@ -37,7 +37,7 @@ from standout._model import Model, Summary, TopFeature, mean_log_ratio, summariz
 from standout._moments import Moments
 from standout._spectrum import mean_log_variance
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
-from standout.io.read import is_array_like, open_data, read_scores
+from standout.io.read import is_array_like, is_on_cluster, open_data, read_scores
 from standout.io.source import Source, select_columns
 from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
@@ -312,13 +312,9 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ndarray of shape (n_rows, n_components)
             For rows on a cluster, a lazy collection of the same kind (dask array or Spark DataFrame).
         """
-        model = self._solved()
-        source = self._source(X, "transform")
-        if model.used is not None:  # unused columns are not read
-            source = select_columns(source, model.used)
-        if not source.is_local:
+        if is_on_cluster(X) or (isinstance(X, Source) and not X.is_local):
             check_container(self)
-        return source.map_rows(model.narrowed().project, self.get_feature_names_out())
+        return self._scores(X)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return rows from scores: ``mean_ + X @ patterns_``.
@@ -416,6 +412,14 @@ class BaseContrast(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             for note in self._model.notes:
                 warn_user(note.text, note.category)
         return self._model
+
+    def _scores(self, X: Any) -> Any:
+        """Return the scores of rows as an array; ``set_output`` applies to ``transform`` only."""
+        model = self._solved()
+        source = self._source(X, "transform")
+        if model.used is not None:  # unused columns are not read
+            source = select_columns(source, model.used)
+        return source.map_rows(model.narrowed().project, self.get_feature_names_out())
 
     def _variances(self, given: FitArguments) -> tuple[Array, Array, Array]:
         """Return target and background variance (divided by n) along each component, and their null log ratio.
