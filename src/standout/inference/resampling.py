@@ -17,11 +17,19 @@ from joblib import cpu_count  # type: ignore[import-untyped]
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset
 from standout._folds import Index, Units, coded
-from standout._inputs import FitArguments, background_name, check_choice, check_count, match_features, parse_inputs
+from standout._inputs import (
+    FitArguments,
+    are_several,
+    background_name,
+    check_choice,
+    check_count,
+    match_features,
+    parse_inputs,
+)
 from standout.errors import InputError, RowsNeededError
 from standout.io.memory import distinct_groups, explain_non_finite
 from standout.io.missing import FilledRows, raw_rows
-from standout.io.read import is_on_cluster, open_data
+from standout.io.read import is_foreign_table, is_on_cluster, open_data
 from standout.io.source import RowSource, Source, collect_values, report
 
 _PANEL_BYTES = 8 * 2**20
@@ -121,18 +129,18 @@ def _sample(data: Dataset, purpose: str) -> Sample:
 
 def collect_sides(target: Any, background: Any) -> tuple[Any, Any]:
     """Return target and backgrounds with rows on a cluster collected, so that several analyses fetch them once."""
-    if isinstance(background, Mapping):
-        collected: Any = {key: _collected(data, background_name(key)) for key, data in background.items()}
-    elif isinstance(background, list | tuple):
-        collected = [_collected(data, background_name(number)) for number, data in enumerate(background)]
+    if not are_several(background):
+        collected: Any = _collected(background, "background")
+    elif isinstance(background, Mapping):
+        collected = {key: _collected(data, background_name(key)) for key, data in background.items()}
     else:
-        collected = _collected(background, "background")
+        collected = [_collected(data, background_name(number)) for number, data in enumerate(background)]
     return _collected(target, "target"), collected
 
 
 def _collected(data: Any, role: str) -> Any:
-    """Return rows on a cluster as a source in memory, with groups, ids and labels; all other data unchanged."""
-    if not (is_on_cluster(data) or isinstance(data, Source)):
+    """Return rows on a cluster or in a stream as a source in memory; data that can be read again unchanged."""
+    if not (is_on_cluster(data) or isinstance(data, Source) or is_foreign_table(data)):
         return data
     source = open_data(data, role)
     if source.is_local:
