@@ -75,8 +75,8 @@ def _model_verdict(model: Model) -> Verdict:
 
 def _without_edge(model: Model) -> Verdict:
     advice = (
-        "Evaluate the components on new rows: score(new_target, background=new_background) is about zero if nothing "
-        "is specific to the target."
+        "Evaluate the components on new rows: score(new_target, background=new_background) is not above zero if "
+        "nothing is specific to the target."
     )
     largest = f"The largest ratio is {number(model.ratios[0])}" if model.n_components else "There are no components"
     if model.regime == "shrunk" and model.n_components:
