@@ -49,8 +49,8 @@ for (name, model), ax in zip(models.items(), axes[1:], strict=True):
         warnings.simplefilter("ignore", OverfitWarning)  # dPCA is expected to find nothing above the noise edge
         model.fit(target, background=background)
     held_out = model.score(new_target, background=new_background)
-    plot.scores(model.transform(new_target), labels, axes=ax, title=f"{name}\nheld-out log ratio {held_out:.2f}")
-    print(f"{name:20} ratios {model.ratios_.round(2)}, mean log ratio on held-out rows {held_out:.2f}")
+    plot.scores(model.transform(new_target), labels, axes=ax, title=f"{name}\nheld-out gain {held_out:.2f}")
+    print(f"{name:20} ratios {model.ratios_.round(2)}, log-likelihood gain on held-out rows {held_out:.2f}")
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out/kernel.png")
 out.parent.mkdir(parents=True, exist_ok=True)

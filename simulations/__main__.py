@@ -6,7 +6,7 @@ import argparse
 import inspect
 from pathlib import Path
 
-from simulations import background, components, intervals, kernels, missing, size
+from simulations import background, components, effective, intervals, kernels, missing, size
 from simulations.table import HEADER
 
 SIMULATIONS = {
@@ -15,6 +15,7 @@ SIMULATIONS = {
     "few": size.few,
     "heavy": size.heavy,
     "groups": size.groups,
+    "effective": effective.effective,
     "pairs": size.pairs,
     "backgrounds": size.backgrounds,
     "replicates": size.replicates,

@@ -89,10 +89,12 @@ def held_out(problem: str) -> Callable[[Rng], tuple[float, float]]:
         sample = PROBLEMS[problem][0]
         (target, background), (new_target, new_background) = sample(rng, _ROWS), sample(rng, _ROWS)
         models = [KernelDPCA(2, standardize=standardize) for standardize in (False, True)]
-        first, second = (
-            model.fit(target, background=background).score(new_target, background=new_background) for model in models
-        )
-        return first, second
+        logs = []
+        for model in models:
+            model.fit(target, background=background)
+            variances = [model.transform(rows).var(axis=0) for rows in (new_target, new_background)]
+            logs.append(float(np.log(variances[0] / variances[1]).mean()))
+        return logs[0], logs[1]
 
     return work
 

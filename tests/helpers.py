@@ -6,8 +6,7 @@ from functools import cache
 import mpmath
 import numpy as np
 import pytest
-from scipy import linalg
-from scipy.special import digamma
+from scipy import linalg, stats
 from scipy.stats import binomtest, wishart
 
 from standout._dpca import DPCA
@@ -106,9 +105,15 @@ def exact_ratios(target, background, count=None):
         return np.array([float(value) for value in values])[::-1]
 
 
-def null_log_ratio(m, n):
-    """Return the expected log ratio of variances that divide by m and n, of Gaussian rows that vary alike."""
-    return digamma((m - 1) / 2) - np.log(m / 2) - (digamma((n - 1) / 2) - np.log(n / 2))
+def likelihood_gain(model, target, background):
+    """Return the mean log-density of target rows under the fitted ratios less that under the background's variance."""
+    claimed = np.where(np.isnan(model.debiased_ratios_), model.ratios_, model.debiased_ratios_)
+    sd = np.sqrt(np.maximum(claimed, 1))
+    m, n = len(target), len(background)
+    scores = [(rows - rows.mean(axis=0)) @ model.components_.T for rows in (target, background)]
+    # The variance of the target is unbiased, and so is the inverse of the variance of the background.
+    units = scores[0] / scores[1].std(axis=0) * np.sqrt(m / (m - 1) * (n - 3) / n)
+    return float((stats.norm.logpdf(units, scale=sd) - stats.norm.logpdf(units)).sum(axis=1).mean())
 
 
 def possible(one):

@@ -10,6 +10,7 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
@@ -55,6 +56,15 @@ def test_labels_select_target_and_background(cells):
         np.testing.assert_allclose(found[name], getattr(plain, f"{name}_"), rtol=1e-9)
     assert found["regime"] == plain.regime_ and found["shrinkage"] == plain.shrinkage_ and found["notes"] == ""
     assert found["params"] == {"groupby": "condition", "target": "stim", "background": "ctrl", "n_comps": 2}
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_the_scores_are_an_array_whatever_the_output_configuration(cells, container):
+    dpca(cells, groupby="condition", target="stim", background="ctrl")
+    with sklearn.config_context(transform_output=container):
+        again = dpca(cells, groupby="condition", target="stim", background="ctrl", copy=True)
+    assert isinstance(again.obsm["X_dpca"], np.ndarray)
+    np.testing.assert_array_equal(again.obsm["X_dpca"], cells.obsm["X_dpca"])
 
 
 def test_stored_filters_and_mean_reproduce_the_scores_of_every_cell(cells):

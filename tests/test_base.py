@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import joblib
@@ -10,15 +11,17 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from scipy import linalg, sparse
+from scipy import linalg, sparse, stats
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import standout
 import standout._dpca as home
 from conftest import NAMES
-from helpers import null_log_ratio, quiet, sample_pair
+from helpers import likelihood_gain, quiet, sample_pair
+from reports import Page
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
@@ -130,6 +133,40 @@ def test_transform_can_return_data_frames(model, data, kind, frame):
     np.testing.assert_allclose(model.inverse_transform(scores), model.inverse_transform(scores.to_numpy()))
 
 
+@contextmanager
+def output_container(kind, how):
+    """Yield a function that asks for scores as data frames: on an estimator, or everywhere."""
+    if how == "set_output":
+        yield lambda estimator: estimator.set_output(transform=kind)
+    else:
+        with sklearn.config_context(transform_output=kind):
+            yield lambda estimator: estimator
+
+
+@pytest.mark.parametrize("how", ["set_output", "config_context"])
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize("method", [DPCA(2), CPCA(2, alpha=1.0), KernelDPCA(2, gamma=0.1)])
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+def test_the_library_does_not_depend_on_the_container_of_scores(data, tmp_path, method, kind, how):
+    def results(estimator):
+        fitted = clone(estimator).fit(data.target, background=data.background)
+        yield fitted.score(data.target, background=data.background)
+        yield standout.held_out_ratio(*data, estimator=estimator, folds=2).fold_ratios
+        found = standout.assess(*data, estimator=estimator, n_permutations=9, n_bootstrap=5, folds=3, random_state=0)
+        yield found.held_out.ratios
+        if found.stability is not None:
+            yield found.stability.correlations
+        yield Page(standout.report(fitted, *data, path=tmp_path / "page.html")).scores
+        for result in standout.compare(*data, labels=data.target[:, 2] > 30):
+            yield (result.share, result.silhouette, *result.ratios)
+
+    expected = list(results(clone(method)))
+    with output_container(kind, how) as framed:
+        found = list(results(framed(clone(method))))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_transform_accepts_every_table_type_and_any_batch(data):
     frame = pd.DataFrame(data.target, columns=NAMES)
     model = DPCA().fit(frame, background=data.background)
@@ -192,45 +229,91 @@ def test_named_backgrounds_keep_their_names_across_batches(data):
     assert "background 'a'" in stream.summary()
 
 
-def test_score_is_the_mean_log_ratio_less_its_null_expectation(model):
+def test_the_score_is_the_mean_gain_in_log_density_of_the_target_rows(model):
     rng = np.random.default_rng(5)
     target, background = rng.normal(size=(80, 5)) + 20, rng.normal(size=(70, 5)) * 2
-    variance = [np.var(rows @ model.components_.T, axis=0) for rows in (target, background)]
-    expected = np.mean(np.log(variance[0] / variance[1])) - null_log_ratio(80, 70)
+    expected = likelihood_gain(model, target, background)
     assert model.score(target, background=background) == pytest.approx(expected, rel=1e-12)
     assert model.score(Moments.of(target), background=Moments.of(background)) == pytest.approx(expected, rel=1e-10)
 
 
+def test_in_sample_the_gain_of_an_exact_fit_is_that_of_the_likelihood_ratio():
+    # All ratios are above one and all components are taken, so that N(0, C_x) is compared with N(0, C_y).
+    rng = np.random.default_rng(6)
+    mixing = rng.normal(size=(3, 3))
+    target, background = 4 * rng.normal(size=(5000, 3)) @ mixing, rng.normal(size=(6000, 3)) @ mixing
+    model = DPCA(3, shrinkage=None).fit(target, background=background)
+    densities = [
+        stats.multivariate_normal(cov=np.cov(rows.T, ddof=0)).logpdf(target - target.mean(axis=0)).mean()
+        for rows in (target, background)
+    ]
+    assert model.score(target, background=background) == pytest.approx(densities[0] - densities[1], rel=1e-3)
+    lambdas = model.ratios_
+    assert np.sum(lambdas - 1 - np.log(lambdas)) / 2 == pytest.approx(densities[0] - densities[1], rel=1e-9)
+
+
 @quiet
 @pytest.mark.parametrize(
-    ("m", "n", "centering"), [(50, 5, "own"), (5, 50, "background"), (4, 4, "own"), (4, 4, "background")]
+    ("m", "n", "centering"), [(50, 8, "own"), (5, 50, "background"), (8, 8, "own"), (8, 8, "background")]
 )
-def test_the_score_of_noise_is_zero_on_average(m, n, centering):
+def test_the_score_of_noise_is_unbiased(m, n, centering):
     rng = np.random.default_rng(1)
     model = DPCA(1, centering=centering).fit(rng.normal(size=(50, 2)), background=rng.normal(size=(60, 2)))
-    scores = [model.score(rng.normal(size=(m, 2)), background=rng.normal(size=(n, 2))) for _ in range(800)]
-    assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(800) and np.std(scores) / np.sqrt(800) < 0.05
+    scores = [model.score(rng.normal(size=(m, 2)), background=rng.normal(size=(n, 2))) for _ in range(2000)]
+    error = np.std(scores) / np.sqrt(2000)
+    assert abs(np.mean(scores) - gain_at_one(model.ratios_)) < 4 * error and error < 0.02
+    assert gain_at_one(model.ratios_) < 0
+
+
+def gain_at_one(claimed):
+    """Return the expected score of rows whose population ratio is one."""
+    return float(np.sum(1 - 1 / claimed - np.log(claimed)) / 2)
 
 
 @quiet
-def test_the_score_of_noise_is_zero_with_several_backgrounds_and_with_weights():
+def test_the_score_of_noise_is_unbiased_with_several_backgrounds_and_with_weights():
     rng = np.random.default_rng(2)
     first, second = rng.normal(size=(60, 2)), 3 * rng.normal(size=(60, 2)) + 5
-    model = DPCA(1, mix="equal").fit(rng.normal(size=(50, 2)), background=[first, second])
+    model = DPCA(1, mix="equal").fit(3 * rng.normal(size=(50, 2)), background=[first, second])
     weights = np.tile([2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.5], 4)
     scores = []
-    for _ in range(600):
-        parts = [rng.normal(size=(4, 2)), 3 * rng.normal(size=(5, 2))]
+    for _ in range(1500):
+        parts = [rng.normal(size=(6, 2)), 3 * rng.normal(size=(9, 2))]
         target = np.sqrt(5) * rng.normal(size=(32, 2))  # the mean of the two variances
         scores.append(model.score(target, background=parts, sample_weight=weights))
-    assert abs(np.mean(scores)) < 0.08  # a variance of weighted rows is χ² only approximately
+    # A sum of two variances is χ² only approximately, and so is a variance of weighted rows.
+    assert np.mean(scores) == pytest.approx(gain_at_one(model.ratios_), abs=0.03)
 
 
-def test_a_score_against_unit_variance_is_zero_on_average():
+def test_a_score_against_unit_variance_is_unbiased():
     rng = np.random.default_rng(3)
-    model = CPCA(1, alpha=0.0).fit(rng.normal(size=(50, 2)))
+    model = CPCA(1, alpha=0.0).fit(3 * rng.normal(size=(50, 2)))
     scores = [model.score(rng.normal(size=(4, 2))) for _ in range(800)]
-    assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(800)
+    assert abs(np.mean(scores) - gain_at_one(model.ratios_)) < 4 * np.std(scores) / np.sqrt(800)
+
+
+def chosen_components(seed, planted, features=20, rows=200):
+    """Return the number of components that a grid search over 1 to 6 finds."""
+    rng = np.random.default_rng(seed)
+    mixing = np.eye(features) + rng.normal(size=(features, features)) / np.sqrt(features)
+    sd = np.where(np.arange(features) < planted, 2.5, 1.0)
+    X = np.vstack([rng.normal(size=(rows, features)) * sd, rng.normal(size=(rows, features))]) @ mixing
+    y = np.repeat(["case", "control"], rows)
+    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    search = GridSearchCV(DPCA(background_label="control"), {"n_components": range(1, 7)}, cv=folds)
+    return search.fit(X, y).best_params_["n_components"]
+
+
+@quiet
+def test_a_grid_search_over_the_number_of_components_finds_the_planted_ones():
+    counts = np.array([chosen_components(seed, planted=3) for seed in range(20)])
+    assert (counts == 3).mean() > 0.5 and (np.abs(counts - 3) <= 1).sum() >= 18
+
+
+@quiet
+def test_a_grid_search_on_noise_prefers_few_components():
+    counts = np.array([chosen_components(seed, planted=0) for seed in range(20)])
+    assert (counts == 1).sum() >= 16 and counts.max() <= 3
 
 
 def test_score_needs_a_background(data, refused):
@@ -370,10 +453,14 @@ def test_a_component_without_background_variance_scores_infinity(relation, solve
         assert np.isinf(model.ratios_[0])
         assert model.score(form(rows), background=form(old)) == np.inf
         assert model.score(form(new), background=form(background(170))) == np.inf
-        # New background rows that do vary there give a finite score, by the definition.
+        # If new background rows do vary there, the claim is the fitted target variance, over the variance of these.
         other = rng.normal(size=(100, 6)) @ mix + offset
         scores = [(part - part.mean(axis=0)) @ model.components_.T for part in (new, other)]
-        expected = np.log(scores[0].var(axis=0) / scores[1].var(axis=0)).mean() - null_log_ratio(150, 100)
+        variance = scores[1].var(axis=0)
+        claimed = np.where(np.isinf(model.ratios_), model.target_variance_ / variance, model.debiased_ratios_)
+        claimed = np.maximum(np.where(np.isnan(claimed), model.ratios_, claimed), 1)
+        ratios = scores[0].var(axis=0, ddof=1) / (variance * 100 / 97)
+        expected = np.sum(ratios * (1 - 1 / claimed) - np.log(claimed)) / 2
         assert model.score(form(new), background=form(other)) == pytest.approx(expected, rel=1e-6)
 
 

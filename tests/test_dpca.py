@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conftest import NAMES
-from helpers import null_log_ratio, quiet
+from helpers import likelihood_gain, quiet
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.datasets.factor import FactorModel
@@ -66,7 +66,7 @@ def test_moments_are_an_error_where_rows_are_needed(data, refused):
     np.testing.assert_allclose(
         model.ratios_, DPCA(shrinkage=None).fit(data.target, background=data.background).ratios_, rtol=1e-12
     )
-    expected = np.log(model.ratios_).mean() - null_log_ratio(200, 300)
+    expected = likelihood_gain(model, data.target, data.background)
     assert model.score(target, background=background) == pytest.approx(expected)
     refused(lambda: model.transform(target), "transform works on rows", kind=RowsNeededError)
     labelled = DPCA(background_label=0)
@@ -144,8 +144,10 @@ def test_centering_at_the_background_mean_keeps_the_shift():
     assert abs(model.components_[0, 2]) > 0.99
     # Of noise, the second moment about the background's mean is a sum of two χ² variates.
     noise = rng.chisquare(299, 10**6) / 300 + (1 / 300 + 1 / 400) * rng.chisquare(1, 10**6)
-    null = np.log(noise).mean() - np.log(rng.chisquare(399, 10**6) / 400).mean()
-    assert model.score(target, background=background) == pytest.approx(np.log(expected) - null, abs=1e-3)
+    ratio = expected / (noise.mean() * (400 / rng.chisquare(399, 10**6)).mean())
+    claimed = model.debiased_ratios_[0]
+    gain = (ratio * (1 - 1 / claimed) - np.log(claimed)) / 2
+    assert model.score(target, background=background) == pytest.approx(gain, rel=1e-3)
 
 
 def test_pure_noise_gives_a_warning_with_the_noise_edge_and_a_remedy(remedy):

@@ -316,15 +316,17 @@ def test_sparse_rows_frames_and_arrays_give_the_same(pair, new):
     assert list(model.get_feature_names_out()) == ["kerneldpca0", "kerneldpca1"]
 
 
-def test_the_score_is_the_mean_log_ratio_of_held_out_scores():
+def test_the_score_is_the_likelihood_gain_of_held_out_scores():
     target, background, _ = rings(300, 0)
     new_target, new_background, _ = rings(300, 1)
     model = KernelDPCA(kernel="poly").fit(target, background=background)
-    variances = [np.var(model.transform(rows), axis=0) for rows in (new_target, new_background)]
-    expected = np.mean(np.log(variances[0]) - np.log(variances[1]))
+    variances = [np.var(model.transform(rows), axis=0, ddof=1) for rows in (new_target, new_background)]
+    freedom = len(new_background) - 1
+    ratios, claimed = variances[0] / variances[1] * (freedom - 2) / freedom, model.debiased_ratios_
+    expected = np.sum(ratios * (1 - 1 / claimed) - np.log(claimed)) / 2
     assert model.score(new_target, background=new_background) == pytest.approx(expected, rel=1e-9)
     assert expected > 1
-    assert abs(model.score(new_background, background=new_background)) < 1e-12
+    assert model.score(new_background, background=new_background) < 0
 
 
 def test_a_model_survives_pickling_and_has_a_summary(pair, new):

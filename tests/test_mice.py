@@ -54,5 +54,6 @@ def test_the_ratio_in_the_sample_is_far_above_the_one_held_out_by_mouse(mice):
         left = np.isin(mice.mice, animals[fold::3]), np.isin(mice.background_mice, others[fold::3])
         model = DPCA(1, shrinkage=None).fit(mice.target[~left[0]], background=mice.background[~left[1]])
         inside.append(np.log(model.ratios_[0]))
-        outside.append(model.score(mice.target[left[0]], background=mice.background[left[1]]))
+        held_out = [model.transform(rows[out]) for rows, out in zip((mice.target, mice.background), left, strict=True)]
+        outside.append(np.log(held_out[0].var() / held_out[1].var()))
     assert np.mean(inside) > np.mean(outside) + np.log(10)

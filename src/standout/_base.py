@@ -33,14 +33,13 @@ from standout._inputs import (
     parse_inputs,
 )
 from standout._kernel_model import KernelModel
-from standout._model import Model, TopFeature, mean_log_ratio
+from standout._model import Model, TopFeature, log_likelihood_gain
 from standout._moments import Moments
 from standout._replicates import replicate_notes
-from standout._spectrum import mean_log_variance
 from standout._summary import Summary, summarize
 from standout._table_checks import table_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
-from standout.io.read import is_array_like, open_data, read_scores
+from standout.io.read import is_array_like, is_on_cluster, open_data, read_scores
 from standout.io.source import Source, select_columns
 from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
@@ -48,8 +47,9 @@ from standout.solvers.solution import Note
 # Along a component with an infinite ratio, a background sd below this fraction of the target sd counts as zero.
 _NULL = 1e-6
 _EPS = float(np.finfo(float).eps)
-# Minimum number of effective rows in the bias correction of a log variance, which diverges as it approaches one.
-_FEWEST = 1.5
+# Fewest effective rows, and degrees of freedom of a background variance, in the expectation of a ratio of variances,
+# which diverges at one row and at two degrees of freedom.
+_FEWEST_ROWS, _FEWEST_FREEDOM = 1.5, 2.5
 
 
 class Fitted:
@@ -318,13 +318,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ndarray of shape (n_rows, n_components)
             For rows on a cluster, a lazy collection of the same kind (dask array or Spark DataFrame).
         """
-        model = self._solved()
-        source = self._source(X, "transform")
-        if model.used is not None:  # unused columns are not read
-            source = select_columns(source, model.used)
-        if not source.is_local:
+        if is_on_cluster(X) or (isinstance(X, Source) and not X.is_local):
             check_container(self)
-        return source.map_rows(model.narrowed().project, self.get_feature_names_out())
+        return self._scores(X)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return rows from scores: ``mean_ + X @ patterns_``.
@@ -351,11 +347,26 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight: Any = None,
         background_sample_weight: Any = None,
     ) -> float:
-        """Return the mean log ratio of the given rows along the fitted components.
+        """Return the log-likelihood gain per target row of the fitted ratios over no difference.
 
-        The expected score of held-out rows is zero if nothing is specific to the target: variances divide by
-        n − 1, and the small-sample bias of the log variance of Gaussian rows is subtracted.
-        A model fitted without a background (PCA) is scored against unit variance.
+        The model behind dPCA is that target rows are Gaussian with the covariance of the background, except that
+        their variance along component k is λₖ times that of the background. Scores zₖ, in background sd, are
+        uncorrelated in both sets, so the log-likelihood of a row exceeds that of the background model by
+
+            Σₖ [log N(zₖ; 0, λₖ) − log N(zₖ; 0, 1)] = ½ Σₖ [zₖ² (1 − 1/λₖ) − log λₖ],
+
+        and its mean over rows is ½ Σₖ [rₖ (1 − 1/λₖ) − log λₖ], where rₖ is the ratio of the given rows. It is
+        largest, ½ Σₖ (rₖ − 1 − log rₖ), if λₖ = rₖ. On held-out rows it is positive if the components generalise,
+        and negative on average if nothing is specific to the target: then rₖ is one on average, and λₖ claims more.
+        A sum over components is comparable between numbers of components: those of noise lower it.
+
+        λₖ is the de-biased ratio, which is nearer to the ratio of new rows than the fitted one, or the fitted ratio
+        where there is none (below the noise edge, with few background rows, for CPCA and most kernels); at least one,
+        because the model only adds variance. An infinite λₖ is replaced by the fitted target variance over the
+        variance of the given background, and the score is infinite if that background does not vary either. The
+        ratio rₖ is unbiased for Gaussian rows if there are four background rows or more. The components of CPCA and
+        of ``axes="signal"`` are correlated, and their gains are added all the same. A model fitted without a
+        background (PCA) is scored against unit variance, its λₖ being the fitted variances.
 
         Parameters
         ----------
@@ -373,7 +384,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         float
         """
         given = FitArguments(X, y, background, sample_weight, background_sample_weight)
-        return mean_log_ratio(*self._variances(given))
+        return log_likelihood_gain(self._solved(), *self._variances(given))
 
     def top_features(self, count: int = 5) -> list[list[TopFeature]]:
         """Return, for each component, the features that change most along it.
@@ -433,10 +444,18 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 warn_user(note.text, note.category)
         return self._model
 
-    def _variances(self, given: FitArguments) -> tuple[Array, Array, Array]:
-        """Return target and background variance (divided by n) along each component, and their null log ratio.
+    def _scores(self, X: Any) -> Any:
+        """Return the scores of rows as an array; ``set_output`` applies to ``transform`` only."""
+        model = self._solved()
+        source = self._source(X, "transform")
+        if model.used is not None:  # unused columns are not read
+            source = select_columns(source, model.used)
+        return source.map_rows(model.narrowed().project, self.get_feature_names_out())
 
-        The null log ratio is the expected log ratio of Gaussian rows whose population variances are equal.
+    def _variances(self, given: FitArguments) -> tuple[Array, Array, Array]:
+        """Return target and background variance (divided by n) along each component, and their expected ratio.
+
+        The expected ratio is that of Gaussian rows whose population variances are equal.
         """
         model = self._solved()
         inputs = parse_inputs(given, self.background_label, whole=True)
@@ -455,10 +474,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         model = model.narrowed()
         target = projected(needed(matched.inputs.target), model)
         parts = [projected(data, model, background=True) for data in matched.inputs.backgrounds.values()]
-        rows = np.maximum([part.n_effective for part in (target, *parts)], _FEWEST)
+        rows = np.maximum([part.n_effective for part in (target, *parts)], _FEWEST_ROWS)
         if not parts:
-            null = mean_log_variance([1 - 1 / rows[0]], [rows[0] - 1])
-            return target.variance(), np.ones(model.n_components), null
+            return target.variance(), np.ones(model.n_components), np.full(model.n_components, 1 - 1 / rows[0])
         mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
         shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed_means([part.mean for part in parts])
         variance = np.diagonal(target.covariance()) + shift**2
@@ -468,9 +486,12 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         own = mixture.shares[:, None] * spread / (1 - 1 / rows[1:, None])
         own /= np.where(mixed > 0, own.sum(axis=0), 1.0)
         shifts = 1 / rows[0] + (mixture.shares / rows[1:]) @ own if self.centering != "own" else np.zeros(len(mixed))
-        first = mean_log_variance([np.full(len(mixed), 1 - 1 / rows[0]), shifts], [[rows[0] - 1], [1]])
-        second = mean_log_variance(own * (1 - 1 / rows[1:, None]), rows[1:, None] - 1)
-        return variance, mixed, first - second
+        parts_expected = own * (1 - 1 / rows[1:, None])
+        expected = np.where(mixed > 0, parts_expected.sum(axis=0), 1.0)
+        # The mean of 1/χ²; the sum of several χ² is approximated by one with the same mean and variance.
+        freedom = 1 / np.maximum((parts_expected**2 / (rows[1:, None] - 1)).sum(axis=0) / expected**2, _EPS)
+        inverse = 1 / (1 - 2 / np.maximum(freedom, _FEWEST_FREEDOM)) / expected
+        return variance, mixed, (1 - 1 / rows[0] + shifts) * inverse
 
     def _check_parameters(self) -> SolveOptions:
         """Validate the parameters before any data are read, and return them as solver options."""

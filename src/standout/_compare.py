@@ -170,7 +170,7 @@ def _evaluate(
         raise RowsNeededError("labels: the target was given as moments, without rows. Give the rows of the target.")
     scores: list[Any] = [None] * len(methods)
     if rows is not None and (labels is not None or moments is None):  # otherwise rows stay on the cluster
-        scores = rows.collect_mapped([estimator.transform for estimator in methods.values()], "target")
+        scores = rows.collect_mapped([estimator._scores for estimator in methods.values()], "target")
     if labels is not None and np.shape(labels) != (len(scores[0]),):
         raise InputError(
             f"labels: shape {np.shape(labels)} for {len(scores[0])} rows of the target. Give one label for each row."

@@ -62,7 +62,7 @@ def views(example: DigitsOverTiles) -> list[MethodResult]:
     found = []
     for name, background in (("PCA", None), ("dPCA", example.background)):
         model = DPCA(n_components=2).fit(example.target, background=background)
-        scores = model.transform(example.target)
+        scores = model._scores(example.target)
         quality = ari(scores, example.digit), silhouette(scores, example.digit)
         found.append(MethodResult(name, model, scores, *quality))
     return found

@@ -31,7 +31,7 @@ from standout.errors import (
 )
 from standout.io.checkpoint import check_apart, warn_unused
 from standout.io.memory import is_missing
-from standout.io.read import is_dataset, open_data
+from standout.io.read import is_dataset, is_frame, open_data
 from standout.io.source import RowSource, RowView
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
@@ -199,7 +199,7 @@ def _backgrounds(given: FitArguments) -> dict[str, Dataset]:
                 "background_sample_weight or background_groups was given without a background. Give background= too."
             )
         return {}
-    if not _several(given.background):
+    if not are_several(given.background):
         data = Dataset.of(_SINGLE, given.background, given.background_sample_weight, given.background_groups)
         return {_SINGLE: data}
     named = _named(given.background)
@@ -210,10 +210,10 @@ def _backgrounds(given: FitArguments) -> dict[str, Dataset]:
     return {name: Dataset.of(name, data, weights.get(name), groups.get(name)) for name, data in named.items()}
 
 
-def _several(background: Any) -> bool:
+def are_several(background: Any) -> bool:
     """Return whether this is a collection of datasets, as opposed to one dataset given as a list of rows."""
-    if isinstance(background, Mapping) and not sparse.issparse(background):
-        return True
+    if isinstance(background, Mapping):  # some tables and sparse matrices are mappings too
+        return not (sparse.issparse(background) or is_frame(background))
     if not isinstance(background, list | tuple):
         return False
     return not background or isinstance(background[0], Moments) or is_dataset(background[0])

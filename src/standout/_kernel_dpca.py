@@ -206,12 +206,13 @@ class KernelDPCA(BaseContrast):
         sample_weight: Any = None,
         background_sample_weight: Any = None,
     ) -> float:
-        """Return the mean log ratio of the given rows along the fitted components.
+        """Return the log-likelihood gain per target row of the fitted ratios over no difference.
 
-        Arguments are those of :meth:`standout.DPCA.score`, but rows are required. Use it on held-out rows to evaluate
-        a kernel model: a score near zero means that nothing is specific to the target. The correction for the bias of
-        the log of a variance assumes Gaussian scores; kernel scores are often skewed or heavy-tailed, and with few
-        rows the expected score is then not exactly zero. Kernel PCA is scored against unit variance.
+        Definition and arguments are those of :meth:`standout.DPCA.score`, but rows are required. Use it on held-out
+        rows to evaluate a kernel model: a score that is not above zero means that nothing specific to the target is
+        shown. The ratios of most kernels are not de-biased, so the fitted ones are used. Kernel scores are often
+        skewed or heavy-tailed: the gain is then that of a Gaussian approximation. Kernel PCA is scored against unit
+        variance.
         """
         X = X if isinstance(X, Moments) else open_data(X, "X")
         inputs = parse_inputs(FitArguments(X, y, background), self.background_label)

@@ -314,13 +314,24 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], options: SolveOp
     )
 
 
-def mean_log_ratio(target: Array, background: Array, expected: Array | float = 0.0) -> float:
-    """Return the mean over components of log(target variance / background variance) minus its expected value."""
+def log_likelihood_gain(model: Model, target: Array, background: Array, expected: Array) -> float:
+    """Return ½ Σ [r (1 − 1/λ) − log λ] over components, with λ from the model and r the ratio of given variances.
+
+    ``expected`` is the ratio expected of equal population variances, by which r is corrected. See
+    :meth:`standout.DPCA.score` for the derivation.
+    """
     if len(target) == 0:
         raise InputError(
             "the model has no components, so there is nothing to score. Fit it with `n_components=1` or more."
         )
     if ((target == 0) & (background == 0)).any():
         raise InputError("neither target nor background rows vary along some component. Give rows that vary.")
-    with np.errstate(divide="ignore"):
-        return float(np.mean(np.log(target) - np.log(background) - expected))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = target / background / expected
+        claimed = np.where(np.isnan(model.debiased_ratios), model.ratios, model.debiased_ratios)
+        claimed = np.where(np.isinf(claimed), model.target_variance / background, claimed)
+        if model.background_counts:  # (Λ − I)₊ of the model
+            claimed = np.maximum(claimed, 1.0)
+        gains = ratios * (1 - 1 / claimed) - np.log(claimed)
+    gains = np.where(np.isinf(ratios), np.where(claimed > 1, np.inf, 0.0), gains)
+    return float(gains.sum() / 2)

@@ -152,7 +152,7 @@ def dpca(
         "groupby": groupby, "target": target, "background": background if groupby is not None else None, "layer": layer,
         "n_comps": n_comps, "min_cells": min_cells, "subjects": subjects, **params,
     }  # fmt: skip
-    scores = model.transform(_without(source, dropped))
+    scores = model._scores(_without(source, dropped))
     out = adata.copy() if copy else adata
     obsm, varm, uns = ("X_dpca", "dPCs", "dpca") if key_added is None else (key_added,) * 3
     out.obsm[obsm] = scores

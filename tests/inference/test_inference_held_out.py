@@ -50,9 +50,9 @@ def test_every_row_is_held_out_once_and_log_ratios_are_averaged():
     seen = []
 
     class Spy(DPCA):
-        def transform(self, X):
+        def _scores(self, X):
             seen.append(np.asarray(X.rows(0, X.n_rows))[:, 0])
-            return super().transform(X)
+            return super()._scores(X)
 
     found = held_out_ratio(target, background, estimator=Spy(2), folds=4)
     assert found.fold_ratios.shape == (4, 2)
@@ -77,9 +77,9 @@ def test_a_subject_is_never_on_both_sides_of_a_split():
             trained.append(set(X.rows(0, X.n_rows)[:, 0]) | set(given["background"].rows(0, 10**6)[:, 0]))
             return super().fit(X, **given)
 
-        def transform(self, X):
+        def _scores(self, X):
             held.append(set(X.rows(0, X.n_rows)[:, 0]))
-            return super().transform(X)
+            return super()._scores(X)
 
     found = held_out_ratio(target, background, estimator=Spy(1), groups=groups, background_groups=others, folds=3)
     assert found.by == "groups" and len(trained) == 3

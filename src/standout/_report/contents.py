@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,7 +187,7 @@ def _transform(estimator: BaseContrast) -> Callable[[Source], Any]:
     """Return the transform of rows that have only the features of the model."""
     model = fitted_model(estimator)
     if model.used is None:
-        return cast(Callable[[Source], Any], estimator.transform)
+        return estimator._scores
     project, names = model.narrowed().project, estimator.get_feature_names_out()
     return lambda source: source.map_rows(project, names)
 

@@ -74,7 +74,7 @@ def _apply(model: Path, data: tuple[str, ...], given: dict[str, Any], command: s
     names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
     transform: Transform
     if command == "embed":
-        transform, columns = estimator.transform, [str(name) for name in estimator.get_feature_names_out()]
+        transform, columns = estimator._scores, [str(name) for name in estimator.get_feature_names_out()]
     elif hasattr(estimator, "denoise"):
         transform, columns = estimator.denoise, names or [f"x{i}" for i in range(estimator.n_features_in_)]
     else:

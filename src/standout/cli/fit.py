@@ -106,7 +106,7 @@ def _fit(
                 save(estimator, drafts.enter_context(replacing(output, "--output")), about=about)
             if scores is not None:
                 draft = drafts.enter_context(replacing(scores, "--scores"))
-                write_rows(draft, files, list(estimator.get_feature_names_out()), estimator.transform, "--scores")
+                write_rows(draft, files, list(estimator.get_feature_names_out()), estimator._scores, "--scores")
             if page is not None:
                 write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
     command = command_to_test()

@@ -264,7 +264,7 @@ def _fit_and_measure(
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
         fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds), **_groups(samples, held))
     units = [sample.units.rows[index] for sample, index in zip(samples.sets, held, strict=True)]
-    own, *others = (Spread.of(fitted.transform(rows), of) for rows, of in zip(held_out, units, strict=True))
+    own, *others = (Spread.of(fitted._scores(rows), of) for rows, of in zip(held_out, units, strict=True))
     counts = [Counts(len(of), len(of), len(of), len(np.unique(of))) for of in units]
     mixture = Mixture.of(counts[1:], fitted.mix_)
     shift = None

@@ -17,7 +17,15 @@ from joblib import cpu_count  # type: ignore[import-untyped]
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset
 from standout._folds import Index, Units, coded
-from standout._inputs import FitArguments, background_name, check_choice, check_count, match_features, parse_inputs
+from standout._inputs import (
+    FitArguments,
+    are_several,
+    background_name,
+    check_choice,
+    check_count,
+    match_features,
+    parse_inputs,
+)
 from standout._replicates import replicate_notes
 from standout._table_checks import table_notes
 from standout.errors import DoubtWarning, InputError, RareFeatureWarning, RowsNeededError, warn_user
@@ -133,12 +141,12 @@ def _sample(data: Dataset, purpose: str) -> Sample:
 
 def collect_sides(target: Any, background: Any) -> tuple[Any, Any]:
     """Return target and backgrounds with rows on a cluster collected, so that several analyses fetch them once."""
-    if isinstance(background, Mapping):
-        collected: Any = {key: _collected(data, background_name(key)) for key, data in background.items()}
-    elif isinstance(background, list | tuple):
-        collected = [_collected(data, background_name(number)) for number, data in enumerate(background)]
+    if not are_several(background):
+        collected: Any = _collected(background, "background")
+    elif isinstance(background, Mapping):
+        collected = {key: _collected(data, background_name(key)) for key, data in background.items()}
     else:
-        collected = _collected(background, "background")
+        collected = [_collected(data, background_name(number)) for number, data in enumerate(background)]
     return _collected(target, "target"), collected
 
 

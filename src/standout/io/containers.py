@@ -80,9 +80,7 @@ def import_extra(package: str, location: str, extra: str = "io") -> Any:
         return import_module(package)
     except ImportError as error:
         install = f"pip install 'standout[{extra}]'"
-        raise MissingExtraError(
-            f"{location}: reading this file needs {error.name}. Install it with: {install}"
-        ) from error
+        raise MissingExtraError(f"{location}: reading this needs {error.name}. Install it with: {install}") from error
 
 
 def check_file(path: Path, location: str, gzip: bool = False) -> None:

@@ -64,11 +64,11 @@ def read(
     Parameters
     ----------
     data : path, array-like, data frame, AnnData, sparse matrix, memory map or Source, of shape (n_rows, n_features)
-        The rows. Dask arrays and data frames and Spark DataFrames stay on the cluster: their workers compute the
-        moments. A path is a file (npy, npz, csv, tsv, parquet, feather, arrow, h5, zarr, h5ad, mtx; tables may be
-        compressed with gz), a directory of tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices
-        and memory maps are read in blocks and never densified as a whole. In files, non-numeric columns are not used as
-        features.
+        The rows. Named columns (of pandas, polars, xarray, Arrow streams) are matched by name. Dask arrays and data
+        frames and Spark DataFrames stay on the cluster: their workers compute the moments. A path is a file (npy, npz,
+        csv, tsv, parquet, feather, arrow, h5, zarr, h5ad, mtx; tables may be compressed with gz), a directory of
+        tables, or a pattern such as ``"runs/*.parquet"``. Files, sparse matrices and memory maps are read in blocks and
+        never densified as a whole. In files, non-numeric columns are not used as features.
     role : str
         Name of the data in messages.
     missing : "auto", "drop_rows", "drop_features" or "mean", optional
@@ -149,7 +149,7 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
 
         return from_anndata(data, options, role)
     if is_frame(data):
-        return _open_frame(data, options, role)
+        return _open_frame(_to_frame(data, role) if is_foreign_table(data) else data, options, role)
     if _is_lazy(data):
         raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
     if not replace(options, missing=None, transpose=False).is_default:
@@ -211,7 +211,9 @@ def _open_transposed(data: Any, role: str, options: Options) -> Source:
 
 def is_array_like(data: Any) -> bool:
     """Return whether data is in memory in a form supported by the validation of scikit-learn."""
-    return not (isinstance(data, str | bytes | os.PathLike | Source) or is_on_cluster(data) or _is_anndata(data))
+    if isinstance(data, str | bytes | os.PathLike | Source) or is_on_cluster(data):
+        return False
+    return not (_is_anndata(data) or is_foreign_table(data))
 
 
 def is_dataset(item: Any) -> bool:
@@ -364,7 +366,53 @@ def is_on_cluster(data: Any) -> bool:
 
 
 def is_frame(data: Any) -> bool:
-    """Return whether data is a table with named columns (pandas, polars, pyarrow, ...)."""
+    """Return whether data is a table with named columns (pandas, polars, pyarrow, xarray, ...)."""
+    return _is_narwhals_frame(data) or is_foreign_table(data)
+
+
+def is_foreign_table(data: Any) -> bool:
+    """Return whether data is a table with named columns that narwhals does not read as a data frame."""
+    if isinstance(data, np.ndarray | list | tuple | str | Source) or _is_lazy(data):
+        return False
+    kind = _xarray_kind(data)
+    if kind is not None:
+        return kind == "Dataset" or (kind == "DataArray" and data.ndim == 2 and data.dims[1] in data.coords)
+    if not (hasattr(type(data), "__arrow_c_stream__") or hasattr(type(data), "__dataframe__")):
+        return False
+    from narwhals.stable.v2 import dependencies
+
+    return not (_is_narwhals_frame(data) or dependencies.is_into_series(data))
+
+
+def _to_frame(table: Any, role: str) -> Any:
+    """Return a table with named columns as a frame that narwhals reads; only names make columns comparable."""
+    kind = _xarray_kind(table)
+    if kind == "DataArray":
+        return table.to_pandas()
+    if kind == "Dataset":
+        dimensions = {variable.dims for variable in table.values()}
+        if len(dimensions) != 1 or len(dimensions.pop()) != 1:
+            raise InputError(
+                f"{role}: the variables of an xarray Dataset must have one dimension, the same for all: its rows. Give "
+                "such variables, or one DataArray with the dimensions rows and features."
+            )
+        return table.reset_coords(drop=True).to_dataframe()
+    arrow = import_extra("pyarrow", role)
+    try:
+        if hasattr(table, "__arrow_c_stream__"):
+            return arrow.table(table)
+        return import_module("pyarrow.interchange").from_dataframe(table)
+    except (arrow.ArrowInvalid, TypeError) as error:
+        raise InputError(
+            f"{role}: {type(table).__name__} is not a table of columns ({error}). Give a table."
+        ) from error
+
+
+def _xarray_kind(data: Any) -> str | None:
+    return next((kind.__name__ for kind in type(data).__mro__ if kind.__module__.startswith("xarray.")), None)
+
+
+def _is_narwhals_frame(data: Any) -> bool:
     if isinstance(data, np.ndarray | list | tuple) or _is_lazy(data) or not hasattr(data, "columns"):
         return False
     from narwhals.stable.v2 import dependencies
