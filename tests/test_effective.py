@@ -1,8 +1,12 @@
 """Effective numbers of rows: between all rows and one row per group, and serially correlated rows."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from scipy import sparse
 
+import standout
 from helpers import quiet
 from standout import DPCA
 from standout._effective import degrees_of_freedom, serial_correlation
@@ -128,6 +132,20 @@ def test_serial_correlation_is_found_and_sorted_classes_are_not_taken_for_it():
     assert serial_correlation(series(rng, 1, 300, 8, 0.5)[0]) == pytest.approx(0.5, abs=0.15)
     for rows in (rng.normal(size=(300, 8)), classes + rng.normal(size=(300, 8)), np.zeros((300, 8))):
         assert serial_correlation(rows) == 0
+
+
+@pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
+@pytest.mark.parametrize(
+    "kind", [pd.DataFrame, pl.DataFrame, sparse.csr_array, lambda rows: standout.read(pd.DataFrame(rows))]
+)
+def test_serial_correlation_is_found_in_every_container(kind):
+    rng = np.random.default_rng(9)
+    X, Y = (series(rng, 1, length, 4, 0.9)[0] for length in (300, 50))
+    with (
+        pytest.warns(SerialWarning, match="target: consecutive rows"),
+        pytest.warns(SerialWarning, match="background: "),
+    ):
+        DPCA(1).fit(kind(X), background=kind(Y))
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")

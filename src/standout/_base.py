@@ -230,7 +230,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         matched = match_features(inputs, target.names, target.n_features, self.features)
         datasets = (target, *inputs.backgrounds.values())
         tables = [data for data in (matched.inputs.target, *matched.inputs.backgrounds.values()) if data is not None]
-        notes = (*replicate_notes(datasets), *serial_notes(datasets), *table_notes(tables))
+        notes = (*replicate_notes(datasets), *serial_notes(tables), *table_notes(tables))
         matched = replace(matched, notes=(*notes, *matched.notes))
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.

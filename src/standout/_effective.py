@@ -30,7 +30,7 @@ from standout._dataset import Dataset
 from standout._folds import coded
 from standout.errors import SerialWarning
 from standout.io.memory import check_weights
-from standout.io.source import ArraySource, block_rows_of
+from standout.io.source import RowSource, Source, block_rows_of
 from standout.solvers.solution import Note
 
 # Fewest effective groups for an estimate, and the reduction of ν for the uncertainty of V; both by simulation.
@@ -44,6 +44,8 @@ _MOST_VALUES = 25_000_000
 # Rows compared for serial correlation, and the lag at which only slow changes (classes, drifts) remain.
 _SERIAL_ROWS, _FAR_LAG = 4096, 20
 _SERIAL_FEATURES = 8
+# Fewest rows that are compared.
+_SERIAL_LEAST = 24
 # Serial correlation is reported if neighbours correlate by more than this beyond distant rows,
 _SERIAL_CORRELATION = 0.1
 # and by more than this many standard errors.
@@ -165,19 +167,28 @@ def _reciprocal(values: Array) -> Array:
 
 
 def serial_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
-    """Return a warning for each dataset in memory, without groups, whose consecutive rows are correlated."""
+    """Return a warning for each dataset without groups, and not on a cluster, whose first rows are correlated."""
     notes = []
     for data in datasets:
-        if isinstance(data.source, ArraySource) and not data.is_incomplete and data.group_ids is None:
-            found = serial_correlation(np.asarray(data.source.array[:_SERIAL_ROWS]))
+        source = data.source
+        if source is None or not source.rereadable or data.is_incomplete or data.groups is not None:
+            continue
+        if not source.has_groups:
+            found = serial_correlation(_first_rows(source))
             if found > 0:
                 text = (
-                    f"{data.role}: consecutive rows are correlated ({found:.2g} beyond rows {_FAR_LAG} apart), as in a "
-                    "time series or in replicates, so they are not independent and p-values that count rows are too "
-                    "small. Give the subject, trial or a block of consecutive rows as `groups=`."
+                    f"{data.role}: consecutive rows are correlated (lag-1 correlation {found:.2g} above that of "
+                    "distant rows), as in a time series or in replicates, so p-values that count rows are too small. "
+                    "Give the subject, the trial, or blocks of rows much longer than the correlation as `groups=`."
                 )
                 notes.append(Note(SerialWarning, text))
     return tuple(notes)
+
+
+def _first_rows(source: Source) -> NDArray[Any]:
+    if isinstance(source, RowSource):
+        return np.asarray(source.rows(0, min(source.n_rows or 0, _SERIAL_ROWS)))
+    return np.asarray(next(iter(source.blocks(_SERIAL_ROWS)), np.empty((0, source.n_features))))
 
 
 def serial_correlation(rows: NDArray[Any]) -> float:
@@ -196,7 +207,7 @@ def serial_correlation(rows: NDArray[Any]) -> float:
     (0.0, 0.5)
     """
     n_rows, size = rows.shape
-    if n_rows < 3 * _FAR_LAG or rows.dtype.kind not in "fiub":
+    if n_rows < _SERIAL_LEAST or rows.dtype.kind not in "fiub":
         return 0.0
     with np.errstate(all="ignore"):
         if size > 4 * _SERIAL_FEATURES:  # a sample of the features shows whether the others are worth the time
@@ -221,6 +232,7 @@ def _standardised(rows: NDArray[Any]) -> Array:
 
 def _lagged_excess(rows: Array) -> float:
     """Return the mean product of neighbouring rows minus that of distant rows."""
-    near, far = (np.vdot(rows[:-lag], rows[lag:]) / (len(rows) - lag) for lag in (1, _FAR_LAG))
+    lags = (1, min(_FAR_LAG, len(rows) // 3))
+    near, far = (np.vdot(rows[:-lag], rows[lag:]) / (len(rows) - lag) for lag in lags)
     excess: float = float(near - far) / rows.shape[1]
     return excess

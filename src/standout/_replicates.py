@@ -204,12 +204,14 @@ class _Head:
     ids: list[IdColumn]
     labels: Any = None
     read: Array | None = None  # the first rows, where these had to be read for the ids
+    own: tuple[int, ...] = ()  # features among the ids, which are not compared
 
     @classmethod
     def of(cls, source: Source, whole: bool = False) -> _Head:
         """Read the ids, of a file in blocks those of its first rows only, unless the ``whole`` of them is needed."""
         if isinstance(source, RowSource):
-            return cls(source, source.id_columns(), source.labels)
+            named, own = _unit_features(source)
+            return cls(source, [*source.id_columns(), *named], source.labels, own=own)
         if isinstance(source, Stream) and not whole:
             numbers, about = _first_block(source)
             label = source.layout.label
@@ -225,6 +227,19 @@ class _Head:
         if self.source.is_incomplete:
             return np.asarray(raw_rows(self.source)[:_MAX_ROWS], dtype=np.float64)
         return _first_rows(self.source)
+
+
+def _unit_features(source: RowSource) -> tuple[list[IdColumn], tuple[int, ...]]:
+    """Return the features that by their name identify units, where they hold whole numbers, and their positions."""
+    n_rows, found, own = source.n_rows or 0, [], []
+    if _column_step(min(_MAX_ROWS, n_rows), source.n_features) == 1:
+        for i in [i for i, name in enumerate(source.names or ()) if is_unit_name(name)]:
+            values = np.asarray(source.columns(i, i + 1), dtype=np.float64)[:, 0]
+            if np.isfinite(values).all() and (values == np.floor(values)).all() and np.abs(values).max() < 2**53:
+                assert source.names is not None
+                found.append(IdColumn(values.astype(np.int64), source.names[i]))
+                own.append(i)
+    return found, tuple(own)
 
 
 def _first_block(source: Stream) -> tuple[Array, dict[str, NDArray[Any]]]:
@@ -293,7 +308,9 @@ def _found_by_ids(head: _Head, whole: bool = True) -> ReplicateFinding | None:
         return None
     from sklearn.metrics.pairwise import euclidean_distances  # takes long to import
 
-    values = head.rows()
+    values = np.delete(head.rows(), head.own, axis=1)
+    if values.shape[1] == 0:
+        return None
     labels = None if head.labels is None else [str(label) for label in np.asarray(head.labels)[: len(values)].tolist()]
     classes = np.zeros(len(values), dtype=np.intp) if labels is None else coded(labels)[0]
     distance = np.asarray(euclidean_distances(standardised(values, classes), squared=True))

@@ -131,10 +131,10 @@ def _column_notes(names: tuple[str, ...] | None, parts: Sequence[Rows]) -> list[
     doubtful: dict[int, str] = {}
     for i in np.flatnonzero(monotone | separate | np.isin(np.arange(n_features), list(named))):
         columns = [part[:, i] for part in parts]
-        told = i in named or (whole[i] and not discrete and all(_whole(column) for column in columns))
-        if separate[i] and _separates(columns, n_features, told, discrete):
+        suspicious = i in named or (whole[i] and not discrete and all(_whole(column) for column in columns))
+        if separate[i] and _separates(columns, n_features, suspicious, discrete):
             doubtful[int(i)] = "disjoint ranges in target and background"
-        elif any(_is_monotone(column, n_features, told) for column in columns):
+        elif any(_is_monotone(column, n_features, suspicious) for column in columns):
             doubtful[int(i)] = "sorted in row order"
     if 2 * len(doubtful) > n_features:  # rows that drift as a whole
         doubtful = {}
@@ -170,7 +170,7 @@ def _whole(column: Rows) -> bool:
     return bool((column == np.floor(column)).all())
 
 
-def _separates(columns: Sequence[Rows], n_features: int, told: bool, discrete: bool) -> bool:
+def _separates(columns: Sequence[Rows], n_features: int, suspicious: bool, discrete: bool) -> bool:
     """Return whether a column that is not a measurement predicts the dataset of every row, beyond chance.
 
     The classes of a study may differ that clearly in a measurement. The column must therefore hold whole numbers among
@@ -182,13 +182,13 @@ def _separates(columns: Sequence[Rows], n_features: int, told: bool, discrete: b
     m, n = len(target), len(rest)
     chance = np.log(2 * n_features) + special.gammaln(m + 1) + special.gammaln(n + 1) - special.gammaln(m + n + 1)
     constant = all(column.min() == column.max() for column in columns)
-    return bool(chance < np.log(_CHANCE)) and (told or (constant and not discrete))
+    return bool(chance < np.log(_CHANCE)) and (suspicious or (constant and not discrete))
 
 
-def _is_monotone(column: Rows, n_features: int, told: bool) -> bool:
-    """Return whether a column is sorted, beyond chance; with ties only if something else tells it is no measurement."""
+def _is_monotone(column: Rows, n_features: int, suspicious: bool) -> bool:
+    """Return whether a column is sorted, beyond chance; with ties only if it is ``suspicious`` otherwise."""
     steps = np.diff(column.astype(np.float64))
-    if not ((steps >= 0).all() or (steps <= 0).all()) or (not told and (steps == 0).any()):
+    if not ((steps >= 0).all() or (steps <= 0).all()) or (not suspicious and (steps == 0).any()):
         return False
     _, counts = np.unique(column, return_counts=True)
     orders = special.gammaln(len(column) + 1) - special.gammaln(counts + 1).sum()  # of distinct values
@@ -219,7 +219,7 @@ def _doubt_note(names: tuple[str, ...] | None, doubtful: Mapping[int, str]) -> l
     count = "1 feature does not look like a measurement"
     if len(doubtful) > 1:
         count = f"{len(doubtful)} features do not look like measurements"
-    text = f"{count}: {_with_reasons(names, doubtful)}. Ratios that rest on such a column mean nothing."
+    text = f"{count}: {_with_reasons(names, doubtful)}. A ratio may be due to how the rows were collected or sorted."
     return [Note(TableWarning, f"{text} {_left_out(names, doubtful)}.")]
 
 
@@ -227,8 +227,8 @@ def _check_note(names: tuple[str, ...], reasons: Mapping[int, str]) -> list[Note
     if not reasons:
         return []
     text = (
-        f"used as features, and perhaps not measurements: {_with_reasons(names, reasons)}. Check them. "
-        f"{_left_out(names, reasons)} if they describe rows."
+        f"used as features, and perhaps not measurements: {_with_reasons(names, reasons)}. "
+        f"{_left_out(names, reasons)} unless measured."
     )
     return [Note(FeatureWarning, text)]
 
@@ -331,7 +331,7 @@ def _count_shared(rows: Rows, others: Rows) -> int:
 
 
 def _has_digits(rows: Rows) -> bool:
-    """Return whether most rows have a value of their own in at least two features, which are not whole numbers."""
+    """Return whether most rows have a unique value in at least two features, which are not whole numbers."""
     few = rows[:256]
     distinct = [len(np.unique(column)) for column in few.T[:: max(1, rows.shape[1] // 64)]]
     return sum(2 * count > len(few) for count in distinct) >= min(2, rows.shape[1]) and not _whole(few)
@@ -352,15 +352,9 @@ def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None, *, ou
     """Return the features that vary in a handful of background rows, with the number of these rows.
 
     With a target, also those that vary in a handful of target rows and in no background row, and those whose variance
-    is far smaller in the few background rows in which they vary, as after filling in means. NaN is no variation.
-    Without ``outliers`` features whose variance rests on a few of many different values are not looked for, which
-    takes most of the time; a fit of arrays leaves them to the permutation test.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rare_features([np.column_stack([rng.normal(size=(100, 2)), np.arange(100) == 7])])
-    {2: 1}
+    is far smaller in the few background rows in which they vary, as after filling in means. NaN does not count as
+    variation. Without ``outliers``, features whose variance rests on a few of many different values are not looked
+    for, which takes most of the time; a fit of arrays leaves them to the permutation test.
     """
     n_rows = sum(map(len, backgrounds))
     found: dict[int, int] = {}

@@ -17,7 +17,7 @@ from standout._largest_root import critical_value
 from standout._model import Model
 from standout._shrinkage import estimate_text
 from standout._spectrum import count_components
-from standout.errors import DoubtWarning, ReplicateWarning, SerialWarning, TableWarning
+from standout.errors import DoubtWarning, ReplicateWarning, SerialWarning, TableWarning, listed
 from standout.solvers.solution import Note
 
 if TYPE_CHECKING:
@@ -156,10 +156,17 @@ def _by_test(model: Model, test: PermutationTest, held_out: HeldOut | None) -> t
     """Return the kind of the verdict and the rest of its headline, from a permutation test."""
     if test.smallest_p > LEVEL:
         return "not_judged", f"too few {test.permuted if test.complete else 'permutations'} for a test at the 5 % level"
+    rest = test.without_rare
     if test.count(LEVEL) == 0:
+        if rest is not None and rest.count(LEVEL):
+            return "may_stand_out", f"significant only without {listed(test.rare)}, which vary in few rows"
         return "noise", ""
+    if rest is not None and rest.count(LEVEL) == 0:
+        return "may_stand_out", f"significant only with {listed(test.rare)}, which vary in few rows"
+    if _is_near_level(test):
+        return "may_stand_out", "the p-value is too close to 5 % for this number of permutations"
     if np.isinf(model.ratios).any():
-        return "may_stand_out", "infinite ratios, the strongest possible effect or an artefact"
+        return "may_stand_out", "infinite ratios, from a strong effect or an artefact"
     if model.method == "cPCA":
         return "may_stand_out", "the permutation test is of the components of dPCA, not of these"
     if held_out is None:
@@ -174,7 +181,9 @@ def _by_formula(model: Model, held_out: HeldOut | None) -> tuple[Kind, str]:
     confirmed = held_out is not None and bool(held_out.low[0] > 1)
     if _has_edge(model) and model.n_components and model.p_value < LEVEL:
         if np.isinf(model.ratios).any():
-            return "may_stand_out", "infinite ratios, the strongest possible effect or an artefact"
+            return "may_stand_out", "infinite ratios, from a strong effect or an artefact"
+        if model.method == "cPCA":
+            return "may_stand_out", "the formula refers to the components of dPCA, not to these"
         if held_out is not None and not confirmed:
             return "may_stand_out", f"significant by the formula, but not confirmed on held-out {held_out.by}"
         also = "" if held_out is None else f" and above one on held-out {held_out.by}"
@@ -341,7 +350,8 @@ def _next_step(
     size: dict[str, object] = {"n_components": max(model.n_components, 1)}
     if dependent and kind == "not_judged":
         call = _call("assess", size | groups)
-        return NextStep("test again with the independent unit of each row", call, f"{command} --groups COLUMN")
+        given = command if "--groups" in command else f"{command} --groups COLUMN"
+        return NextStep("test again with the independent unit of each row", call, given)
     if not _is_linear(model):
         call = _call("held_out_ratio", {"estimator": "model", **grouped})
         return None if held_out is not None else NextStep("measure the ratio on held-out rows", call, None)
@@ -350,7 +360,7 @@ def _next_step(
         return NextStep(purpose.get(kind, "test it"), _call("assess", size | grouped), command)
     if not test.complete and (test.smallest_p > LEVEL or _is_near_level(test)):
         permutations = max(999, 10 * test.null.shape[1])
-        call = _call("permutation_test", {**size, "n_permutations": permutations, **grouped})
+        call = _call("assess", {**size, "n_permutations": permutations, **grouped})
         return NextStep("use more permutations", call, f"{command} --permutations {permutations}")
     if kind == "may_stand_out" and held_out is None:
         return NextStep("measure the held-out ratio", _call("held_out_ratio", size | grouped), command)

@@ -285,3 +285,21 @@ def test_the_mice_are_found_by_the_index_of_a_frame(real_data):
     groups, others = (eval(suggested(texts[0])[7:], {"X": frame}) for frame in (X, Y))
     assert (len(set(groups)), len(set(others))) == (18, 9)
     assert found(lambda: DPCA(1).fit(X, background=Y, groups=groups, background_groups=others)) == []
+
+
+@pytest.mark.parametrize("name", ["subject", "mouse", "patient_id"])
+def test_whole_numbers_that_identify_units_are_tried_as_ids_although_they_are_features(tmp_path, name):
+    rng = np.random.default_rng(0)
+    for side, n_units in (("target", 9), ("background", 10)):
+        units = np.repeat(np.arange(n_units) + 100, 12)
+        rows = (rng.normal(size=(n_units, 6)) + 0.3 * rng.normal(size=(12, n_units, 6))).swapaxes(0, 1).reshape(-1, 6)
+        order = rng.permutation(len(rows))
+        frame = pd.DataFrame(rows[order], columns=[f"protein{k}" for k in range(6)])
+        frame.assign(**{name: units[order]}).to_csv(tmp_path / f"{side}.csv", index=False)
+    sides = [tmp_path / "target.csv", tmp_path / "background.csv"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = standout.DPCA(2).fit(sides[0], background=sides[1])
+    found = [str(warning.message) for warning in caught if warning.category is ReplicateWarning]
+    assert len(found) == 2 and f"9 units, given by the column '{name}'" in found[0] and f"groups='{name}'" in found[0]
+    assert "Cannot be judged: rows look like replicates" in model.summary()

@@ -225,7 +225,7 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
     ]
     result = {"command": "compare", **verdict_result(judged), "views": views, "data": accounts(files)}
     text = "\n".join([_table(found), "", f"Verdict on {main.name}:", *judged.lines(on_command_line=True)])
-    session.show(result, text, {"report": page}, _notes(main.estimator))
+    session.show(result, text, {"report": page}, judged.reasons)
 
 
 def _table(found: list[Comparison]) -> str:
@@ -301,7 +301,7 @@ def test(
     result = {"command": "test", **verdict_result(judged), "model": model, "data": accounts(files), **_results(found)}
     parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability) if part is not None]
     lines = ["\n\n".join(parts), *_reading_text(files), "", *judged.lines(on_command_line=True)]
-    session.show(result, "\n".join(lines), {"report": page}, [*_notes(found.estimator), *judged.reasons])
+    session.show(result, "\n".join(lines), {"report": page}, judged.reasons)
 
 
 def _test_values(test: PermutationTest) -> dict[str, Any]:

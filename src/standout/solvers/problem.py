@@ -166,7 +166,7 @@ def _no_auto(problem: Problem, rank: int | None) -> str:
 def too_many(wanted: int, limit: int, problem: Problem) -> InputError:
     """Return the error for requesting more components than exist."""
     features, rows = problem.target.n_features, problem.target.counts.rows
-    return InputError(
+    return (NotEnoughRowsError if rows <= features else InputError)(
         f"`n_components={wanted}`, but the data have only {limit} dimension{'s' if limit != 1 else ''} "
         f"(n_features={features}, target n_samples={rows}). Use at most {limit}."
     )
