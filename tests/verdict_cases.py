@@ -150,7 +150,7 @@ CASES = [
     Case("suspicious table and replicates; formula p < .05", dpca(notes=(TABLE, REPLICATES)), None, "not_judged",
          REPLICATED),
     Case("test p = .04 by 999 permutations; held-out interval above one", dpca(),
-         Assessment(permutation(0.04, 0.04, 0.4), ABOVE), "may_stand_out", "May stand out: the p-value is too close", 2),
+         Assessment(permutation(0.04, 0.04, 0.4), ABOVE), "may_stand_out", "May stand out: the p-value is too", 2),
     Case("test p ≤ .05, but not without rare features", dpca(),
          Assessment(replace(SIGNIFICANT, rare=("locus",), without_rare=NOISE), ABOVE), "may_stand_out",
          "May stand out: significant only with 'locus'", 2),

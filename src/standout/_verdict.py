@@ -152,6 +152,11 @@ def _has_edge(model: Model) -> bool:
     return not (math.isnan(model.noise_edge) or math.isnan(model.p_value))
 
 
+def _is_infinite(model: Model) -> bool:
+    """Return whether the target varies where the background does not, also if shrinkage hides that."""
+    return bool(np.isinf(model.ratios).any() or np.isinf(model.unshrunk_ratios).any())
+
+
 def _by_test(model: Model, test: PermutationTest, held_out: HeldOut | None) -> tuple[Kind, str]:
     """Return the kind of the verdict and the rest of its headline, from a permutation test."""
     if test.smallest_p > LEVEL:
@@ -165,7 +170,7 @@ def _by_test(model: Model, test: PermutationTest, held_out: HeldOut | None) -> t
         return "may_stand_out", f"significant only with {listed(test.rare)}, which vary in few rows"
     if _is_near_level(test):
         return "may_stand_out", "the p-value is too close to 5 % for this number of permutations"
-    if np.isinf(model.ratios).any():
+    if _is_infinite(model):
         return "may_stand_out", "infinite ratios, from a strong effect or an artefact"
     if model.method == "cPCA":
         return "may_stand_out", "the permutation test is of the components of dPCA, not of these"
@@ -180,7 +185,7 @@ def _by_formula(model: Model, held_out: HeldOut | None) -> tuple[Kind, str]:
     """Return the same without a test: never more than "may stand out"."""
     confirmed = held_out is not None and bool(held_out.low[0] > 1)
     if _has_edge(model) and model.n_components and model.p_value < LEVEL:
-        if np.isinf(model.ratios).any():
+        if _is_infinite(model):
             return "may_stand_out", "infinite ratios, from a strong effect or an artefact"
         if model.method == "cPCA":
             return "may_stand_out", "the formula refers to the components of dPCA, not to these"
