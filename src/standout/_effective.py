@@ -186,9 +186,13 @@ def serial_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
 
 
 def _first_rows(source: Source) -> NDArray[Any]:
+    """Return the first rows of a source; of a sparse matrix a sample of the features, so that little becomes dense."""
+    if source.is_sparse and (matrix := source.sparse()) is not None:
+        return np.asarray(matrix[:_SERIAL_ROWS][:, :: max(1, source.n_features // 64)].toarray())
+    count = min(_SERIAL_ROWS, _MOST_VALUES // 10 // max(source.n_features, 1))
     if isinstance(source, RowSource):
-        return np.asarray(source.rows(0, min(source.n_rows or 0, _SERIAL_ROWS)))
-    return np.asarray(next(iter(source.blocks(_SERIAL_ROWS)), np.empty((0, source.n_features))))
+        return np.asarray(source.rows(0, min(source.n_rows or 0, count)))
+    return np.asarray(next(iter(source.blocks(max(count, 1))), np.empty((0, source.n_features))))
 
 
 def serial_correlation(rows: NDArray[Any]) -> float:

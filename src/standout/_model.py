@@ -50,7 +50,7 @@ def assess_ratios(
     solution: Solution, target: Counts, backgrounds: Sequence[Counts], mixture: Mixture | None
 ) -> RatioAssessment:
     """Assess the ratios of a solution, given the counts of target and backgrounds."""
-    count, rank = len(solution.ratios), solution.rank
+    count, rank = len(solution.components.ratios), solution.rank
     plain = np.full(count, np.nan)
     if solution.axes == "ratio":  # signal axes are mixtures, without ratios of the exact problem
         plain[: len(solution.unshrunk_ratios)] = solution.unshrunk_ratios[:count]
