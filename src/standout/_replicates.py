@@ -211,7 +211,10 @@ class _Head:
         """Read the ids, of a file in blocks those of its first rows only, unless the ``whole`` of them is needed."""
         if isinstance(source, RowSource):
             named, own = _unit_features(source)
-            return cls(source, [*source.id_columns(), *named], source.labels, own=own)
+            # Labels are classes, whose differences are removed, unless their name says that they identify units.
+            label = getattr(getattr(source, "layout", None), "label", None)
+            labels = None if is_unit_name(label) else source.labels
+            return cls(source, [*source.id_columns(), *named], labels, own=own)
         if isinstance(source, Stream) and not whole:
             numbers, about = _first_block(source)
             label = source.layout.label

@@ -303,3 +303,25 @@ def test_whole_numbers_that_identify_units_are_tried_as_ids_although_they_are_fe
     found = [str(warning.message) for warning in caught if warning.category is ReplicateWarning]
     assert len(found) == 2 and f"9 units, given by the column '{name}'" in found[0] and f"groups='{name}'" in found[0]
     assert "Cannot be judged: rows look like replicates" in model.summary()
+
+
+def replicated(rng, n_units, n_rows=12, n_features=6):
+    """Shuffled replicates of some units, and the unit of each row."""
+    units = rng.permutation(np.repeat(np.arange(n_units), n_rows))
+    return rng.normal(size=(n_units, n_features))[units] + 0.3 * rng.normal(size=(len(units), n_features)), units
+
+
+def test_colouring_by_subject_does_not_hide_replicates(tmp_path):
+    rows, units = replicated(np.random.default_rng(1), 9)
+    frame = pd.DataFrame(rows).add_prefix("protein").assign(subject=[f"P{unit:02}" for unit in units])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    finding = standout.find_replicates(standout.read(tmp_path / "rows.csv", label="subject"))
+    assert finding.n_units == 9 and "groups='subject'" in finding.text
+
+
+def test_a_whole_number_index_that_repeats_is_tried_as_ids():
+    rows, units = replicated(np.random.default_rng(2), 9)
+    frame = pd.DataFrame(rows, index=units + 300).add_prefix("protein")
+    assert standout.find_replicates(frame).n_units == 9
+    noise = pd.DataFrame(np.random.default_rng(3).normal(size=rows.shape), index=units + 300).add_prefix("protein")
+    assert standout.find_replicates(noise) is None

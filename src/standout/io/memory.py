@@ -315,7 +315,9 @@ def index_columns(frame: Any) -> list[IdColumn]:
     if index is None or not hasattr(index, "nlevels") or type(index).__name__ == "RangeIndex":
         return []
     if index.nlevels == 1:
-        return [IdColumn(np.asarray(index), _text_or_none(index.name), "X.index")]
+        values = np.asarray(index)  # whole numbers that repeat are ids, not classes
+        repeats = values.dtype.kind in "iu" and not index.is_unique
+        return [IdColumn(values, _text_or_none(index.name), "X.index", explicit=repeats)]
     keys = [level if name is None else name for level, name in enumerate(index.names)]
     return [
         IdColumn(np.asarray(index.get_level_values(key)), _text_or_none(key), f"X.index.get_level_values({key!r})")
