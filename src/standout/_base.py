@@ -235,8 +235,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         model = self._fit_all_features(matched, options)
         # Set attributes only at the end, so that a failed fit keeps the previous model.
         self._set_features(target)
-        parts = (matched.inputs.target, *matched.inputs.backgrounds.values())
-        summed = all(data is not None and (data.summed or data.given) is not None for data in parts)
+        summed = all((data.summed or data.given) is not None for data in tables)
         self._model, self._sums = model, Sums.of(matched) if summed else None
         for note in model.notes:
             warn_user(note.text, note.category)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from standout._blas import Array, rank_tolerance, top_eigen
 from standout._dataset import Dataset
-from standout._folds import coded
+from standout._folds import coded, rows_by_unit
 from standout.errors import SerialWarning
 from standout.io.memory import check_weights
 from standout.io.source import RowSource, Source, block_rows_of
@@ -80,12 +80,10 @@ def degrees_of_freedom(rows: Array, weights: Array, groups: NDArray[np.intp]) ->
     group_shares = np.bincount(groups, share)
     n_groups = 1 / float(group_shares @ group_shares)
     most = 1 / float(share @ share) - 1
-    order = np.argsort(groups, kind="stable")
     variance = 0.0
-    for inside in np.split(order, np.cumsum(np.bincount(groups))[:-1]):
-        if len(inside):
-            part = (centred[inside] * share[inside, None]).T @ centred[inside] - share[inside].sum() * covariance
-            variance += float(np.einsum("ij,ij->", part, part))
+    for inside in rows_by_unit(groups):
+        part = (centred[inside] * share[inside, None]).T @ centred[inside] - share[inside].sum() * covariance
+        variance += float(np.einsum("ij,ij->", part, part))
     size = float(np.einsum("ij,ij->", covariance, covariance)) + float(np.trace(covariance)) ** 2
     if n_groups < _LEAST_GROUPS or variance <= 0 or size <= 0:
         return min(max(n_groups - 1, 0.0), most)
@@ -98,8 +96,11 @@ def degrees_of_freedom(rows: Array, weights: Array, groups: NDArray[np.intp]) ->
 def count_effective_rows(datasets: Sequence[Dataset]) -> None:
     """Set the counts of datasets with groups to their effective number of rows, where rows can be read again."""
     # Groups of one row each are rows.
-    grouped = [data for data in datasets if _rereadable(data) and 1 < data.counts.units < data.counts.rows]
-    grouped = [data for data in grouped if data.group_ids is not None]
+    grouped = [
+        data
+        for data in datasets
+        if _rereadable(data) and 1 < data.counts.units < data.counts.rows and data.group_ids is not None
+    ]
     if not grouped:
         return
     basis = _comparison_basis(datasets)
