@@ -215,8 +215,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight, background_sample_weight : array-like of shape (n_rows,), optional
             Row weights; for several backgrounds a list or dict of them.
         groups, background_groups : array-like of shape (n_rows,), optional
-            Id of the independent unit (subject) of each row. Noise edge and p-value are based on the number
-            of units: 135 rows of 9 mice count as 9.
+            Id of the independent unit (subject) of each row. Noise edge, p-value and shrinkage are based on the
+            effective number of rows, between the number of units and of rows, depending on how alike rows of a unit
+            are.
 
         Returns
         -------

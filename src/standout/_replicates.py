@@ -1,8 +1,8 @@
 """Search for replicates among rows: several measurements of one unit, under ids such as 309_1, 309_2, or as copies.
 
 Replicates are not independent, and p-values, intervals and folds that count them as independent rows are wrong: 135
-rows of 9 mice count as 9. Every column that is not a feature, the row ids and the index of a data frame are tried as
-ids, as a whole and in part, and rows that are almost equal are looked for without ids.
+rows of 9 mice are not 135 samples. Every column that is not a feature, the row ids and the index of a data frame are
+tried as ids, as a whole and in part, and rows that are almost equal are looked for without ids.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ reading_options = together(
     option("--label", metavar="COLUMN", heading=_COLUMNS,
            help="Color rows by this column. Not used as a feature."),
     option("--groups", metavar="COLUMN", heading=_COLUMNS,
-           help="Independent unit (subject, batch) of each row, so that 135 rows of 9 mice count as 9. Not used as "
-           "a feature."),
+           help="Independent unit (subject, batch) of each row, so that rows of one unit do not count as independent. "
+           "Not used as a feature."),
     option("--groups-match", metavar="REGEX", heading=_COLUMNS,
            help="Part of the groups column that identifies the subject: '^[^_]+' assigns 309_1 and 309_2 to "
            "subject 309."),
