@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run in one process per core, with one BLAS thread each to avoid oversubscription.
 JOBS ?= auto
 
-.PHONY: demo test test-slow lint types layers check bench simulations paper docs clean help
+.PHONY: demo test test-slow lint types layers check bench simulations paper docs docs-write docs-check clean help
 
 help:
 	@echo "make demo         run the example: PCA and dPCA side by side, with a figure and a report"
@@ -15,10 +15,12 @@ help:
 	@echo "make lint         check style and formatting with ruff"
 	@echo "make types        check types with mypy"
 	@echo "make layers       check the order of imports with import-linter"
-	@echo "make docs         regenerate the marked blocks in README.md and docs/"
-	@echo "make bench        run the benchmarks and write docs/benchmarks.md"
-	@echo "make simulations  simulate size, power and coverage and write docs/simulations.md (about 30 minutes)"
-	@echo "make paper        run the experiments of the paper and write docs/paper.md (about 15 minutes;"
+	@echo "make docs         build the documentation site in docs/_build/html"
+	@echo "make docs-write   regenerate the generated parts of README.md and docs/"
+	@echo "make docs-check   build the site and check links, public names, code, and pages in a browser"
+	@echo "make bench        run the benchmarks and write docs/evidence/benchmarks.md"
+	@echo "make simulations  simulate size, power and coverage and write docs/evidence/simulations.md (about 30 minutes)"
+	@echo "make paper        run the experiments of the paper and write docs/evidence/paper.md (about 15 minutes;"
 	@echo "                  data from STANDOUT_DATA or OpenML)"
 	@echo "make clean        remove .venv, build products and caches"
 
@@ -34,11 +36,16 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,docs]"
+	@touch $@ $(VENV)/.dev $(VENV)/.demo
+
 demo: $(VENV)/.demo
 	@$(BIN)/python -m standout demo
 
 test: $(VENV)/.dev
-	@sh scripts/install-java
+	@sh scripts/install-debian java "Spark tests" openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless
+	@sh scripts/install-debian chromium "Browser tests" chromium
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -rs -m "not slow"
 
 test-slow: $(VENV)/.dev
@@ -57,17 +64,26 @@ layers: $(VENV)/.dev
 check: lint types layers
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks --write docs/benchmarks.md
+	$(BIN)/python -m benchmarks --write docs/evidence/benchmarks.md
 
 simulations: $(VENV)/.dev
-	$(BIN)/python -m simulations --write docs/simulations.md
+	$(BIN)/python -m simulations --write docs/evidence/simulations.md
 
 paper: $(VENV)/.dev
 	$(BIN)/python -m experiments all --out paper-results
 	$(BIN)/python scripts/write_paper.py paper-results
 
-docs: $(VENV)/.dev
+# The site in docs/_build/html, from the pages as they are; examples and tutorials run during the build.
+docs: $(VENV)/.docs
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -j auto -q -b html docs docs/_build/html
+
+docs-write: $(VENV)/.docs
 	$(BIN)/python scripts/write_docs.py
 
+# Links, the coverage of public names, code and generated parts of the pages, and the site in a browser.
+docs-check: docs
+	@sh scripts/install-debian chromium "Browser tests" chromium
+	$(BIN)/python -m pytest tests/site
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/gallery docs/tutorials docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

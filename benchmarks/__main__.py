@@ -1,4 +1,4 @@
-"""Run the benchmarks and print the table: ``python -m benchmarks [case ...] [--write docs/benchmarks.md]``."""
+"""Run the benchmarks and print the table: ``python -m benchmarks [case ...] [--write docs/evidence/benchmarks.md]``."""
 
 from __future__ import annotations
 

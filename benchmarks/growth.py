@@ -1,7 +1,7 @@
 """How the cost of a fit grows, and a cost model for larger data and clusters.
 
-``python -m benchmarks.growth`` measures, stores the numbers in ``docs/growth.json``, draws ``docs/growth.png`` and
-writes the tables of ``docs/scale.md``. With ``--draw`` it uses the stored numbers.
+``python -m benchmarks.growth`` measures, and writes ``growth.json``, ``growth.png`` and the tables of ``scale.md`` in
+docs/explanation. With ``--draw`` it uses the stored numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.dask_cluster import seconds_by_workers
 from benchmarks.measure import Result
 from standout._dpca import DPCA
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "explanation"
 # Ten gigabits per second, typical of a cluster network. The only constant that is not measured.
 _WIRE = 1.25e9
 # Number of partial sums merged in one step of the tree.

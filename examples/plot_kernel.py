@@ -2,16 +2,12 @@
 Kernel dPCA on rings
 ====================
 
-Target rows lie on two rings in a plane, background rows on one ring with the same covariance. Both have a large common
-variation in two other features. No direction separates the rings, so dPCA finds nothing. Kernel dPCA finds the distance
-from the centre, also on held-out rows.
-
-Run it with ``python examples/plot_kernel.py [figure.png]``.
+Target rows lie on two rings in a plane, background rows on a single ring with the same covariance. Two other features
+vary strongly in both datasets. No direction separates the rings, and no ratio of dPCA is above the noise edge. Kernel
+dPCA with a polynomial kernel finds the distance from the centre, also on rows that were not used for the fit.
 """
 
-import sys
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,39 +16,36 @@ from standout import DPCA, KernelDPCA, plot
 from standout.errors import OverfitWarning
 
 
-def sample_rings(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return target rows, background rows, and whether each target row is on the outer ring."""
-
-    def around(radius: np.ndarray) -> np.ndarray:
-        angle = rng.uniform(0, 2 * np.pi, n)
-        ring = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
-        return np.hstack([ring, 3 * rng.normal(size=(n, 2))]) + 0.2 * rng.normal(size=(n, 4))
-
-    outer = rng.integers(0, 2, n) == 1
-    return around(np.where(outer, 3.0, 1.0)), around(np.full(n, np.sqrt(5.0))), outer
+def around(radius: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return one row for each radius, with two features of shared variation."""
+    angle = rng.uniform(0, 2 * np.pi, len(radius))
+    ring = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    return np.hstack([ring, 3 * rng.normal(size=(len(radius), 2))]) + 0.2 * rng.normal(size=(len(radius), 4))
 
 
 rng = np.random.default_rng(0)
-target, background, _ = sample_rings(400, rng)
-new_target, new_background, outer = sample_rings(400, rng)
-labels = np.where(outer, "outer ring", "inner ring")
-models = {
-    "dPCA": DPCA(2),
-    "kernel dPCA, rbf": KernelDPCA(2),
-    "kernel dPCA, poly": KernelDPCA(2, kernel="poly"),
-    "rbf, 100 landmarks": KernelDPCA(2, n_landmarks=100),
-}
-figure, axes = plt.subplots(1, 5, figsize=(20, 4), layout="constrained")
-plot.scores(new_target[:, :2], labels, axes=axes[0], title="held-out target rows", names=("feature 1", "feature 2"))
-for (name, model), ax in zip(models.items(), axes[1:], strict=True):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OverfitWarning)  # dPCA is expected to find nothing above the noise edge
-        model.fit(target, background=background)
-    held_out = model.score(new_target, background=new_background)
-    plot.scores(model.transform(new_target), labels, axes=ax, title=f"{name}\nheld-out gain {held_out:.2f}")
-    print(f"{name:20} ratios {model.ratios_.round(2)}, log-likelihood gain on held-out rows {held_out:.2f}")
+outer = rng.integers(0, 2, 800) == 1
+target, background = around(np.where(outer, 3.0, 1.0), rng), around(np.full(400, np.sqrt(5.0)), rng)
+train, held_out = target[:400], target[400:]
+labels = np.where(outer[400:], "outer ring", "inner ring")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", OverfitWarning)  # dPCA is expected to find nothing above the noise edge
+    linear = DPCA(2).fit(train, background=background)
+kernel = KernelDPCA(2, kernel="poly").fit(train, background=background)
 
-out = Path(sys.argv[1] if len(sys.argv) > 1 else "out/kernel.png")
-out.parent.mkdir(parents=True, exist_ok=True)
-figure.savefig(out, dpi=80)
-print(f"wrote {out}")
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), layout="constrained")
+plot.scores(held_out[:, :2], labels, axes=axes[0], title="two of the four features", names=("feature 0", "feature 1"))
+axes[0].set_aspect("equal")
+plot.scores(linear.transform(held_out), labels, axes=axes[1], title="dPCA, held-out rows")
+plot.scores(kernel.transform(held_out), labels, axes=axes[2], title="kernel dPCA, held-out rows")
+for ax in axes[:2]:
+    ax.get_legend().remove()
+plt.show()
+
+# %%
+# What not to conclude
+# --------------------
+# A flexible kernel separates *something* in any data, and for most kernels there is no noise edge: check held-out rows,
+# or use ``n_components="auto"``. The polynomial kernel was chosen because the answer is known: the default kernel
+# separates these rings less cleanly. Components of a kernel have no patterns and do not show which features are
+# involved. See :doc:`/howto/choose-a-method`.

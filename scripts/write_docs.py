@@ -1,22 +1,33 @@
-"""Regenerate the marked blocks of the documentation: demo, help, pure-noise table, mice table, table of verdicts.
+"""Regenerate what commands write into README.md and docs/. Run by ``make docs-write``.
 
-Run by ``make docs``. Each block lies between ``<!-- name -->`` and ``<!-- /name -->`` in its file.
+- Marked blocks between ``<!-- name -->`` and ``<!-- /name -->``: demo, extras, help, pure-noise, mice, verdicts, json.
+- The figures of ``doc_figures.py``.
+- The output of code. A ``python`` block may be followed by an ``output`` block, which holds what it prints. A
+  ``console`` block holds commands after ``$`` and what they print. All blocks of a page run in order, in one namespace
+  and in one empty directory. A ``sh`` block is not run: it installs, or needs data that a page cannot provide.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
+import tomllib
 import warnings
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
 import standout
-from standout._demo import picture, table, views
+from standout._demo import ari, picture, views
 from standout._dpca import DPCA
 from standout._verdict import verdict
 from standout.cli.app import app
@@ -33,9 +44,106 @@ def put(path: Path, name: str, text: str) -> None:
     path.write_text(pattern.sub(lambda found: found[1] + text.rstrip() + "\n" + found[2], old), encoding="utf-8")
 
 
+_BLOCK = re.compile(
+    r"^```(?P<kind>python|console)\n(?P<code>.*?)^```\n(?:\n*^```output\n(?P<output>.*?)^```\n)?",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def pages() -> list[Path]:
+    """Return the pages that are written by hand, and so may hold code."""
+    built = ("_build", "gallery", "tutorials", "generated")
+    found = [page for page in sorted((ROOT / "docs").rglob("*.md")) if not set(built) & set(page.parts)]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *found]
+
+
+def run_page(text: str, name: str) -> str:
+    """Run the code of a page and return the page with the output that it gave."""
+    namespace: dict[str, object] = {"__name__": "__page__"}
+    start = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            return _BLOCK.sub(lambda block: _run(block, namespace, name), text)
+        finally:
+            os.chdir(start)
+
+
+def _run(block: re.Match[str], namespace: dict[str, object], name: str) -> str:
+    if block["kind"] == "console":
+        return f"```console\n{_run_commands(block['code'])}```\n"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(block["code"], name, "exec"), namespace)
+    if block["output"] is None:
+        return block[0]
+    return f"```python\n{block['code']}```\n\n```output\n{_tidy(printed.getvalue())}```\n"
+
+
+def _run_commands(text: str) -> str:
+    """Run the commands after ``$`` and return them with their output, standard error included."""
+    shown = []
+    for command in re.findall(r"^\$ (.*(?:\\\n.*)*)", text, re.MULTILINE):
+        called = re.sub(r"^standout\b", f'"{sys.executable}" -m standout', command)
+        done = subprocess.run(
+            called,
+            shell=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"{command}\n{done.stdout}")
+        shown.append(f"$ {command}\n{_tidy(done.stdout)}")
+    return "".join(shown)
+
+
+def _tidy(text: str) -> str:
+    """Return text without spaces at the ends of lines, ending in one newline unless it is empty."""
+    lines = "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
+    return lines + "\n" if lines else ""
+
+
 def demo_block() -> str:
-    """Return the table that the demo prints."""
-    return f"```\n{table(views(digits_over_tiles()))}\n```"
+    """Return how well two clusters of the demo's scores agree with the digits, on both axes and on each alone."""
+    example = digits_over_tiles()
+    lines = ["| | both axes | first axis alone | second axis alone |", "|---|---|---|---|"]
+    for found in views(example):
+        axes = (found.scores, found.scores[:, :1], found.scores[:, 1:])
+        cells = [f"{round(ari(scores, example.digit), 2) + 0.0:.2f}" for scores in axes]
+        lines.append(f"| {found.name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+# What each extra adds, for users. The extras of developers are described in CONTRIBUTING.md.
+EXTRAS = {
+    "cli": "the command line, with plots, reports and all files below except h5ad",
+    "io": "csv, parquet, feather, HDF5 and Zarr files",
+    "plot": "`standout.plot`, and the photograph of the demo",
+    "report": "`standout.report`",
+    "anndata": "AnnData objects and h5ad files",
+    "dask": "Dask arrays and data frames",
+    "spark": "Spark DataFrames; needs Java 17 or newer, which pip does not install",
+    "all": "everything above except Spark",
+}
+DEVELOPER_EXTRAS = ("dev", "docs", "peers")
+
+
+def extras_table() -> str:
+    """Return what each extra adds and installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert set(extras) == {*EXTRAS, *DEVELOPER_EXTRAS}, "describe every extra in EXTRAS"
+    lines = ["| extra | adds | installs |", "|---|---|---|"]
+    names = {"": project["dependencies"], **{name: extras[name] for name in EXTRAS}}
+    for name, packages in names.items():
+        what = EXTRAS.get(name, "the library: arrays, data frames, sparse matrices, npy, npz and mtx files")
+        lines.append(
+            f"| {f'`{name}`' if name else '(none)'} | {what} | {', '.join(f'`{each}`' for each in packages)} |"
+        )
+    return "\n".join(lines)
 
 
 def help_pages() -> str:
@@ -55,6 +163,45 @@ def _help(command: click.Command, path: list[str]) -> str:
     assert context is not None
     context.terminal_width = 100
     return command.get_help(context)
+
+
+def json_tables() -> str:
+    """Return a table of the keys of every object in the schema of the JSON output."""
+    schema = json.loads((ROOT / "docs" / "reference" / "standout.schema.json").read_text(encoding="utf-8"))
+    lines = []
+    for name, kind in schema["$defs"].items():
+        if name == "number":
+            continue
+        lines += ["", f"### `{name}`", "", kind["description"], "", "| key | type | meaning |", "|---|---|---|"]
+        for key, value in kind["properties"].items():
+            absent = "" if key in kind["required"] else "optional: "
+            lines.append(f"| `{key}` | {absent}{_type(value)} | {value['description']} |")
+    return "\n".join([*lines, ""])
+
+
+def _type(value: dict[str, Any]) -> str:
+    """Return the type of a value of a schema in words, with a link to the table of an object."""
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        return "number" if name == "number" else f"[{name}](#{name})"
+    if "const" in value:
+        return f'`"{value["const"]}"`'
+    if "enum" in value:
+        return ", ".join(f'`"{item}"`' for item in value["enum"])
+    if "anyOf" in value:
+        return " or ".join(map(_type, value["anyOf"]))
+    kinds = value["type"] if isinstance(value["type"], list) else [value["type"]]
+    names = []
+    for kind in kinds:
+        if kind == "array":
+            names.append(
+                f"list of {_type(value['items'])}" if value["items"].get("type") != "array" else "list of lists"
+            )
+        elif kind == "object" and isinstance(value.get("additionalProperties"), dict):
+            names.append(f"object of {_type(value['additionalProperties'])}")
+        else:
+            names.append({"boolean": "true or false"}.get(kind, kind))
+    return " or ".join(names)
 
 
 def mice_table(path: Path) -> str:
@@ -119,18 +266,25 @@ def _one(n: int, p: int, m: int, rng: np.random.Generator) -> tuple[float, float
 
 
 def main() -> None:
+    import doc_figures  # in the same directory
+
     example = digits_over_tiles()
-    picture(views(example), example, ROOT / "docs" / "demo.png")
+    picture(views(example), example, ROOT / "docs" / "_static" / "demo.png")
     put(ROOT / "README.md", "demo", demo_block())
-    put(ROOT / "docs" / "command-line.md", "help", help_pages())
-    put(ROOT / "docs" / "method.md", "pure-noise", pure_noise())
+    put(ROOT / "docs" / "start" / "install.md", "extras", extras_table())
+    put(ROOT / "docs" / "reference" / "command-line.md", "help", help_pages())
+    put(ROOT / "docs" / "explanation" / "method.md", "pure-noise", pure_noise())
+    put(ROOT / "docs" / "reference" / "json.md", "json", json_tables())
+    doc_figures.main()
     sys.path.insert(0, str(ROOT / "tests"))
-    put(ROOT / "docs" / "trust.md", "verdicts", verdict_table())
+    put(ROOT / "docs" / "explanation" / "is-it-real.md", "verdicts", verdict_table())
     mice = real_data("Data_Cortex_Nuclear.csv")
     if mice is None:
         print("Data_Cortex_Nuclear.csv not found, table of the mice not updated. Set STANDOUT_DATA to its directory.")
     else:
-        put(ROOT / "docs" / "trust.md", "mice", mice_table(mice))
+        put(ROOT / "docs" / "explanation" / "is-it-real.md", "mice", mice_table(mice))
+    for page in pages():
+        page.write_text(run_page(page.read_text(encoding="utf-8"), page.name), encoding="utf-8")
 
 
 if __name__ == "__main__":

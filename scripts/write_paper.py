@@ -1,10 +1,10 @@
-"""Write docs/paper.md from the results of ``python -m experiments all --out FOLDER``.
+"""Write docs/evidence/paper.md from the results of ``python -m experiments all --out FOLDER``.
 
     python scripts/write_paper.py FOLDER    copy the numbers and figures of a run, and write the page
     python scripts/write_paper.py           write the page from the numbers copied before
 
-The template is docs/paper/page.md.in. A number is given in braces by its path in the JSON of an experiment and its
-format: ``{optimality/errata/grid/nearest_1:.2f}``. A quantity over several seeds is replaced by its mean. A star
+The template is docs/evidence/paper/page.md.in. A number is given in braces by its path in the JSON of an experiment and
+its format: ``{optimality/errata/grid/nearest_1:.2f}``. A quantity over several seeds is replaced by its mean. A star
 matches every name at its level, and several numbers are written as a range. Three forms replace a whole line:
 ``{{table digits/digits_ari}}``, ``{{findings mice}}`` and ``{{made runtime}}``.
 """
@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))  # the experiments are not installed
 from experiments import EXPERIMENTS  # noqa: E402
 from experiments.record import as_markdown, table_from  # noqa: E402
 
-PAGE = ROOT / "docs" / "paper.md"
-KEPT = ROOT / "docs" / "paper"
+PAGE = ROOT / "docs" / "evidence" / "paper.md"
+KEPT = ROOT / "docs" / "evidence" / "paper"
 TEMPLATE = KEPT / "page.md.in"
 COLOURS = 64  # enough for the docs, at a third of the file size
 LARGEST = 150_000  # bytes of a figure

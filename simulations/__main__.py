@@ -37,7 +37,8 @@ INTRO = """# Simulations
 
 Written by `make simulations`: rejection rates under the null (size) and with a signal (power), and coverage of
 intervals. All runs are seeded; intervals of rates are Clopper–Pearson. "Analytic" is the p-value of the fit, and
-"m + n × p" means m target rows, n background rows and p features. [Is it real?](trust.md) explains the tests.
+"m + n × p" means m target rows, n background rows and p features. [Is it real?](../explanation/is-it-real.md)
+explains the tests.
 
 """
 

@@ -11,40 +11,55 @@ from simulations.__main__ import INTRO, SIMULATIONS
 from helpers import quiet
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXPLANATION, REFERENCE, EVIDENCE = (ROOT / "docs" / name for name in ("explanation", "reference", "evidence"))
 
 
-def code_of(page):
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-
-
-@quiet
-@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=lambda page: page.name)
-def test_the_code_on_a_page_runs(page, capsys):
-    names = {}
-    for block in code_of(page):
-        exec(compile(block, page.name, "exec"), names)
-    capsys.readouterr()
-
-
-@pytest.fixture(scope="module")
-def writer():
+def load_writer():
     spec = importlib.util.spec_from_file_location("write_docs", ROOT / "scripts" / "write_docs.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+WRITER = load_writer()
+PAGES = WRITER.pages()
+
+
+@pytest.fixture(scope="module")
+def writer():
+    return WRITER
+
+
+def has_code(page):
+    return WRITER._BLOCK.search(page.read_text(encoding="utf-8"))
+
+
+@quiet
+@pytest.mark.parametrize("page", list(filter(has_code, PAGES)), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_code_on_a_page_runs_and_prints_what_the_page_shows(page):
+    text = page.read_text(encoding="utf-8")
+    assert WRITER.run_page(text, page.name) == text, "run: make docs-write"
+
+
 def written(page, name):
     return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", page.read_text(encoding="utf-8"), re.DOTALL)[1]
 
 
-def test_the_table_in_the_readme_is_what_the_demo_prints(writer):
-    assert written(ROOT / "README.md", "demo").strip() == writer.demo_block().strip(), "run: make docs"
+def test_the_table_in_the_readme_is_what_the_command_writes(writer):
+    assert written(ROOT / "README.md", "demo").strip() == writer.demo_block().strip(), "run: make docs-write"
+
+
+def test_the_table_of_extras_is_that_of_the_project(writer):
+    page = ROOT / "docs" / "start" / "install.md"
+    assert written(page, "extras").strip() == writer.extras_table(), "run: make docs-write"
 
 
 def test_the_help_in_the_docs_is_what_the_commands_print(writer):
-    assert written(ROOT / "docs" / "command-line.md", "help").strip() == writer.help_pages().strip(), "run: make docs"
+    assert written(REFERENCE / "command-line.md", "help").strip() == writer.help_pages().strip(), "run: make docs-write"
+
+
+def test_the_tables_of_json_keys_are_those_of_the_schema(writer):
+    assert written(REFERENCE / "json.md", "json").strip() == writer.json_tables().strip(), "run: make docs-write"
 
 
 def test_the_table_of_pure_noise_is_what_the_command_writes(writer):
@@ -52,19 +67,19 @@ def test_the_table_of_pure_noise_is_what_the_command_writes(writer):
         return [float(cell) for cell in re.findall(r"(?<=\| )[-+.e\d]+(?= \|)", text)]
 
     expected = numbers(writer.pure_noise())
-    found = numbers(written(ROOT / "docs" / "method.md", "pure-noise"))
+    found = numbers(written(EXPLANATION / "method.md", "pure-noise"))
     assert len(expected) == 40
-    assert found == pytest.approx(expected, rel=0.01), "run: make docs"
+    assert found == pytest.approx(expected, rel=0.01), "run: make docs-write"
 
 
 def test_the_table_of_verdicts_is_that_of_the_cases(writer):
-    assert written(ROOT / "docs" / "trust.md", "verdicts").strip() == writer.verdict_table(), "run: make docs"
+    assert written(EXPLANATION / "is-it-real.md", "verdicts").strip() == writer.verdict_table(), "run: make docs-write"
 
 
 @pytest.mark.data
 def test_the_table_of_the_mice_is_what_the_command_writes(writer, real_data):
     table = writer.mice_table(real_data("Data_Cortex_Nuclear.csv"))
-    assert written(ROOT / "docs" / "trust.md", "mice").strip() == table, "run: make docs"
+    assert written(EXPLANATION / "is-it-real.md", "mice").strip() == table, "run: make docs-write"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -74,7 +89,7 @@ def test_links_between_pages_exist(page):
 
 
 def test_the_page_on_simulations_has_the_text_of_every_simulation():
-    page = (ROOT / "docs" / "simulations.md").read_text(encoding="utf-8")
+    page = (EVIDENCE / "simulations.md").read_text(encoding="utf-8")
     assert page.startswith(INTRO)
     for name, simulation in SIMULATIONS.items():
         assert f"## {name}\n\n{inspect.getdoc(simulation)}\n\n|" in page, f"{name}: run make simulations"
@@ -95,3 +110,34 @@ def test_every_error_and_warning_is_in_the_tree_in_the_module_docstring():
 
     kinds = [name for name in errors.__all__ if name[0].isupper()]
     assert [name for name in kinds if name not in errors.__doc__] == []
+
+
+def options_of(app):
+    return {option for command in app.commands.values() for each in command.params for option in each.opts} | {
+        "--version"
+    }
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.parent.name in ("start", "howto") or p.parent == ROOT], ids=lambda page: page.name
+)
+def test_names_and_options_in_prose_exist(page):
+    import standout
+    from standout.cli.app import app
+
+    text = page.read_text(encoding="utf-8")
+    names = set(re.findall(r"(?<![\w./-])standout\.(plot\.\w+|\w+)\(?", text)) - {"standout"}
+    missing = [name for name in names if not exists(standout, name)]
+    options = set(
+        re.findall(r"(?<=[ `])--[a-z][a-z-]+", "\n".join(re.findall(r"standout \w+ [^`\n]*|`--[^`]*`", text)))
+    )
+    assert missing == []
+    assert options - options_of(app) == set()
+
+
+def exists(owner, path):
+    for name in path.split("."):
+        if not hasattr(owner, name):
+            return False
+        owner = getattr(owner, name)
+    return True

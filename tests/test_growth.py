@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.growth import GROWTH, Machine, growth_table, predict, prediction_table, slope
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "explanation"
 
 
 @pytest.fixture(scope="module")

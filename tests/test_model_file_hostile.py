@@ -152,6 +152,14 @@ def test_a_changed_header_with_a_correct_checksum_does_no_harm(case, tmp_path):
     assert 0 < worked < 200
 
 
+@pytest.mark.parametrize("value", ["x", -1, 1.5, None, True, [1]])
+def test_a_number_of_factors_that_is_not_a_count_is_an_error(model_file, refused, value):
+    head, members = taken_apart(model_file)
+    head["model"]["record"][1]["n_factors"] = value
+    model_file.write_bytes(sealed(head, members))
+    refused(lambda: load(model_file), "damaged", "a number of its model", kind=ModelFileError)
+
+
 def hostile(path):
     """Yield files that ask for more than they hold."""
     head, members = taken_apart(path)

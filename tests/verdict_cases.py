@@ -1,6 +1,7 @@
 """The specification of the verdict: evidence, and the conclusion that it supports.
 
-``tests/test_verdict.py`` checks every case, and ``scripts/write_docs.py`` writes them into docs/trust.md.
+``tests/test_verdict.py`` checks every case, and ``scripts/write_docs.py`` writes them into
+docs/explanation/is-it-real.md.
 """
 
 from __future__ import annotations

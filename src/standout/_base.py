@@ -7,24 +7,22 @@ memory, given as moments, or distributed on a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
 from standout._blas import Array, rank_tolerance
-from standout._dataset import Dataset, Mixture, at_means
-from standout._effective import serial_notes
+from standout._dataset import Dataset, Mixture
 from standout._inputs import (
     FitArguments,
     Inputs,
-    MatchedInputs,
     align,
     background_name,
     check_count,
@@ -33,12 +31,14 @@ from standout._inputs import (
     parse_inputs,
 )
 from standout._kernel_model import KernelModel
+from standout._methods_text import methods_text
 from standout._model import Model, TopFeature, log_likelihood_gain
 from standout._moments import Moments
-from standout._replicates import replicate_notes
 from standout._summary import Summary, summarize
-from standout._table_checks import table_notes
+from standout._table_checks import data_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
+from standout.io.gaussian import Fill
+from standout.io.missing import filled_by
 from standout.io.read import is_array_like, is_on_cluster, open_data, read_scores
 from standout.io.source import Source, select_columns
 from standout.solvers.problem import SolveOptions, check_rows
@@ -66,13 +66,6 @@ class Fitted:
 
     def __set__(self, estimator: Any, value: Any) -> None:
         raise AttributeError(f"the fitted {self.field} cannot be set: it belongs to the model. Fit again instead.")
-
-
-def needed(target: Dataset | None) -> Dataset:
-    """Return the target; raise an error if there is none."""
-    if target is None:
-        raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
-    return target
 
 
 def projected(data: Dataset, model: Model, *, background: bool = False) -> Moments:
@@ -115,54 +108,6 @@ def check_container(estimator: Any) -> None:
         )
 
 
-def as_given(background: Any, parts: Mapping[str, Any]) -> Any:
-    """Return one object per background, in the same container (single, list or dict) as the backgrounds."""
-    if list(parts) == ["background"]:
-        return parts["background"]
-    keys = background if isinstance(background, Mapping) else range(len(background))
-    return dict(zip(keys, parts.values(), strict=True))
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Moments accumulated so far; adding a batch returns new sums and does not modify these."""
-
-    target: Moments | None
-    backgrounds: dict[str, Moments]
-    names: tuple[str, ...] | None  # all features of the target
-    n_features: int
-    kept: NDArray[np.intp] | None = None
-    notes: tuple[Note, ...] = ()
-
-    @classmethod
-    def of(cls, batch: MatchedInputs) -> Sums:
-        """Return the sums of a first batch."""
-        inputs = batch.inputs
-        target = None if inputs.target is None else inputs.target.moments
-        backgrounds = {name: data.moments for name, data in inputs.backgrounds.items()}
-        return cls(target, backgrounds, batch.names, batch.n_features, batch.kept, batch.notes)
-
-    def plus(self, batch: MatchedInputs) -> Sums:
-        """Return the sums including one more batch."""
-        new = Sums.of(batch)
-        target = _added(self.target, new.target)
-        names = dict.fromkeys([*self.backgrounds, *new.backgrounds])
-        merged = {name: _added(self.backgrounds.get(name), new.backgrounds.get(name)) for name in names}
-        return replace(self, target=target, backgrounds={k: part for k, part in merged.items() if part is not None})
-
-    def matched(self) -> MatchedInputs:
-        """Return the sums as inputs of a fit."""
-        target = None if self.target is None else Dataset("target", given=self.target)
-        backgrounds = {name: Dataset(name, given=part) for name, part in self.backgrounds.items()}
-        return MatchedInputs(Inputs(target, backgrounds), self.names, self.n_features, self.kept, self.notes)
-
-
-def _added(one: Moments | None, other: Moments | None) -> Moments | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return one + other
-
-
 class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of estimators that contrast a target with backgrounds.
 
@@ -188,7 +133,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     solver_ = Fitted("solver", "The solver used.")
 
     _model: Model | None = None
-    _sums: Sums | None = None
+    _sums: Inputs | None = None  # moments of all rows so far, if the fit computed them
 
     def fit(
         self,
@@ -222,24 +167,21 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> model = DPCA(n_components=1).fit(target, background=background)
+        >>> model.ratios_.round(2), round(model.noise_edge_, 2)
+        (array([4.79]), 1.3)
         """
         options = self._check_parameters()
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         inputs = parse_inputs(given, self.background_label, whole=True)
-        target = inputs.target
-        assert target is not None
-        matched = match_features(inputs, target.names, target.n_features, self.features)
-        datasets = (target, *inputs.backgrounds.values())
-        tables = [data for data in (matched.inputs.target, *matched.inputs.backgrounds.values()) if data is not None]
-        notes = (*replicate_notes(datasets), *serial_notes(tables), *table_notes(tables))
-        matched = replace(matched, notes=(*notes, *matched.notes))
-        model = self._fit_all_features(matched, options)
-        # Set attributes only at the end, so that a failed fit keeps the previous model.
-        self._set_features(target)
-        summed = all((data.summed or data.given) is not None for data in tables)
-        self._model, self._sums = model, Sums.of(matched) if summed else None
-        for note in model.notes:
-            warn_user(note.text, note.category)
+        matched = match_features(inputs, self.features)
+        notes = data_notes(inputs.datasets, matched.datasets)
+        self._keep(self._fit(matched, options), matched, notes)
         return self
 
     def partial_fit(
@@ -269,6 +211,14 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> model = DPCA(n_components=1).partial_fit(target[:500], background=background)
+        >>> model.partial_fit(target[500:]).ratios_.round(2)
+        array([4.79])
         """
         self._check_parameters()
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
@@ -283,23 +233,21 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "Use fit, or leave the other columns out of every batch."
             )
         inputs = parse_inputs(given, self.background_label)
-        if inputs.target is None and not inputs.backgrounds:
+        if not inputs.datasets:
             raise InputError("partial_fit got neither X nor background. Give rows of at least one of them.")
-        for data in (inputs.target, *inputs.backgrounds.values()):
-            if data is not None and data.source is not None and data.is_incomplete and not data.source.imputes_means:
+        for data in inputs.datasets:
+            if data.source is not None and data.is_incomplete and not data.source.imputes_means:
                 raise InputError(
                     f"{data.role}: `missing='auto'` fills target and background together, and partial_fit gets them in "
                     "batches. Use fit with all rows, or read the batches with `missing='drop_rows'`."
                 )
-        first = inputs.target or next(iter(inputs.backgrounds.values()))
         if self._sums is None:
-            matched = match_features(inputs, first.names, first.n_features, "all")
-            sums = self._ordered(Sums.of(matched))
-            self._set_features(first)
+            sums = self._ordered(match_features(inputs, "all").as_moments())
+            self._set_features(sums)
         else:
             if X is not None:
-                self._check_features(X, first)
-            matched = match_features(inputs, self._names(), self.n_features_in_, "all")
+                self._check_features(X, inputs.datasets[0])
+            matched = match_features(inputs, "all", (self._names(), self.n_features_in_))
             sums = self._ordered(self._sums.plus(matched))
         self._sums, self._model = sums, None
         return self
@@ -317,6 +265,14 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         -------
         ndarray of shape (n_rows, n_components)
             For rows on a cluster, a lazy collection of the same kind (dask array or Spark DataFrame).
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> model = DPCA(n_components=1).fit(target, background=background)
+        >>> model.transform(target).std().round(2), model.transform(background).std().round(2)
+        (np.float64(2.23), np.float64(1.02))
         """
         if is_on_cluster(X) or (isinstance(X, Source) and not X.is_local):
             check_container(self)
@@ -334,6 +290,15 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         -------
         ndarray of shape (n_rows, n_features)
             For a dask array or data frame of scores, a lazy dask array.
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> model = DPCA(n_components=1).fit(target, background=background)
+        >>> rows = model.inverse_transform(model.transform(target))
+        >>> rows.shape, bool(abs(model.transform(rows) - model.transform(target)).max() < 1e-9)
+        ((1000, 12), True)
         """
         model = self._solved()
         return model.restore(read_scores(X, model.n_components))
@@ -382,6 +347,14 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> model = DPCA(n_components=1).fit(target[:500], background=background[:1000])
+        >>> round(model.score(target[500:], background=background[1000:]), 2)
+        0.95
         """
         given = FitArguments(X, y, background, sample_weight, background_sample_weight)
         return log_likelihood_gain(self._solved(), *self._variances(given))
@@ -399,12 +372,54 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         list of lists of TopFeature
             Feature (name or position) and weight: the change of the feature, in background sd, per target sd of
             the score (in the units of the feature if there is no background).
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> model = DPCA(n_components=1).fit(target, background=background)
+        >>> [(top.feature, round(top.weight, 2)) for top in model.top_features(2)[0]]
+        [(10, 0.58), (0, 0.39)]
         """
         return self._solved().top_features(check_count("count", count))
 
     def summary(self) -> Summary:
-        """Return a text summary of the model: its ratios, the verdict on them with reasons, and the next step."""
+        """Return a text summary of the model: its ratios, the verdict on them with reasons, and the next step.
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> DPCA(n_components=1).fit(target, background=background).summary().splitlines()[0]
+        'dPCA: 1 component of 12 features (joint rank 12)'
+        """
         return summarize(self._solved())
+
+    def methods_text(self, assessment: Any = None) -> Summary:
+        """Return the methods paragraph of a paper: method, counts, estimates, tests, versions, references.
+
+        Parameters
+        ----------
+        assessment : Assessment, optional
+            Result of :func:`standout.assess` on the same data: the paragraph then reports the permutation test, the
+            held-out ratio and the stability, and the verdict that follows from them.
+
+        Returns
+        -------
+        str
+            The paragraph, an empty line, and the references, one per line.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from standout import DPCA
+        >>> rng = np.random.default_rng(0)
+        >>> background = rng.normal(size=(2000, 5))
+        >>> model = DPCA(1).fit(rng.normal(size=(100, 5)) * [1, 1, 1, 4, 1], background=background)
+        >>> print(model.methods_text().split(". ")[1])
+        The target had 100 rows and the background 2000 rows, with 5 features
+        """
+        return methods_text(self, assessment)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:  # noqa: ARG002
         """Return the names of the components: dpca0, dpca1, ..., or pca0, pca1, ... without a background.
@@ -417,6 +432,13 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of str
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> DPCA().fit(target, background=background).get_feature_names_out()
+        array(['dpca0', 'dpca1'], dtype=object)
         """
         return np.array(self._solved().component_names, dtype=object)
 
@@ -439,9 +461,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"no row with background_label={self.background_label!r} has come in yet. Check the label, or give "
                     "partial_fit a batch that has it."
                 )
-            self._model = self._fit_all_features(self._sums.matched(), self._check_parameters())
-            for note in self._model.notes:
-                warn_user(note.text, note.category)
+            return self._keep(self._fit(self._sums, self._check_parameters()), self._sums)
         return self._model
 
     def _scores(self, X: Any) -> Any:
@@ -464,20 +484,22 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "score compares target rows with background rows, and no background was given. "
                 "Give background= (or y, with background_label)."
             )
-        self._check_features(given.X, needed(inputs.target))
+        self._check_features(given.X, inputs.datasets[0])
         used = model.used
         if used is None and self.features == "common":
             used = np.arange(self.n_features_in_)
-        matched = match_features(inputs, self._names(), self.n_features_in_, self.features, used)
+        matched = match_features(inputs, self.features, (self._names(), self.n_features_in_), used)
         if model.n_components == 0:
             return np.empty(0), np.empty(0), np.empty(0)
         model = model.narrowed()
-        target = projected(needed(matched.inputs.target), model)
-        parts = [projected(data, model, background=True) for data in matched.inputs.backgrounds.values()]
+        target = projected(matched.datasets[0], model)
+        parts = [projected(data, model, background=True) for data in matched.datasets[1:]]
         rows = np.maximum([part.n_effective for part in (target, *parts)], _FEWEST_ROWS)
         if not parts:
             return target.variance(), np.ones(model.n_components), np.full(model.n_components, 1 - 1 / rows[0])
-        mixture = Mixture.of([part.counts for part in parts], model.shares_of(list(matched.inputs.backgrounds)))
+        mixture = Mixture.of(
+            [part.counts for part in parts], model.shares_of([data.role for data in matched.datasets[1:]])
+        )
         shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed_means([part.mean for part in parts])
         variance = np.diagonal(target.covariance()) + shift**2
         spread = np.stack([np.diagonal(part.covariance()) for part in parts])
@@ -497,17 +519,22 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Validate the parameters before any data are read, and return them as solver options."""
         raise NotImplementedError
 
-    def _fit_all_features(self, matched: MatchedInputs, options: SolveOptions) -> Model:
-        """Return the model on all features of the target; features that were left out have no weight."""
-        model = self._fit(matched, options)
-        if matched.kept is not None and matched.names is not None:
-            model = model.widened(matched.kept, matched.names)
-        notes = tuple(note for note in matched.notes if note not in model.notes)
-        return model.noted(notes) if notes else model
-
-    def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
-        """Fit inputs on the same features and return the model."""
+    def _fit(self, inputs: Inputs, options: SolveOptions) -> Model:
+        """Return the model of inputs on the same features."""
         raise NotImplementedError
+
+    def _keep(self, model: Model, inputs: Inputs, notes: Sequence[Note] = ()) -> Model:
+        """Set the fitted attributes, at the end, so that a failed fit keeps the previous model; warn of its notes."""
+        if inputs.kept is not None and inputs.names is not None:
+            model = model.widened(inputs.kept, inputs.names)
+        if notes := (*notes, *inputs.notes):
+            inputs, model = replace(inputs, notes=notes), model.noted([n for n in notes if n not in model.notes])
+        summed = all((data.summed or data.given) is not None for data in inputs.datasets)
+        self._model, self._sums = model, inputs.as_moments() if summed else None
+        self._set_features(inputs)
+        for note in model.notes:
+            warn_user(note.text, note.category)
+        return model
 
     def _source(self, X: Any, method: str) -> Source:
         """Return X as a source with the features seen in fit."""
@@ -518,35 +545,35 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_features(X, data)
         source = align(data, self._names(), self.n_features_in_, "all").source
         assert source is not None
-        mean = model.mean
+        if not source.is_incomplete:
+            return source
+        mean = model.mean  # a score depends only on its own row
         if isinstance(model, KernelModel):  # its mean is the mean of the kernel columns
             mean = np.zeros(self.n_features_in_)
             mean[slice(None) if model.used is None else model.used] = model.landmark_rows.mean(axis=0)
-        return at_means(source, mean)
+        return filled_by(source, Fill.at(mean))
 
-    def _ordered(self, sums: Sums) -> Sums:
+    def _ordered(self, sums: Inputs) -> Inputs:
         """Sort backgrounds by label or number, independently of the order of the batches."""
-        if self.background_label is not None:
-            order = [background_name(label) for label in label_list(self.background_label)]
-        else:
-            order = [background_name(number) for number in range(len(sums.backgrounds))]
-        known = [name for name in order if name in sums.backgrounds]
-        rest = [name for name in sums.backgrounds if name not in known]
-        if len(rest) > 1 and not isinstance(self.mix, str | Mapping):
+        numbers = range(len(sums.backgrounds))
+        labels = numbers if self.background_label is None else label_list(self.background_label)
+        order = ["target", *map(background_name, labels)]
+        parts = sorted(sums.datasets, key=lambda data: order.index(data.role) if data.role in order else len(order))
+        if sum(data.role not in order for data in parts) > 1 and not isinstance(self.mix, str | Mapping):
             raise InputError(
                 "mix: an array of shares does not say which is whose when backgrounds come under names and in batches. "
                 "Give mix as a dict, name to share."
             )
-        return replace(sums, backgrounds={name: sums.backgrounds[name] for name in [*known, *rest]})
+        return replace(sums, datasets=tuple(parts))
 
     def _names(self) -> tuple[str, ...] | None:
         return tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
 
-    def _set_features(self, data: Dataset) -> None:
+    def _set_features(self, inputs: Inputs) -> None:
         """Set ``n_features_in_`` and ``feature_names_in_``, as scikit-learn does."""
-        self.n_features_in_ = data.n_features
-        if data.names is not None:
-            self.feature_names_in_ = np.array(data.names, dtype=object)
+        self.n_features_in_ = inputs.n_features
+        if inputs.names is not None:
+            self.feature_names_in_ = np.array(inputs.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 

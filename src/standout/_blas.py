@@ -155,9 +155,9 @@ def mirror(lower: Array, step: int = 256) -> Array:
 
 
 def regular_factor(matrix: Array) -> Array:
-    """Return the lower Cholesky factor of a regularised matrix; raise an error if it is singular."""
+    """Return the lower Cholesky factor of a regularised matrix, which it overwrites; raise an error if singular."""
     factor: Array
-    factor, info = lapack.dpotrf(matrix, lower=1)
+    factor, info = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
     if info != 0:
         raise InputError(
             "the background covariance is singular to working precision, with this little shrinkage. Use "
@@ -212,3 +212,23 @@ def n_above(matrix: Array, threshold: float) -> int:
 def rank_tolerance(size: int) -> float:
     """Return the relative eigenvalue below which a covariance direction is rounding error."""
     return max(1e-14, size * _EPS)
+
+
+def above_rounding(values: Array) -> NDArray[np.bool_]:
+    """Return which eigenvalues of a covariance, all of them and the largest first, are not only rounding error."""
+    return np.asarray(values > rank_tolerance(len(values)) * values[:1])
+
+
+def constant_features(variance: Array, mean: Array) -> NDArray[np.bool_]:
+    """Return the features whose variance is at most the rounding error of values of this mean."""
+    return np.asarray(np.sqrt(variance) <= 10 * _EPS * np.abs(mean))
+
+
+def symmetric(matrix: Array) -> Array:
+    """Return a matrix without the asymmetry that rounding leaves in a product."""
+    return (matrix + matrix.T) / 2
+
+
+def weighted_sum(rows: Array, weights: Array | None) -> Array:
+    """Return the sum of rows, each times its weight if there are weights."""
+    return np.asarray(rows.sum(axis=0) if weights is None else weights @ rows)

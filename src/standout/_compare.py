@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from standout._base import as_given, needed
 from standout._blas import Array
 from standout._cpca import CPCA
 from standout._dataset import Dataset
@@ -84,6 +83,13 @@ def compare(
         Compare methods by ``held_out.ratios``, or by ``sample_ratios`` where rows cannot be held out. The
         ``ratios`` of a fit with shrinkage are not comparable with those of another method.
 
+    See Also
+    --------
+    standout.DPCA : Discriminative PCA.
+    standout.CPCA : Contrastive PCA.
+    standout.held_out_ratio : Held-out ratios of one estimator.
+    standout.report : HTML report that shows the methods side by side.
+
     Examples
     --------
     >>> import numpy as np
@@ -128,22 +134,25 @@ def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Sour
 
     Datasets on a cluster are replaced by their moments, so that they are summed once and not in every fit.
     """
-    inputs = parse_inputs(given)
-    target = needed(inputs.target)
+    inputs = parse_inputs(given, whole=True)
     if not inputs.backgrounds:
         raise InputError("compare needs a background. Give background rows.")
-    match_features(inputs, target.names, target.n_features, features)  # moments lack some of what is checked here
+    match_features(inputs, features)  # moments lack some of what is checked here
 
     def once(data: Dataset) -> tuple[Any, Any]:
         local = data.source is not None and data.source.is_local
         return (data.source, data.groups) if local else (data.moments, None)
 
-    X, groups = once(target)
-    backgrounds = {role: once(data) for role, data in inputs.backgrounds.items()}
-    data, of_rows = ({role: part[i] for role, part in backgrounds.items()} for i in (0, 1))
-    background_groups = as_given(given.background, of_rows) if any(g is not None for g in of_rows.values()) else None
-    background = as_given(given.background, data)
-    return FitArguments(X, background=background, groups=groups, background_groups=background_groups), target.source
+    (X, *parts), (groups, *part_groups) = zip(*map(once, inputs.datasets), strict=True)
+    background: Any = parts[0]
+    background_groups: Any = part_groups[0]
+    if inputs.datasets[1].role != "background":  # several, in a list or a dict
+        keys = given.background if isinstance(given.background, Mapping) else range(len(parts))
+        background = dict(zip(keys, parts, strict=True))
+        grouped = any(own is not None for own in part_groups)
+        background_groups = dict(zip(keys, part_groups, strict=True)) if grouped else None
+    source = inputs.datasets[0].source
+    return FitArguments(X, background=background, groups=groups, background_groups=background_groups), source
 
 
 def _held_out(estimator: Any, arguments: FitArguments, features: str) -> HeldOut | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout._base import BaseContrast, Fitted
-from standout._inputs import MatchedInputs, check_choice, check_count, solve_options
+from standout._inputs import Inputs, check_choice, check_count, solve_options
 from standout._model import Model, fit_model
 from standout._path import AFFINITIES, SubspacePath, along_alpha, check_values, count_components, path_problem
 from standout.errors import InputError, OverfitWarning
@@ -28,12 +28,10 @@ class ContrastiveModel(Model):
 
     contrast_method: ClassVar[str] = "cPCA"
 
-    def widened(self, kept: NDArray[np.intp], names: Any) -> Model:
+    def widened(self, kept: NDArray[np.intp], names: Any) -> Self:
         """Return the model for all features of the target; features that were not kept have zero weight."""
         path = None if self.path is None else self.path.widened(kept, len(names))
-        wide = super().widened(kept, names)
-        assert isinstance(wide, ContrastiveModel)
-        return replace(wide, path=path)
+        return replace(super().widened(kept, names), path=path)
 
 
 class CPCA(BaseContrast):
@@ -85,8 +83,15 @@ class CPCA(BaseContrast):
         NaN: these components do not maximise the ratio.
     shrinkage_ : float
         The shrinkage of the background: 0, except for ``alpha="trace_ratio"`` with few background rows.
-    mean_, target_variance_, background_variance_, contrast_, regime_, mix_, n_components_, solver_
+    mean_, target_variance_, background_variance_, contrast_, n_factors_, regime_, mix_, n_components_, solver_
         As in :class:`standout.DPCA`, as are ``n_features_in_`` and ``feature_names_in_``.
+
+    See Also
+    --------
+    standout.DPCA : The ratio of the variances instead of a difference; needs no alpha.
+    standout.path : Components along many values of alpha.
+    standout.plot.gallery : Plot of the scores at the representatives of ``path_``.
+    standout.compare : PCA, contrastive PCA and dPCA on the same data.
 
     Examples
     --------
@@ -154,12 +159,10 @@ class CPCA(BaseContrast):
             random_state=self.random_state,
         )
 
-    def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
-        target, backgrounds = matched.inputs.target, matched.inputs.backgrounds
-        assert target is not None
-        if not backgrounds:
-            return _contrastive(fit_model(target, {}, options))
-        problem, dpca = path_problem(target, backgrounds, options)
+    def _fit(self, inputs: Inputs, options: SolveOptions) -> Model:
+        if len(inputs.datasets) == 1:
+            return ContrastiveModel.of(fit_model(inputs.datasets, options))
+        problem, dpca = path_problem(inputs.datasets, options)
         rho, path = 0.0, None
         with contrastive.threads(problem):
             reduced = contrastive.reduced(problem)
@@ -179,7 +182,7 @@ class CPCA(BaseContrast):
             found = contrastive.components(reduced, vectors)
         infinite = bool(np.isinf(found.ratios).any())
         undefined = np.full(count, np.nan)
-        return _contrastive(
+        return ContrastiveModel.of(
             dpca,  # for the centre, the scale, the counts, the noise edge and the p-value
             components=np.ascontiguousarray(found.filters.T),
             patterns=np.ascontiguousarray(found.patterns.T),
@@ -196,8 +199,3 @@ class CPCA(BaseContrast):
             alpha=alpha,
             path=path,
         )
-
-
-def _contrastive(model: Model, **changes: Any) -> ContrastiveModel:
-    """Return a contrastive model with the values of another model, except for the changes."""
-    return ContrastiveModel(**{field.name: getattr(model, field.name) for field in fields(Model)} | changes)

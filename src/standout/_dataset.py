@@ -22,8 +22,8 @@ from standout._largest_root import critical_value
 from standout._moments import Counts, Moments
 from standout.errors import InputError, listed
 from standout.io.gaussian import Complete, Fill, Observed, estimate
-from standout.io.memory import at_file, check_weights, distinct_groups
-from standout.io.missing import AtMean, FilledRows, filled_by, observed, raw_blocks, raw_rows
+from standout.io.memory import as_ids, at_file, check_weights, distinct_groups
+from standout.io.missing import FilledRows, filled_by, observed, raw_blocks, raw_rows
 from standout.io.read import open_data
 from standout.io.source import RowSource, RowView, Source, block_rows_of, select_columns
 
@@ -111,11 +111,15 @@ class Dataset:
 
     def counted(self) -> Dataset:
         """Return the dataset without rows of weight zero."""
-        if self.weights is None or self.rows is None or self.row_weights.all():
-            return self
-        index = np.flatnonzero(self.row_weights)
-        groups = None if self.groups is None else np.asarray(self.groups)[index]
-        return replace(self, source=RowView(self.rows, index), weights=self.row_weights[index], groups=groups)
+        unweighted = self.weights is None or self.rows is None or self.row_weights.all()
+        return self if unweighted else self.take(np.flatnonzero(self.row_weights))
+
+    def take(self, index: NDArray[np.intp]) -> Dataset:
+        """Return the rows at ``index``."""
+        assert self.rows is not None
+        weights = None if self.weights is None else self.row_weights[index]
+        groups = None if self.groups is None else as_ids(self.groups)[index]
+        return replace(self, source=RowView(self.rows, index), weights=weights, groups=groups)
 
     def select(self, index: NDArray[np.intp]) -> Dataset:
         """Return the dataset with the features at ``index``, in that order."""
@@ -201,15 +205,13 @@ def _checked_shares(mix: ArrayLike, count: int) -> Array:
     return np.asarray(shares / shares.sum())
 
 
-def fill_together(target: Dataset | None, backgrounds: Sequence[Dataset]) -> list[Dataset | None]:
+def fill_together(datasets: Sequence[Dataset]) -> list[Dataset]:
     """Return the datasets, target first, with missing values drawn from one model, or at the mean of each dataset."""
-    given = [data for data in (target, *backgrounds) if data is not None]
-    fills = _rules(given, compared=target is not None and bool(backgrounds))
-    filled: list[Dataset | None] = [
+    fills = _rules(datasets, compared=len(datasets) > 1 and datasets[0].role == "target")
+    return [
         replace(data, source=filled_by(data.source, fill)) if data.is_incomplete and fill is not None else data
-        for data, fill in zip(given, fills, strict=True)
+        for data, fill in zip(datasets, fills, strict=True)
     ]
-    return filled if target is not None else [None, *filled]
 
 
 def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -222,18 +224,18 @@ def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[
         parts.append([])
         for source, fill in zip(sources, fills, strict=True):
             assert fill is not None
-            seeded = replace(fill, seed=(fill.seed[0], step % 2**32)) if isinstance(fill, Fill) else fill
+            seeded = replace(fill, seed=(fill.seed[0], step % 2**32))
             raw = raw_rows(source) if source.is_incomplete else None
             parts[-1].append(source if raw is None else FilledRows(seeded.rows(raw), source))
     return parts[0], parts[1]
 
 
-def _rules(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | AtMean | None]:
+def _rules(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | None]:
     """Return the imputation rule of each dataset: its means if they were requested, otherwise draws."""
     means = [data.source is not None and data.source.imputes_means for data in given]
     drawn = any(data.is_incomplete and not mean for data, mean in zip(given, means, strict=True))
     fills = _fills(given, compared, every) if drawn or not any(means) else [None] * len(given)
-    return [AtMean(_means(data)) if mean else fill for data, mean, fill in zip(given, means, fills, strict=True)]
+    return [Fill.at(_means(data)) if mean else fill for data, mean, fill in zip(given, means, fills, strict=True)]
 
 
 def _means(data: Dataset) -> Array:
@@ -279,10 +281,11 @@ def _comparison(
     reduce significant ratios. Target and background covariance are T = Σ tᵢ pᵢpᵢᵀ and B = Σ bᵢ pᵢpᵢᵀ, and the pooled
     covariance is P = Σ pᵢpᵢᵀ; where tᵢ/bᵢ is significant, tᵢ and bᵢ replace 1.
     """
-    units = [_units(data, rows) for data, rows in zip(given, n_rows, strict=True)]
-    n_features = given[0].n_features
-    m, n = units[0], sum(units[1:])
-    critical = critical_value(n_features, m, n, level=_CLEARLY)
+    units = [
+        rows if data.group_ids is None else float(len(set(np.asarray(data.group_ids).tolist())))
+        for data, rows in zip(given, n_rows, strict=True)
+    ]
+    critical = critical_value(given[0].n_features, units[0], sum(units[1:]), level=_CLEARLY)
     if math.isnan(critical):
         return None
     own = n_rows[0] / sum(n_rows)
@@ -308,12 +311,3 @@ def _comparison(
         return [own_target, *[own_background] * (len(covariances) - 1)]
 
     return compare
-
-
-def _units(data: Dataset, n_rows: float) -> float:
-    return n_rows if data.group_ids is None else float(len(set(np.asarray(data.group_ids).tolist())))
-
-
-def at_means(source: Source, mean: Array) -> Source:
-    """Return rows with missing values replaced by given means, so that a score depends only on its own row."""
-    return filled_by(source, AtMean(mean)) if source.is_incomplete else source

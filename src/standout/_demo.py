@@ -49,7 +49,7 @@ def run_demo(folder: Path, seed: int = 0) -> tuple[dict[str, Any], str, dict[str
     text = (
         f"target: {len(example.target)} tiles of a photograph, each with a faint handwritten 6 or 9\n"
         f"background: {len(example.background)} other tiles of the same photograph\n\n{table(found)}\n\n"
-        "ARI: agreement of two clusters of the scores with the digits (1 is perfect, 0 is chance).\n\n"
+        "ARI: agreement of two clusters of the scores on both axes with the digits (1 is perfect, 0 is chance).\n\n"
         f"{summarize(model._solved(), command)}"
     )
     result = {one.name: {"ari": one.ari, "silhouette": one.silhouette} for one in found}
@@ -110,7 +110,7 @@ def picture(found: list[MethodResult], example: DigitsOverTiles, path: Path) -> 
     left.imshow(tiles.transpose(0, 2, 1, 3).reshape(48, 48), cmap="gray")
     left.set(title="target rows: each contains a 6 or a 9", xticks=[], yticks=[])
     for result, ax in zip(found, axes, strict=True):
-        draw_scores(result.scores, example.digit, axes=ax, title=f"{result.name}: ARI {result.ari:.2f}")
+        draw_scores(result.scores, example.digit, axes=ax, title=f"{result.name}: ARI {result.ari:.2f} on both axes")
     with replacing(path) as draft:
         figure.savefig(draft, dpi=110)
     plt.close(figure)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout._base import BaseContrast
-from standout._inputs import MatchedInputs, solve_options
+from standout._inputs import FitArguments, Inputs, match_features, parse_inputs, solve_options
 from standout._model import Model, fit_model
+from standout._table_checks import data_notes
 from standout.errors import InputError
 from standout.solvers.problem import SolveOptions, graph_of
 
@@ -47,7 +48,7 @@ class DPCA(BaseContrast):
         The target's centre: its own mean, or the background's mean, in which case the shift between
         the two counts as specific to the target.
     solver : "auto", "dense", "lanczos", "gsvd", "span" or "matrix_free", default="auto"
-        See :mod:`standout.solvers.choose`. "matrix_free" uses products with the rows (sparse, or very wide) and
+        "auto" chooses by shape and conditioning. "matrix_free" uses products with the rows (sparse, or very wide) and
         forms no matrix of features × features; "auto" chooses it if such matrices would exceed the memory budget.
     graph : sparse matrix or array-like of shape (n_features, n_features), default=None
         A graph of features (pixels, channels, genes), as adjacency or Laplacian matrix, used to penalise
@@ -100,6 +101,13 @@ class DPCA(BaseContrast):
     feature_names_in_ : ndarray of shape (n_features,)
         Feature names, if the data have names.
 
+    See Also
+    --------
+    standout.CPCA : Contrastive PCA, by a difference of the variances.
+    standout.KernelDPCA : Functions of the features instead of linear directions.
+    standout.assess : Tests of significance, held-out ratio and stability.
+    standout.compare : PCA, contrastive PCA and dPCA on the same data.
+
     Examples
     --------
     >>> import numpy as np
@@ -146,6 +154,49 @@ class DPCA(BaseContrast):
         self.background_label = background_label
         self.random_state = random_state
 
+    def fit(  # the documentation is that of the base class
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        background: Any = None,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
+        groups: Any = None,
+        background_groups: Any = None,
+    ) -> Self:
+        options = self._check_parameters()
+        given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
+        inputs = parse_inputs(given, self.background_label, whole=True)
+        matched = match_features(inputs, self.features)
+        notes = data_notes(inputs.datasets, matched.datasets)  # replicates, serial correlation, faulty tables
+        model = self._fit(matched, options)  # moments, solver, assessment
+        self._keep(model, matched, notes)
+        return self
+
+    def _check_parameters(self) -> SolveOptions:
+        return solve_options(
+            n_components=self.n_components,
+            shrinkage=self.shrinkage,
+            axes=self.axes,
+            mix=self.mix,
+            normalize=self.normalize,
+            centering=self.centering,
+            solver=self.solver,
+            graph=self.graph,
+            smoothness=self.smoothness,
+            features=self.features,
+            random_state=self.random_state,
+        )
+
+    def _fit(self, inputs: Inputs, options: SolveOptions) -> Model:
+        """Add up the moments, solve, and assess the ratios; also called for the moments that partial_fit added up."""
+        if self.graph is not None:
+            options = self._with_graph(options, inputs.n_features, inputs.kept)
+        model = fit_model(inputs.datasets, options)
+        self._signal_model, self._options = None, options
+        return model.with_unit_background() if self.normalize == "background" else model
+
     def denoise(self, X: Any) -> Any:
         """Return the target-specific part of each row, in the units of the data.
 
@@ -183,48 +234,23 @@ class DPCA(BaseContrast):
         if self._signal_model is None:
             if self._sums is None:
                 return model
-            matched = self._sums.matched()
-            assert matched.inputs.target is not None
+            sums = self._sums.as_moments()
             # The noise edge counts independent rows as the fit did.
-            matched.inputs.target.counts = model.target_counts
-            for name, counts in model.background_counts:
-                matched.inputs.backgrounds[name].counts = counts
+            counts = (model.target_counts, *(counts for _, counts in model.background_counts))
+            for data, counted in zip(sums.datasets, counts, strict=True):
+                data.counts = counted
             assert self._options is not None
             # From the stored moments, regardless of the solver used, and with the parameters of the fit.
             options = replace(self._options, axes="signal", solver="auto")
             try:
-                found = fit_model(matched.inputs.target, matched.inputs.backgrounds, options)
+                found = fit_model(sums.datasets, options)
             except InputError:  # the rows have a higher rank than the moments: use the fitted components
                 return model
-            if matched.kept is not None:
-                found = found.widened(matched.kept, list(self.feature_names_in_))
+            if sums.kept is not None:
+                found = found.widened(sums.kept, list(self.feature_names_in_))
             # Use mean_, computed from the rows; the mean from sums has a rounding error.
             self._signal_model = replace(found, mean=model.mean)
         return self._signal_model
-
-    def _check_parameters(self) -> SolveOptions:
-        return solve_options(
-            n_components=self.n_components,
-            shrinkage=self.shrinkage,
-            axes=self.axes,
-            mix=self.mix,
-            normalize=self.normalize,
-            centering=self.centering,
-            solver=self.solver,
-            graph=self.graph,
-            smoothness=self.smoothness,
-            features=self.features,
-            random_state=self.random_state,
-        )
-
-    def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
-        target = matched.inputs.target
-        assert target is not None
-        if self.graph is not None:
-            options = self._with_graph(options, matched.n_features, matched.kept)
-        model = fit_model(target, matched.inputs.backgrounds, options)
-        self._signal_model, self._options = None, options
-        return model.with_unit_background() if self.normalize == "background" else model
 
     def _with_graph(self, options: SolveOptions, n_features: int, kept: NDArray[np.intp] | None = None) -> SolveOptions:
         """Return the options with the Laplacian of the graph, if there is one, of the features that are used."""

@@ -30,7 +30,7 @@ from standout._dataset import Dataset
 from standout._folds import coded, rows_by_unit
 from standout.errors import SerialWarning
 from standout.io.memory import check_weights
-from standout.io.source import RowSource, Source, block_rows_of
+from standout.io.source import ArraySource, RowSource, Source, block_rows_of
 from standout.solvers.solution import Note
 
 # Fewest effective groups for an estimate, and the reduction of ν for the uncertainty of V; both by simulation.
@@ -106,8 +106,9 @@ def count_effective_rows(datasets: Sequence[Dataset]) -> None:
     basis = _comparison_basis(datasets)
     for data in grouped:
         assert data.source is not None
+        blocks = data.source.blocks(block_rows_of(data.source))
         with np.errstate(all="ignore"):  # bad values are located by the solver
-            rows = np.concatenate([_dense(block) @ basis for block in data.source.blocks(block_rows_of(data.source))])
+            rows = np.concatenate([np.asarray(block, np.float64) @ basis for block in blocks])
         weights = np.ones(len(rows)) if data.weights is None else check_weights(data.weights, len(rows), data.role)
         if np.isfinite(rows).all():
             groups, _ = coded(np.asarray(data.group_ids)[weights > 0])
@@ -152,19 +153,15 @@ def _variance(data: Dataset) -> Array:
     first, total, squares, seen = None, np.zeros(data.n_features), np.zeros(data.n_features), 0
     with np.errstate(all="ignore"):
         for block in data.source.blocks(block_rows_of(data.source)):
-            rows = _dense(block)
+            rows = np.asarray(block, dtype=np.float64)
             first = rows[0] if first is None else first
             rows = rows - first
             total, squares, seen = total + rows.sum(axis=0), squares + (rows * rows).sum(axis=0), seen + len(rows)
         return np.maximum(squares / seen - (total / seen) ** 2, 0.0)
 
 
-def _dense(block: Any) -> Array:
-    return np.asarray(block, dtype=np.float64)
-
-
 def _reciprocal(values: Array) -> Array:
-    return np.where(values > 0, 1 / np.where(values > 0, values, 1.0), 0.0)
+    return np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
 
 
 def serial_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
@@ -191,6 +188,8 @@ def _first_rows(source: Source) -> NDArray[Any]:
     if source.is_sparse and (matrix := source.sparse()) is not None:
         return np.asarray(matrix[:_SERIAL_ROWS][:, :: max(1, source.n_features // 64)].toarray())
     count = min(_SERIAL_ROWS, _MOST_VALUES // 10 // max(source.n_features, 1))
+    if type(source) is ArraySource:
+        return np.asarray(source.array[:count])
     if isinstance(source, RowSource):
         return np.asarray(source.rows(0, min(source.n_rows or 0, count)))
     return np.asarray(next(iter(source.blocks(max(count, 1))), np.empty((0, source.n_features))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -32,7 +32,7 @@ from standout.errors import (
 from standout.io.checkpoint import check_apart, warn_unused
 from standout.io.memory import is_missing
 from standout.io.read import is_dataset, is_frame, open_data
-from standout.io.source import RowSource, RowView
+from standout.io.source import RowSource, RowView, Source
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
 
@@ -134,10 +134,34 @@ class FitArguments:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The target (None in a batch without target rows) and the backgrounds by name."""
+    """The target and the backgrounds; after :func:`match_features`, on the same features."""
 
-    target: Dataset | None
-    backgrounds: dict[str, Dataset]
+    datasets: tuple[Dataset, ...]  # target first, which a batch of rows may lack
+    names: tuple[str, ...] | None = None  # all features of the target
+    n_features: int = 0
+    kept: NDArray[np.intp] | None = None  # indices of the features in use, if some were left out
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def target(self) -> Dataset | None:
+        """The target, if there is one."""
+        return next((data for data in self.datasets if data.role == "target"), None)
+
+    @property
+    def backgrounds(self) -> tuple[Dataset, ...]:
+        """The backgrounds."""
+        return tuple(data for data in self.datasets if data.role != "target")
+
+    def as_moments(self) -> Inputs:
+        """Return the inputs with moments in place of rows."""
+        return replace(self, datasets=tuple(Dataset(data.role, given=data.moments) for data in self.datasets))
+
+    def plus(self, batch: Inputs) -> Inputs:
+        """Return the inputs with the moments of one more batch added."""
+        total = {data.role: data.moments for data in self.datasets}
+        for data in batch.datasets:
+            total[data.role] = total[data.role] + data.moments if data.role in total else data.moments
+        return replace(self, datasets=tuple(Dataset(role, given=part) for role, part in total.items()))
 
 
 def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool = False) -> Inputs:
@@ -145,14 +169,14 @@ def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool 
     if whole and given.X is None:
         raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
     if background_label is None:
-        backgrounds = _backgrounds(given)
-        target = None if given.X is None else Dataset.of("target", given.X, given.sample_weight, given.groups)
+        datasets = _backgrounds(given)
+        if given.X is not None:
+            datasets.insert(0, Dataset.of("target", given.X, given.sample_weight, given.groups))
         if given.y is not None:
-            _check_unused_labels(given.y, target)
-        every = backgrounds if target is None else {"target": target, **backgrounds}
-        if any(data.source is not None and data.source.checkpoint is not None for data in every.values()):
-            check_apart({role: data.source for role, data in every.items()})
-        return Inputs(target, backgrounds)
+            _check_unused_labels(given.y, None if given.X is None else datasets[0].source)
+        if any(data.source is not None and data.source.checkpoint is not None for data in datasets):
+            check_apart({data.role: data.source for data in datasets})
+        return Inputs(tuple(datasets))
     if given.background is not None:
         raise InputError(
             f"both background= and background_label={background_label!r} say what the background is. Give one of them."
@@ -163,13 +187,13 @@ def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool 
     return _by_label(given, wanted, whole)
 
 
-def _check_unused_labels(y: Any, target: Dataset | None) -> None:
+def _check_unused_labels(y: Any, source: Source | None) -> None:
     """Raise an error unless y, which is not used, is a label for each row: a background given as y would be ignored."""
     if isinstance(y, list | tuple):
         shape = (len(y), *np.shape(y[0])) if y else (0,)
     else:
         shape = tuple(y.shape) if hasattr(y, "shape") else np.asarray(y).shape
-    n_rows = None if target is None or target.source is None else target.source.n_rows
+    n_rows = None if source is None else source.n_rows
     if len(shape) == 1 and (n_rows is None or shape[0] == n_rows or shape[0] != shape[0]):  # NaN: unknown to Dask
         return
     what = f"shape {shape}" if shape else f"a {type(y).__name__}"
@@ -192,22 +216,21 @@ def background_name(key: Any) -> str:
     return f"{_SINGLE} {key!r}"
 
 
-def _backgrounds(given: FitArguments) -> dict[str, Dataset]:
+def _backgrounds(given: FitArguments) -> list[Dataset]:
     if given.background is None:
         if given.background_sample_weight is not None or given.background_groups is not None:
             raise InputError(
                 "background_sample_weight or background_groups was given without a background. Give background= too."
             )
-        return {}
+        return []
     if not are_several(given.background):
-        data = Dataset.of(_SINGLE, given.background, given.background_sample_weight, given.background_groups)
-        return {_SINGLE: data}
+        return [Dataset.of(_SINGLE, given.background, given.background_sample_weight, given.background_groups)]
     named = _named(given.background)
     if not named:
         raise InputError("background: an empty list or dict was given. Give at least one dataset, or None for PCA.")
     weights = _one_for_each("background_sample_weight", given.background_sample_weight, named)
     groups = _one_for_each("background_groups", given.background_groups, named)
-    return {name: Dataset.of(name, data, weights.get(name), groups.get(name)) for name, data in named.items()}
+    return [Dataset.of(name, data, weights.get(name), groups.get(name)) for name, data in named.items()]
 
 
 def are_several(background: Any) -> bool:
@@ -269,9 +292,9 @@ def _by_label(given: FitArguments, wanted: list[Any], whole: bool) -> Inputs:
     parts = {
         (_SINGLE if len(wanted) == 1 else background_name(label)): mask for label, mask in masks.items() if mask.any()
     }
-    backgrounds = {role: _part(role, given, source, mask) for role, mask in parts.items()}
-    target = None if chosen.all() else _part("target", given, source, ~chosen)
-    return Inputs(target, backgrounds)
+    if not chosen.all():
+        parts = {"target": ~chosen, **parts}
+    return Inputs(tuple(_part(role, given, source, mask) for role, mask in parts.items()))
 
 
 def _check_labels(labels: NDArray[Any], wanted: list[Any]) -> None:
@@ -330,65 +353,50 @@ def _part(role: str, given: FitArguments, source: RowSource, mask: NDArray[np.bo
     )
 
 
-@dataclass(frozen=True)
-class MatchedInputs:
-    """Inputs on the same features; if target features were dropped, the indices of those kept and a note."""
-
-    inputs: Inputs
-    names: tuple[str, ...] | None  # all features of the target
-    n_features: int
-    kept: NDArray[np.intp] | None = None
-    notes: tuple[Note, ...] = ()
-
-
 def match_features(
     inputs: Inputs,
-    names: tuple[str, ...] | None,
-    n_features: int,
     features: str,
+    fitted: tuple[tuple[str, ...] | None, int] | None = None,
     kept: NDArray[np.intp] | None = None,
-) -> MatchedInputs:
+) -> Inputs:
     """Align all datasets to the same features: by name if both have names, otherwise by position.
 
-    Missing values are imputed here if ``missing="auto"``, because this requires all datasets. ``kept`` are the indices
-    of the features to use, if they were determined in an earlier fit.
+    Missing values are imputed here if ``missing="auto"``, because this requires all datasets. ``fitted`` are the names
+    and the number of features of an earlier fit, by default those of the first dataset, and ``kept`` the indices of
+    those that it uses.
     """
     notes: tuple[Note, ...] = ()
-    all_names, n_all = names, n_features
-    target = None if inputs.target is None else align(inputs.target, names, n_features, "all")
-    if kept is not None and names is not None:
-        names, n_features = tuple(names[i] for i in kept), len(kept)
-    elif features == "common" and names is not None:
-        shared = [set(data.names) for data in inputs.backgrounds.values() if data.names is not None]
-        common = set(names).intersection(*shared)
+    first = inputs.datasets[0]
+    all_names, n_all = names, n_features = (first.names, first.n_features) if fitted is None else fitted
+    given = first if first.role == "target" else None
+    backgrounds = inputs.datasets if given is None else inputs.datasets[1:]
+    datasets = [] if given is None else [align(given, names, n_features, "all")]
+    if kept is None and features == "common" and names is not None:
+        common = set(names).intersection(*(data.names for data in backgrounds if data.names is not None))
         if len(common) < len(names):
             kept = np.array([i for i, name in enumerate(names) if name in common], dtype=np.intp)
             if len(kept) == 0:
-                hints = (_transposed_hint(inputs.target, data) for data in inputs.backgrounds.values())
+                hints = (transposed_hint(given, data) for data in backgrounds)
                 raise FeatureError(
                     "target and background have no feature in common. Check the column names of both."
                     f"{next(filter(None, hints), '')}"
                 )
             notes = (_left_out(names, kept),)
-            names, n_features = tuple(names[i] for i in kept), len(kept)
-    if target is not None and kept is not None:
-        target = target.select(kept)
-    if target is not None and target.source is not None and target.source.unnamed is not None:
-        _check_unnamed(target.source.unnamed, inputs.backgrounds.values())
-    backgrounds = {}
-    for role, data in inputs.backgrounds.items():
+    if kept is not None and names is not None:
+        names, n_features = tuple(names[i] for i in kept), len(kept)
+    if kept is not None:
+        datasets = [target.select(kept) for target in datasets]
+    for target in datasets:
+        if target.source is not None and target.source.unnamed is not None:
+            _check_unnamed(target.source.unnamed, backgrounds)
+    for data in backgrounds:
         try:
-            backgrounds[role] = align(data, names, n_features, features)
+            datasets.append(align(data, names, n_features, features))
         except FeatureError as error:
-            raise FeatureError(f"{error}{_transposed_hint(inputs.target, data)}") from None
-    if any(data.is_incomplete for data in (target, *backgrounds.values()) if data is not None):
-        target, *others = fill_together(target, list(backgrounds.values()))
-        backgrounds = {role: data for role, data in zip(backgrounds, others, strict=True) if data is not None}
-    return MatchedInputs(Inputs(target, backgrounds), all_names, n_all, kept, notes)
-
-
-def _transposed_hint(target: Dataset | None, data: Dataset) -> str:
-    return "" if target is None else transposed_hint(target, data)
+            raise FeatureError(f"{error}{transposed_hint(given, data)}") from None
+    if any(data.is_incomplete for data in datasets):
+        datasets = fill_together(datasets)
+    return Inputs(tuple(datasets), all_names, n_all, kept, notes)
 
 
 def _check_unnamed(labels: Sequence[Any], backgrounds: Iterable[Dataset]) -> None:
@@ -422,7 +430,10 @@ def align(data: Dataset, names: tuple[str, ...] | None, n_features: int, feature
         wanted = set(names)
         extra = [name for name in data.names if name not in wanted]
         if missing or (extra and features == "all"):
-            raise FeatureError(_unlike(data.role, missing, extra))
+            parts = [f"{len(missing)} features of the target are missing: {listed(missing)}"] if missing else []
+            parts += [f"{len(extra)} features are not in the target: {listed(extra)}"] if extra else []
+            remedy = "Give the same features, or use `features='common'` to take those in common."
+            raise FeatureError(f"{data.role}: {'; '.join(parts)}. {remedy}")
         return data.select(np.array([position[name] for name in names], dtype=np.intp))
     if data.n_features != n_features:
         raise FeatureError(
@@ -430,12 +441,3 @@ def align(data: Dataset, names: tuple[str, ...] | None, n_features: int, feature
             "the same features; give data frames with column names to have them matched by name."
         )
     return data
-
-
-def _unlike(role: str, missing: Sequence[str], extra: Sequence[str]) -> str:
-    parts = []
-    if missing:
-        parts.append(f"{len(missing)} features of the target are missing: {listed(missing)}")
-    if extra:
-        parts.append(f"{len(extra)} features are not in the target: {listed(extra)}")
-    return f"{role}: {'; '.join(parts)}. Give the same features, or use `features='common'` to take those in common."

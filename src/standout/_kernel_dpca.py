@@ -23,14 +23,13 @@ from standout import _folds
 from standout._base import BaseContrast, Fitted
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
-from standout._inputs import FitArguments, MatchedInputs, check_choice, check_count, parse_inputs, solve_options
+from standout._inputs import FitArguments, Inputs, check_choice, check_count, parse_inputs, solve_options
 from standout._kernel_model import KERNELS, Features, Kernel, KernelModel, Landmarks, solve_kernel
 from standout._model import Model
 from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, OverfitWarning, RowsNeededError
 from standout.io.memory import explain_non_finite, weighted_blocks
 from standout.io.read import open_data
-from standout.io.source import RowView
 from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
 
@@ -131,8 +130,14 @@ class KernelDPCA(BaseContrast):
         Divisor of each feature before the kernel is applied; ones if no scaling is applied.
     noise_edge_, p_value_, debiased_ratios_ : float, float and ndarray of shape (n_components,)
         As in :class:`standout.DPCA` if the exact problem was solved; NaN if the background was shrunk.
-    target_variance_, background_variance_, contrast_, shrinkage_, regime_, mix_, n_components_, solver_
+    target_variance_, background_variance_, contrast_, shrinkage_, n_factors_, regime_, mix_, n_components_, solver_
         As in :class:`standout.DPCA`, as are ``n_features_in_`` and ``feature_names_in_``.
+
+    See Also
+    --------
+    standout.DPCA : The same with linear directions, which have filters and patterns.
+    standout.held_out_ratio : Ratios on rows that a model was not fitted on.
+    standout.plot.scores : Plot of the scores.
 
     Notes
     -----
@@ -213,12 +218,19 @@ class KernelDPCA(BaseContrast):
         shown. The ratios of most kernels are not de-biased, so the fitted ones are used. Kernel scores are often
         skewed or heavy-tailed: the gain is then that of a Gaussian approximation. Kernel PCA is scored against unit
         variance.
+
+        Examples
+        --------
+        >>> from standout import KernelDPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(200, 400)
+        >>> model = KernelDPCA(n_components=1, kernel="poly").fit(target[:100], background=background[:200])
+        >>> model.score(target[100:], background=background[200:]) > 0
+        True
         """
         X = X if isinstance(X, Moments) else open_data(X, "X")
         inputs = parse_inputs(FitArguments(X, y, background), self.background_label)
-        for data in (inputs.target, *inputs.backgrounds.values()):
-            if data is not None:
-                _check_local_rows(data)
+        for data in inputs.datasets:
+            _check_local_rows(data)
         weights = {"sample_weight": sample_weight, "background_sample_weight": background_sample_weight}
         return super().score(X, y, background=background, **weights)
 
@@ -240,9 +252,8 @@ class KernelDPCA(BaseContrast):
             check_count("n_landmarks", self.n_landmarks)
         return options
 
-    def _fit(self, matched: MatchedInputs, options: SolveOptions) -> Model:
-        assert matched.inputs.target is not None
-        data = [_rows(part) for part in (matched.inputs.target, *matched.inputs.backgrounds.values())]
+    def _fit(self, inputs: Inputs, options: SolveOptions) -> Model:
+        data = [_rows(part) for part in inputs.datasets]
         if options.n_components != "auto":
             return self._selected(data, options)
         # Gamma and shrinkage are chosen separately in every fold, so that the choice cannot inflate held-out ratios.
@@ -452,8 +463,7 @@ def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
 
 def _units(data: Dataset) -> _folds.Units:
     """Return the independent units of a dataset: its groups if it has any, otherwise its rows."""
-    assert data.rows is not None
-    groups = data.groups if data.groups is not None else data.rows.groups
+    groups = data.group_ids
     return _folds.Units(np.arange(data.counts.rows), ()) if groups is None else _folds.Units(*_folds.coded(groups))
 
 
@@ -462,20 +472,12 @@ def held_out_logs(fit: Fit, data: Sequence[Dataset], folds: Sequence[Sequence[In
     measured = []
     for held in folds:
         parts = list(zip(data, held, strict=True))
-        model = fit([_part(part, np.setdiff1d(np.arange(part.counts.rows), index)) for part, index in parts])
+        model = fit([part.take(np.setdiff1d(np.arange(part.counts.rows), index)) for part, index in parts])
         spread, counts = [], []
-        for test in (_part(part, index) for part, index in parts):
+        for test in (part.take(index) for part, index in parts):
             assert test.rows is not None
             spread.append(_folds.Spread.of(model.project(test.rows, test.role), _units(test).rows, test.row_weights))
             counts.append(test.counts)
         shares = Mixture.of(counts[1:], model.mix).shares
         measured.append(_folds.Fold(spread[0], tuple(spread[1:]), shares, model.target_variance))
     return _folds.log_ratios(measured)
-
-
-def _part(data: Dataset, index: Index) -> Dataset:
-    """Return a subset of the rows of a dataset."""
-    assert data.rows is not None
-    weights = None if data.weights is None else data.row_weights[index]
-    groups = None if data.groups is None else np.asarray(data.groups, dtype=object)[index]
-    return replace(data, source=RowView(data.rows, index), weights=weights, groups=groups)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -224,8 +224,8 @@ class Features:
         """Return a dataset with the moments of φ of its rows."""
         assert data.rows is not None
         source = KernelSource(data.rows, self.columns, self.n_columns, data.role)
-        groups = data.groups if data.groups is not None else data.rows.groups
-        return Dataset(data.role, given=Moments.of(source, weights=data.weights, groups=groups, role=data.role))
+        moments = Moments.of(source, weights=data.weights, groups=data.group_ids, role=data.role)
+        return Dataset(data.role, given=moments)
 
     def coefficients(self, vectors: Array) -> Array:
         """Return the coefficients over the landmarks, (n_landmarks, k), of directions in feature space."""
@@ -325,16 +325,16 @@ def solve_kernel(
     if len(data) > 1 and features.isolated:
         remedy = "`gamma='cv'` or a smaller gamma" if features.landmarks.kernel.kind == "rbf" else "a wider kernel"
         notes.append(Note(OverfitWarning, f"{_ISOLATED} Use {remedy}."))
-    changes = {
-        "components": np.ascontiguousarray(features.coefficients(vectors * sign).T),
-        "patterns": np.empty((model.n_components, 0)),
-        "mean": features.at_landmarks @ model.mean,
-        "scale": np.ones(len(features.landmarks.rows)),
-        "names": names,
-        "notes": tuple(notes),
-        "landmarks": features.landmarks,
-    }
-    return KernelModel(**{field.name: getattr(model, field.name) for field in fields(Model)} | changes)
+    return KernelModel.of(
+        model,
+        components=np.ascontiguousarray(features.coefficients(vectors * sign).T),
+        patterns=np.empty((model.n_components, 0)),
+        mean=features.at_landmarks @ model.mean,
+        scale=np.ones(len(features.landmarks.rows)),
+        names=names,
+        notes=tuple(notes),
+        landmarks=features.landmarks,
+    )
 
 
 def _solve(data: Sequence[Dataset], features: Features, options: SolveOptions) -> Model:
@@ -423,8 +423,7 @@ def _exact(data: Sequence[Dataset], joint: Array, options: SolveOptions) -> Mode
     basis = vectors[:, values > _NEGLIGIBLE * values[0]]
     count = _how_many(options, basis.shape[1], data[0])
     options = replace(options, n_components=count, shrinkage=None, solver="dense")
-    target, *backgrounds = [Dataset(part.role, given=part.moments.project(basis)) for part in data]
-    model = fit_model(target, {part.role: part for part in backgrounds}, options)
+    model = fit_model([Dataset(part.role, given=part.moments.project(basis)) for part in data], options)
     return replace(model, components=model.components @ basis.T, mean=data[0].moments.mean)
 
 

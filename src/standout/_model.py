@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,26 +173,29 @@ class Model:
             background_variance=self.background_variance / length**2,
         )
 
-    def widened(self, kept: NDArray[np.intp], names: Sequence[str]) -> Model:
+    @classmethod
+    def of(cls, model: Model, **changes: Any) -> Self:
+        """Return a model of this class with the values of another, except for the changes."""
+        return cls(**{field.name: getattr(model, field.name) for field in fields(Model)} | changes)
+
+    def widened(self, kept: NDArray[np.intp], names: Sequence[str]) -> Self:
         """Return the model on all features of the target; dropped features have zero weight."""
 
-        def spread(values: Array, fill: Array) -> Array:
-            fill[..., kept] = values
-            return fill
+        def spread(values: Array, fill: float = 0.0) -> Array:
+            wide = np.full((*values.shape[:-1], len(names)), fill)
+            wide[..., kept] = values
+            return wide
 
-        wide = (self.n_components, len(names))
         signal = self.signal
         if signal is not None:
-            tall = (len(names), len(signal.gains))
-            filters, patterns = np.zeros(tall), np.zeros(tall)
-            filters[kept], patterns[kept] = signal.filters, signal.patterns
+            filters, patterns = (np.ascontiguousarray(spread(each.T).T) for each in (signal.filters, signal.patterns))
             signal = replace(signal, filters=filters, patterns=patterns)
         return replace(
             self,
-            components=spread(self.components, np.zeros(wide)),
-            patterns=spread(self.patterns, np.zeros(wide)),
-            mean=spread(self.mean, np.zeros(len(names))),
-            scale=spread(self.scale, np.ones(len(names))),
+            components=spread(self.components),
+            patterns=spread(self.patterns),
+            mean=spread(self.mean),
+            scale=spread(self.scale, 1.0),
             names=tuple(names),
             used=kept,
             signal=signal,
@@ -277,15 +280,15 @@ def _dense_blocks(source: Source, role: str, whole: bool) -> Iterator[Array]:
         yield checked_block(block, source.n_features, role).astype(np.float64, copy=False)
 
 
-def fit_model(target: Dataset, backgrounds: dict[str, Dataset], options: SolveOptions) -> Model:
-    """Solve, assess the ratios, and return the model."""
-    parts = list(backgrounds.values())
-    count_effective_rows((target, *parts))
+def fit_model(datasets: Sequence[Dataset], options: SolveOptions) -> Model:
+    """Solve for the target and the backgrounds, assess the ratios, and return the model."""
+    target, *backgrounds = datasets
+    count_effective_rows(datasets)
     size = target.n_features
-    rows = sum(data.counts.rows for data in (target, *parts))
+    rows = sum(data.counts.rows for data in datasets)
     with threads_for(size**2 * (rows + 10.0 * size)):
-        solution, mixture = solve(target, parts, options)
-    assessment = assess_ratios(solution, target.counts, [data.counts for data in parts], mixture)
+        solution, mixture = solve(target, backgrounds, options)
+    assessment = assess_ratios(solution, target.counts, [data.counts for data in backgrounds], mixture)
     found = solution.components
     return Model(
         components=np.ascontiguousarray(found.filters.T),
@@ -306,7 +309,7 @@ def fit_model(target: Dataset, backgrounds: dict[str, Dataset], options: SolveOp
         rank=solution.rank,
         solver=solution.solver,
         target_counts=target.counts,
-        background_counts=tuple((name, data.counts) for name, data in backgrounds.items()),
+        background_counts=tuple((data.role, data.counts) for data in backgrounds),
         background_units=mixture.units if mixture is not None else math.nan,
         names=target.names,
         notes=(*solution.notes, *assessment.notes),

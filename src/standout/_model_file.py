@@ -80,6 +80,11 @@ def save(estimator: Any, path: str | os.PathLike[str], *, about: dict[str, Any] 
     pathlib.Path
         The file written.
 
+    See Also
+    --------
+    standout.load : Read the file.
+    standout.report : Write a report on a model.
+
     Examples
     --------
     >>> import numpy as np, standout, tempfile
@@ -119,6 +124,11 @@ def load(path: str | os.PathLike[str]) -> Estimator:
     DPCA, CPCA or KernelDPCA
         The saved estimator: every method and fitted attribute gives bit-identical results. It has no moments, so
         ``partial_fit`` cannot continue from it; ``fit`` can be called as usual.
+
+    See Also
+    --------
+    standout.save : Write the file.
+    standout.DPCA : Discriminative PCA, one of the estimators that can be saved.
 
     Examples
     --------
@@ -164,19 +174,21 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             raise ModelFileError(f"it is {what}. Give the name of a file that standout.save wrote.")
         with source.open("rb") as file:
             yield file
-    except MalformedError as error:
-        reason = f"it is damaged: {error}. Use another copy of it, or fit the model and save it again."
-        raise ModelFileError(f"{_WHAT} {source}: {reason}") from error
-    except ModelFileError as error:
-        raise ModelFileError(f"{_WHAT} {source}: {error}") from error
-    except FileNotFoundError as error:
-        raise ModelFileError(f"{_WHAT} {source}: there is no such file.{_hint(source)} Check the path.") from error
-    except PermissionError as error:
-        raise ModelFileError(
-            f"{_WHAT} {source}: there is no permission to read it. Ask its owner for access, or use a copy."
-        ) from error
-    except OSError as error:
-        raise ModelFileError(f"{_WHAT} {source}: it cannot be read ({error.strerror}). Check the path.") from error
+    except (MalformedError, ModelFileError, OSError) as error:
+        raise ModelFileError(f"{_WHAT} {source}: {_reason(error, source)}") from error
+
+
+def _reason(error: Exception, path: Path) -> str:
+    match error:
+        case MalformedError():
+            return f"it is damaged: {error}. Use another copy of it, or fit the model and save it again."
+        case FileNotFoundError():
+            return f"there is no such file.{_hint(path)} Check the path."
+        case PermissionError():
+            return "there is no permission to read it. Ask its owner for access, or use a copy."
+        case OSError():
+            return f"it cannot be read ({error.strerror}). Check the path."
+    return str(error)
 
 
 def _hint(path: Path) -> str:
@@ -321,7 +333,8 @@ def _check_model(model: Any, kind: type[Model], n_features: int) -> None:
     _floats((columns,), model.scale, least=_TINY)
     p_value = math.nan if model.known_p_value is None else model.known_p_value
     numbers = (model.noise_edge, model.top_ratio, p_value, model.shrinkage, model.background_units)
-    _need(all(isinstance(value, float) for value in numbers) and _is_count(model.rank), "a number of its model")
+    counts = (model.rank, model.n_factors)
+    _need(all(isinstance(value, float) for value in numbers) and all(map(_is_count, counts)), "a number of its model")
     _need(model.regime in ("exact", "structural", "shrunk") and isinstance(model.solver, str), "its solver")
     _check_counts(model)
     _need(isinstance(model.notes, tuple) and all(isinstance(note, Note) for note in model.notes), "a note")

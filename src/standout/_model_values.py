@@ -348,10 +348,7 @@ def _labels(kind: str, shape: list[int], values: list[Any]) -> NDArray[Any]:
         if not all(isinstance(value, str) and len(value) * len(values) <= _MAX_TEXT for value in values):
             raise MalformedError("labels are not text, or too long")
         return np.array(values, dtype=str).reshape(shape)
-    array = np.empty(len(values), dtype=object)
-    for i, value in enumerate(values):
-        array[i] = value
-    return array.reshape(shape)
+    return np.fromiter(values, dtype=object, count=len(values)).reshape(shape)
 
 
 def _sparse(kind: str, shape: tuple[int, ...], parts: dict[str, Any]) -> Any:

@@ -23,14 +23,13 @@ from standout._accumulate import (
     scatter_adder,
     sums_of_sparse,
 )
-from standout._blas import Array, threads_for
+from standout._blas import Array, constant_features, symmetric, threads_for
 from standout.errors import FeatureError, InputError, listed
 from standout.io.checkpoint import CheckpointedPass
 from standout.io.memory import distinct_groups, explain_non_finite, explain_underflow, weighted_blocks
 from standout.io.read import open_data
 from standout.io.source import ArraySource, Source
 
-_EPS = float(np.finfo(float).eps)
 # If sd / |mean| is above this, the rounding error of the mean is negligible in the scatter.
 _MIN_VARIATION = 1e-4
 
@@ -66,6 +65,12 @@ class Moments:
     residue : ndarray of shape (n_features,) or 0.0
         Rounding error of the mean (compensation term), if known. Moments are merged about ``mean + residue``, so
         that merging loses no precision if the mean is large relative to the spread.
+
+    See Also
+    --------
+    standout.robust_moments : Moments that are robust to outliers.
+    standout.read : Open files and other data whose moments are to be computed.
+    standout.DPCA : Accepts moments instead of rows.
 
     Examples
     --------
@@ -114,6 +119,13 @@ class Moments:
         Returns
         -------
         Moments
+
+        Examples
+        --------
+        >>> from standout import Moments
+        >>> moments = Moments.of([[1, 2], [3, 6]], weights=[1, 3], groups=["anna", "ben"])
+        >>> moments.mean, moments.rows, moments.units
+        (array([2.5, 5. ]), 2, 2.0)
         """
         if isinstance(data, Moments):
             raise InputError(f"{role}: these are moments already. Use them as they are.")
@@ -123,7 +135,19 @@ class Moments:
 
     @classmethod
     def from_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
-        """Return the moments of accumulated rows."""
+        """Return the moments of accumulated rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from standout import Moments
+        >>> from standout._accumulate import Accumulator
+        >>> sums = Accumulator(n_features=2)
+        >>> sums.add(np.array([[1.0, 2.0], [3.0, 6.0]]))
+        True
+        >>> Moments.from_sums(sums.finish(), groups=None, names=("height", "weight")).mean
+        array([2., 4.])
+        """
         return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names, sums.residue)
 
     @property
@@ -147,26 +171,57 @@ class Moments:
         return Counts(self.rows, self.weight, self.n_effective, self.units)
 
     def covariance(self, ddof: float = 0.0) -> Array:
-        """Return ``scatter / (weight - ddof)``; the default divides by the count, as the paper does."""
+        """Return ``scatter / (weight - ddof)``; the default divides by the count, as the paper does.
+
+        Examples
+        --------
+        >>> from standout import Moments
+        >>> Moments.of([[1, 2], [3, 6]]).covariance()
+        array([[1., 2.],
+               [2., 4.]])
+        """
         return self.scatter / (self.weight - ddof)
 
     def variance(self) -> Array:
-        """Return the variance of each feature; values within rounding error of the mean count as zero."""
+        """Return the variance of each feature; values within rounding error of the mean count as zero.
+
+        Examples
+        --------
+        >>> from standout import Moments
+        >>> Moments.of([[1, 2], [3, 6]]).variance()
+        array([1., 4.])
+        """
         variance = np.maximum(np.diagonal(self.scatter) / self.weight, 0.0)
-        return np.where(np.sqrt(variance) <= 10 * _EPS * np.abs(self.mean), 0.0, variance)
+        return np.where(constant_features(variance, self.mean), 0.0, variance)
 
     def project(self, matrix: ArrayLike) -> Moments:
-        """Return the moments of ``rows @ matrix``, for a matrix of shape (n_features, k)."""
+        """Return the moments of ``rows @ matrix``, for a matrix of shape (n_features, k).
+
+        Examples
+        --------
+        >>> from standout import Moments
+        >>> total = Moments.of([[1, 2], [3, 6]]).project([[1], [1]])      # the sum of both features
+        >>> total.mean, total.variance()
+        (array([6.]), array([9.]))
+        """
         basis = np.asarray(matrix, dtype=np.float64)
         if basis.ndim != 2 or len(basis) != self.n_features:
             raise InputError(
                 f"matrix: shape {basis.shape} does not fit {self.n_features} features. Give one row for each feature."
             )
-        scatter = basis.T @ self.scatter @ basis
-        return replace(self, mean=self.mean @ basis, scatter=(scatter + scatter.T) / 2, names=None, residue=0.0)
+        scatter = symmetric(basis.T @ self.scatter @ basis)
+        return replace(self, mean=self.mean @ basis, scatter=scatter, names=None, residue=0.0)
 
     def select(self, index: NDArray[np.intp]) -> Moments:
-        """Return the moments of the features at ``index``, in that order."""
+        """Return the moments of the features at ``index``, in that order.
+
+        Examples
+        --------
+        >>> from standout import Moments
+        >>> moments = Moments.of([[1, 2], [3, 6]], names=["height", "weight"])
+        >>> moments.select([1]).names, moments.select([1]).mean
+        (('weight',), array([4.]))
+        """
         names = None if self.names is None else tuple(self.names[i] for i in index)
         residue = np.broadcast_to(self.residue, self.mean.shape)[index]
         scatter = self.scatter[np.ix_(index, index)]

@@ -8,6 +8,7 @@ similarity, and each cluster is represented by one of them (Abid et al. 2018).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +51,12 @@ class SubspacePath:
     representatives : ndarray of shape (n_representatives,)
         Positions in ``values`` of the representative of each cluster, ascending: the medoid, and alpha = 0 for the
         cluster that contains it.
+
+    See Also
+    --------
+    standout.path : Compute a path.
+    standout.CPCA : Chooses alpha along such a path.
+    standout.plot.gallery : Plot of the scores at the representatives.
 
     Examples
     --------
@@ -138,6 +145,13 @@ def path(
     -------
     SubspacePath
 
+    See Also
+    --------
+    standout.SubspacePath : The result.
+    standout.CPCA : Contrastive PCA at one alpha, chosen along the path.
+    standout.DPCA : Discriminative PCA at one shrinkage.
+    standout.plot.gallery : Plot of the scores at the representatives.
+
     Examples
     --------
     >>> import numpy as np
@@ -161,20 +175,16 @@ def path(
     for name, data in (("target", target), ("background", background)):
         if data is None:
             raise InputError(f"{name}: a path compares target and background, and there is no {name}. Give {name}=.")
-    inputs = parse_inputs(FitArguments(target, background=background))
-    assert inputs.target is not None
-    n_features = inputs.target.n_features
-    matched = match_features(inputs, inputs.target.names, n_features, features)
-    for note in matched.notes:
+    inputs = match_features(parse_inputs(FitArguments(target, background=background)), features)
+    for note in inputs.notes:
         warn_user(note.text, note.category)
-    assert matched.inputs.target is not None
-    problem, dpca = path_problem(matched.inputs.target, matched.inputs.backgrounds, options)
+    problem, dpca = path_problem(inputs.datasets, options)
     with contrastive.threads(problem):
         if over == "alpha":
             found = along_alpha(problem, dpca, values, contrastive.reduced(problem), affinity, n_representatives)
         else:
             found = _along_shrinkage(problem, values, affinity, n_representatives)
-    return found if matched.kept is None else found.widened(matched.kept, n_features)
+    return found if inputs.kept is None else found.widened(inputs.kept, inputs.n_features)
 
 
 def check_values(name: str, values: Any, over: str = "alpha") -> str | Array:
@@ -193,15 +203,15 @@ def check_values(name: str, values: Any, over: str = "alpha") -> str | Array:
     raise InputError(f"{name}: found {found}. Give numbers {allowed}.")
 
 
-def path_problem(target: Dataset, backgrounds: dict[str, Dataset], options: SolveOptions) -> tuple[Problem, Model]:
+def path_problem(datasets: Sequence[Dataset], options: SolveOptions) -> tuple[Problem, Model]:
     """Return the problem with its mixture of backgrounds, and a dPCA model with one component.
 
     Its shrinkage is toward the diagonal, because the path combines the two covariances linearly.
     """
-    dpca = fit_model(target, backgrounds, replace(options, n_components=1, shrinkage="diagonal"))
-    parts = list(backgrounds.values())
-    mixture = Mixture.of([data.counts for data in parts], dpca.mix)
-    return Problem(target, parts, mixture, replace(options, mix=dpca.mix)), dpca
+    dpca = fit_model(datasets, replace(options, n_components=1, shrinkage="diagonal"))
+    target, *backgrounds = datasets
+    mixture = Mixture.of([data.counts for data in backgrounds], dpca.mix)
+    return Problem(target, backgrounds, mixture, replace(options, mix=dpca.mix)), dpca
 
 
 def along_alpha(
@@ -233,7 +243,7 @@ def _named_grid(problem: Problem, dpca: Model, name: str) -> Array:
 def _dpca(problem: Problem, n_components: int, shrinkage: str | float) -> Model:
     """Return the dPCA model with this number of components and shrinkage."""
     options = replace(problem.options, n_components=n_components, shrinkage=shrinkage)
-    return fit_model(problem.target, {data.role: data for data in problem.backgrounds}, options)
+    return fit_model((problem.target, *problem.backgrounds), options)
 
 
 def _along_shrinkage(problem: Problem, values: Any, affinity: str, n_representatives: int) -> SubspacePath:

@@ -72,6 +72,21 @@ class ReplicateFinding:
     match : str or None
         Regular expression for the unit in an id, for use as ``groups_match`` of :func:`standout.read`; None if the
         unit is the id itself, or if rows are almost equal.
+
+    See Also
+    --------
+    standout.find_replicates : Look for replicates.
+    standout.read : Reads the groups of a file, with ``groups_match``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout import find_replicates
+    >>> rng = np.random.default_rng(0)
+    >>> rows = np.repeat(rng.normal(size=(9, 8)), 5, axis=0) + 0.3 * rng.normal(size=(45, 8))
+    >>> finding = find_replicates(rows, [f"mouse{mouse}_{run}" for mouse in range(9) for run in range(5)])
+    >>> finding.n_rows, finding.n_units, str(finding.groups[0])
+    (45, 9, 'mouse0')
     """
 
     n_rows: int
@@ -108,6 +123,11 @@ def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> Replicate
     ReplicateFinding or None
         None if rows do not look like replicates.
 
+    See Also
+    --------
+    standout.assess : Looks for replicates, and tests the components.
+    standout.read : Reads the groups of a file.
+
     Examples
     --------
     >>> import numpy as np
@@ -142,9 +162,9 @@ def replicate_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
     """
     if any(data.source is not None and data.source.is_checked for data in datasets):
         return ()
-    notes = [*_one_sided(datasets)]
-    notes += [Note(ReplicateWarning, finding.text) for finding in replicate_findings(datasets)]
-    return tuple(notes)
+    grouped = [data.role for data in datasets if _is_grouped(data)]
+    one_sided = _one_sided(datasets, grouped) if 0 < len(grouped) < len(datasets) else []
+    return (*one_sided, *(Note(ReplicateWarning, finding.text) for finding in replicate_findings(datasets)))
 
 
 def replicate_findings(datasets: Sequence[Dataset]) -> tuple[ReplicateFinding, ...]:
@@ -168,10 +188,7 @@ def replicate_findings(datasets: Sequence[Dataset]) -> tuple[ReplicateFinding, .
     return tuple(found)
 
 
-def _one_sided(datasets: Sequence[Dataset]) -> Iterator[Note]:
-    grouped = [data.role for data in datasets if _is_grouped(data)]
-    if not 0 < len(grouped) < len(datasets):
-        return
+def _one_sided(datasets: Sequence[Dataset], grouped: list[str]) -> Iterator[Note]:
     for data in datasets:
         if data.role in grouped:
             continue
@@ -212,13 +229,14 @@ class _Head:
         if isinstance(source, RowSource):
             named, own = _unit_features(source)
             # Labels are classes, whose differences are removed, unless their name says that they identify units.
-            label = getattr(getattr(source, "layout", None), "label", None)
+            layout = getattr(source, "layout", None)
+            label = None if layout is None else layout.options.label
             labels = None if is_unit_name(label) else source.labels
             return cls(source, [*source.id_columns(), *named], labels, own=own)
         if isinstance(source, Stream) and not whole:
             numbers, about = _first_block(source)
-            label = source.layout.label
-            ids = [IdColumn(about[name], name, explicit=name == source.layout.ids) for name in source.aside]
+            label = source.layout.options.label
+            ids = [IdColumn(about[name], name, explicit=name == source.layout.options.ids) for name in source.aside]
             return cls(source, ids, None if label is None else about[label], numbers)
         numbers = _first_rows(source)  # first: the ids and labels in a file are read with its rows
         return cls(source, source.id_columns(), source.row_values("label", "labels"), numbers)
@@ -453,7 +471,7 @@ def _is_without_trend(distance: Array, rule: _Rule) -> bool:
 def _found_in_groups(data: Dataset, source: RowSource | Stream) -> ReplicateFinding | None:
     """Return a finding about groups of one row each whose ids share a part."""
     layout = getattr(source, "layout", None)
-    column = None if data.groups is not None or layout is None else layout.groups
+    column = None if data.groups is not None or layout is None else layout.options.groups
     head = _Head.of(source) if isinstance(source, Stream) else _Head(source, [], source.labels)
     given = next((one.values for one in head.ids if one.name == column), None) if head.ids else data.group_ids
     groups = np.asarray(given)

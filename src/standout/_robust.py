@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 from scipy.special import gammaincinv
 
-from standout._blas import Array, add_scatter, cholesky, mirror, rank_tolerance, threads_for, top_eigen
+from standout._blas import Array, above_rounding, add_scatter, cholesky, mirror, threads_for, top_eigen
 from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError, listed, named_features
 from standout.io.read import read
@@ -66,6 +66,11 @@ def robust_moments(
     -------
     Moments
         Robust mean and scatter, with the counts of the rows.
+
+    See Also
+    --------
+    standout.Moments : The result, and classical moments by ``Moments.of``.
+    standout.DPCA : Accepts moments instead of rows.
 
     Examples
     --------
@@ -130,7 +135,7 @@ def _coordinates(table: Array, share: Array, names: Sequence[str] | None, role: 
     # Directions only: the length of an outlier must not make the other dimensions negligible.
     unit = centred * (np.sqrt(share) / np.where(length > 0, length, 1.0))[:, None]
     values, axes = top_eigen(np.asfortranarray(unit.T @ unit), table.shape[1])
-    kept = values > rank_tolerance(len(values)) * values[0]
+    kept = above_rounding(values)
     root = np.sqrt(values[kept])
     return (centred @ axes[:, kept]) / root, origin, scale[:, None] * axes[:, kept] * root
 

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,16 +107,27 @@ class Shrinkage:
 
 @dataclass(frozen=True)
 class Factors:
-    """Orthonormal axes W along which the background is uncorrelated, and its products with them."""
+    """Orthonormal axes W along which the background is uncorrelated, and its products with them.
+
+    Among rows, vectors are given by coefficients: W of the target rows, B W of the background rows.
+    """
 
     axes: Array  # (d, q): W
     variances: Array  # (q,): of the background along W, largest first
     image: Array  # (d, q): B W
     units: Array | None = None  # (d,): divisor of features in addition to background sd; None is 1
+    total: float = math.nan  # total background variance of all features, in these units
 
     def first(self, count: int) -> Factors:
         """Return the first ``count`` factors."""
         return replace(self, axes=self.axes[:, :count], variances=self.variances[:count], image=self.image[:, :count])
+
+    def mean_residual(self, evidence: Evidence) -> tuple[float, float]:
+        """Return the mean residual variance, at least a small fraction of the mean variance, and tr R in its units."""
+        left = self.total - float(self.variances.sum())
+        mean = left / max(evidence.n_varying - len(self.variances), 1)
+        mean = (1 - _UNEXPLAINED) * mean + _UNEXPLAINED * self.total / evidence.n_varying
+        return mean, left / mean
 
     def explained(self) -> Array:
         """Return the diagonal of B − R, with R = (I − WWᵀ) B (I − WWᵀ) the residual covariance."""
@@ -148,11 +159,8 @@ class Factors:
         """
         n_varying, count, varies = evidence.n_varying, len(self.variances), variance > 0
         whole = np.ones(len(variance)) if self.units is None else 1 / self.units**2
-        total = float(n_varying) if self.units is None else float(whole[varies].sum())
-        explained = float(self.variances.sum())
-        mean = mean_residual(n_varying, explained, count, total)
+        mean, trace = self.mean_residual(evidence)
         psi: Array | float = mean
-        trace = (total - explained) / mean
         own = own_share(n_rows, n_varying)
         if own > 0:
             left = whole - np.where(varies, self.explained(), 0.0)
@@ -181,15 +189,9 @@ class GramShrinkage:
 
 
 def _panels(size: int) -> list[slice]:
-    """Return slices of columns that are small enough for temporary copies."""
-    width = max(64, 2**21 // max(size, 1))
+    """Return slices of columns that are small enough for temporary copies in the cache."""
+    width = max(64, 2**18 // max(size, 1))
     return [slice(start, min(start + width, size)) for start in range(0, size, width)]
-
-
-def mean_residual(n_varying: int, explained: float, n_factors: int, total: float) -> float:
-    """Return the mean residual variance of a feature, at least a small fraction of the mean total variance."""
-    mean = (total - explained) / max(n_varying - n_factors, 1)
-    return (1 - _UNEXPLAINED) * mean + _UNEXPLAINED * total / n_varying
 
 
 def oas(evidence: Evidence) -> float:
@@ -423,6 +425,10 @@ class Covariances:
             target_variance=self.target_variance / units**2,
         )
 
+    def in_features(self, found: Factors) -> Factors:
+        """Return factors as vectors of features, which they are."""
+        return found
+
     def candidates(self, count: int) -> Factors:
         """Return axes of large target variance along which the background is uncorrelated."""
         start = self.columns(start_features(self.target_variance, self.n_alive))
@@ -432,20 +438,38 @@ class Covariances:
         return Factors(product(axes, turn), variances, product(images, turn))
 
 
-def find_factors(pair: Covariances, evidence: Evidence, dimensions: int) -> Factors | None:
+class FactorSearch(Protocol):
+    """Two covariances among whose axes shared factors are searched: of features, or among rows."""
+
+    @property
+    def background_variance(self) -> Array | None:
+        """The background variance of each feature, zero if it is constant; None if features are unknown."""
+
+    def candidates(self, count: int) -> Factors:
+        """Return axes of large target variance along which the background is uncorrelated."""
+
+    def in_features(self, found: Factors) -> Factors:
+        """Return factors as vectors of features."""
+
+    def rescaled(self, units: Array) -> FactorSearch:
+        """Return the covariances of features divided by ``units``."""
+
+
+def find_factors(pair: FactorSearch, evidence: Evidence, dimensions: int) -> Factors | None:
     """Return the factors that target and background share, or None; target rows span at most ``dimensions``."""
     most = n_candidates(evidence, dimensions)
     if most == 0:
         return None
-    found, total = pair.candidates(most), float(evidence.n_varying)
+    found, total, units = pair.candidates(most), float(evidence.n_varying), None
     count = n_shared(found.variances, evidence, total)
     weight = residual_weight(float(found.variances[:count].sum()) / total)
-    units = residual_units(found, pair.background_variance, evidence, weight) if weight > 0 else None
-    if units is not None:
-        found = replace(pair.rescaled(units).candidates(most), units=units)
-        total = float((1 / units**2)[pair.background_variance > 0].sum())
-        count = n_shared(found.variances, evidence, total)
-    return found.first(count) if count else None
+    if weight > 0 and (variance := pair.background_variance) is not None:
+        units = residual_units(pair.in_features(found), variance, evidence, weight)
+        if units is not None:
+            found = pair.rescaled(units).candidates(most)
+            total = float((1 / units**2)[variance > 0].sum())
+            count = n_shared(found.variances, evidence, total)
+    return replace(found.first(count), units=units, total=total) if count else None
 
 
 def factor_shrinkage(target: Array, background: Array, evidence: Evidence, dimensions: int, n_rows: float) -> Shrinkage:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from standout._blas import Array
 from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._moments import Counts
@@ -42,7 +43,7 @@ def summarize(model: Model, command: str | None = None) -> Summary:
         weight = f", share {share:.2f}" if len(model.mix) > 1 else ""
         lines.append(f"  {name:<11} {_rows(counts)}{weight}")
     lines.append(f"  problem     {_problem(model)} (solver {model.solver})")
-    found = verdict(model) if command is None else verdict(model, command=command)
+    found = verdict(model, command=command)
     lines += ["", *_table(model), "", *found.lines(on_command_line=command is not None)]
     lines += [f"  ! {note.text}" for note in model.notes if note.text not in found.reasons]
     return Summary("\n".join(lines))
@@ -65,23 +66,28 @@ def _problem(model: Model) -> str:
     return "exact"
 
 
-def _table(model: Model) -> list[str]:
-    labels = model.component_names
+def ratio_columns(model: Model) -> dict[str, Array]:
+    """Return the columns of a table with one row for each component."""
+    target_sd = np.sqrt(model.target_variance)
     if not model.background_counts:
-        variances = zip(labels, model.target_variance, strict=True)
-        rows = [[label, _number(value), _number(math.sqrt(value))] for label, value in variances]
-        return _aligned([["component", "variance", "sd"], *rows])
+        return {"variance": model.target_variance, "sd": target_sd}
     shrunk = model.regime == "shrunk"
-    columns = {
+    return {
         "ratio": model.ratios,
-        "unshrunk ratio": model.unshrunk_ratios if shrunk else np.empty(0),
+        **({"unshrunk ratio": model.unshrunk_ratios} if shrunk else {}),
         "noise edge": np.full(model.n_components, model.noise_edge),
         "de-biased ratio": model.debiased_ratios,
-        "target sd": np.sqrt(model.target_variance),
+        "target sd": target_sd,
         "background sd, shrunk" if shrunk else "background sd": np.sqrt(model.background_variance),
     }
+
+
+def _table(model: Model) -> list[str]:
+    columns = ratio_columns(model)
     shown = {name: values for name, values in columns.items() if name == "noise edge" or not np.isnan(values).all()}
-    rows = [[label, *(_number(values[k]) for values in shown.values())] for k, label in enumerate(labels)]
+    rows = [
+        [label, *(_number(values[k]) for values in shown.values())] for k, label in enumerate(model.component_names)
+    ]
     return _aligned([["component", *shown], *rows])
 
 

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from standout._dataset import Dataset
+from standout._effective import serial_notes
+from standout._replicates import replicate_notes
 from standout.errors import FeatureWarning, RareFeatureWarning, TableWarning, listed, named_features
 from standout.io.source import ArraySource
 from standout.io.stream import Stream
@@ -64,6 +66,11 @@ _KNOWN_GENE = re.compile(
     "IL10|IL1B|IFNG|STAT[13]|AKT1|MTOR|MAPK1|JUN|FOS|CDKN[12]A|BCL2|RPL13A|EEF1A1|MALAT1|XIST|SOX2|NANOG|APOE",
     re.IGNORECASE,
 )
+
+
+def data_notes(given: Sequence[Dataset], matched: Sequence[Dataset]) -> tuple[Note, ...]:
+    """Return all findings about the data of a fit, as given and on the same features: dependent rows, faulty tables."""
+    return (*replicate_notes(given), *serial_notes(matched), *table_notes(matched))
 
 
 def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
@@ -411,8 +418,10 @@ def rare_notes(names: tuple[str, ...] | None, rare: Mapping[int, int]) -> list[N
 # Transposed tables
 
 
-def transposed_hint(target: Dataset, other: Dataset) -> str:
+def transposed_hint(target: Dataset | None, other: Dataset) -> str:
     """Return, for an error, why one of two datasets on different features may be transposed; else an empty text."""
+    if target is None:
+        return ""
     if target.names is None or other.names is None:
         if other.source is None or other.source.n_rows != target.n_features:
             return ""

@@ -1,7 +1,7 @@
 """The verdict: the only place that turns evidence into a conclusion, with its reasons and the next step.
 
 Summaries, the command line, JSON, the report and the plots use these words and numbers, and word no verdict themselves.
-The specification is the table of cases in ``tests/verdict_cases.py``, which docs/trust.md shows.
+The specification is the table of cases in ``tests/verdict_cases.py``, which docs/explanation/is-it-real.md shows.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Verdict:
         return {"kind": self.kind, "headline": self.headline, "reasons": list(self.reasons), "next_step": step}
 
 
-def verdict(model: Model, assessment: Assessment | None = None, command: str = _COMMAND) -> Verdict:
+def verdict(model: Model, assessment: Assessment | None = None, command: str | None = None) -> Verdict:
     """Return the verdict on a model.
 
     A permutation test decides, and is confirmed by the held-out ratio. Without a test the formula can support
@@ -98,8 +98,8 @@ def verdict(model: Model, assessment: Assessment | None = None, command: str = _
     model : Model
         The fitted model.
     assessment : Assessment, optional
-        Result of :func:`standout.inference.assess`.
-    command : str
+        Result of :func:`standout.assess`.
+    command : str, optional
         The command that tests the same data, for the next step.
     """
     if not model.background_counts:
@@ -135,7 +135,7 @@ def verdict(model: Model, assessment: Assessment | None = None, command: str = _
         headline = "Cannot be told from noise" if kind == "noise" else f"{_STARTS[kind]}{why}"
     if kind == "not_judged":
         established = None
-    step = _next_step(model, kind, linear, held_out, dependent, command)
+    step = _next_step(model, kind, linear, held_out, dependent, command or _COMMAND)
     return Verdict(kind, headline, tuple(reasons), step, established, len(doubts))
 
 

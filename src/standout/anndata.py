@@ -103,6 +103,12 @@ def dpca(
         ``noise_edge``, ``p_value``, ``shrinkage``, ``regime``, ``solver``, ``mix``, ``mean``, ``params``, and the
         text of all warnings as ``notes``.
 
+    See Also
+    --------
+    standout.DPCA : The estimator, for arrays and data frames.
+    standout.assess : Tests of significance, held-out ratio and stability.
+    standout.read : Reads h5ad files.
+
     Examples
     --------
     >>> import anndata, numpy as np, pandas as pd

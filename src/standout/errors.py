@@ -64,11 +64,6 @@ __all__ = [
     "StandoutWarning",
     "StructuralWarning",
     "TableWarning",
-    "did_you_mean",
-    "listed",
-    "named_features",
-    "spell_arguments",
-    "warn_user",
 ]
 
 

@@ -208,9 +208,9 @@ def test_a_group_that_is_drawn_twice_counts_as_two():
     target, background = rng.normal(size=(120, 4)) * [1, 1, 1, 6], rng.normal(size=(600, 4))
     seen = []
 
-    def fit(data, backgrounds, options):
-        seen.append(data.counts.units)
-        return original(data, backgrounds, options)
+    def fit(datasets, options):
+        seen.append(datasets[0].counts.units)
+        return original(datasets, options)
 
     original = sys.modules[stability.__module__].fit_model
     with pytest.MonkeyPatch.context() as patch:

@@ -1,10 +1,7 @@
 """The dense solver: Cholesky, eigh and Lanczos on covariances."""
 
-from inspect import signature
-
 import numpy as np
 import pytest
-from scipy.sparse.linalg import eigsh
 
 from helpers import exact_ratios, sample_pair
 from standout._dpca import DPCA
@@ -23,9 +20,6 @@ def test_the_units_of_the_features_do_not_reduce_accuracy():
     assert model.ratios_ == pytest.approx(exact_ratios(target * units, background * units), rel=1e-11)
 
 
-@pytest.mark.skipif(
-    "rng" not in signature(eigsh).parameters, reason="this version of scipy does not seed the restarts of eigsh"
-)
 def test_lanczos_is_bitwise_reproducible_when_it_restarts():
     # Every vector is an eigenvector of the identity: the Krylov space is exhausted after one step.
     first, again = (dense.lanczos_pairs(np.eye(700), None, 3) for _ in range(2))

@@ -149,7 +149,7 @@ def _sources(inputs: Inputs) -> tuple[dict[str, Source], list[str]]:
     target = inputs.target
     if target is None or target.source is None:
         raise RowsNeededError("target: a report needs rows to draw, and none were given. Give the rows of the target.")
-    backgrounds = {name: data.source for name, data in inputs.backgrounds.items()}
+    backgrounds = {data.role: data.source for data in inputs.backgrounds}
     sources = {"target": target.source} | {name: source for name, source in backgrounds.items() if source is not None}
     for name, source in sources.items():  # before anything is computed on a cluster
         source.check_order(name)

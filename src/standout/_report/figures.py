@@ -99,9 +99,8 @@ def _background_sets(drawn: DrawnRows, dataset: int, first: int) -> Iterator[Poi
             yield PointSet(name, dataset, chosen, style.color, style.symbol, True, texts)
 
 
-def scores_data(contents: Contents) -> dict[str, Any]:
+def scores_data(contents: Contents, sets: list[PointSet]) -> dict[str, Any]:
     """Return what the script of the page draws: sets of points, and their coordinates in each panel."""
-    sets = point_sets(contents)
     total = sum(len(drawn.positions) for drawn in contents.datasets)
     several = sum(bool(panel.model.background_counts) for panel in contents.panels) > 1
     return {

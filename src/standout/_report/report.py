@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import gmean
 
-from standout._blas import Array
 from standout._cpca import ContrastiveModel
 from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._report.contents import Contents, Panel, collect_contents
 from standout._report.figures import null_figure, point_sets, ratio_figure, scores_data
+from standout._summary import ratio_columns
 from standout._verdict import (
     EDGE,
     background_estimate,
@@ -36,7 +37,6 @@ from standout._verdict import (
 from standout._version import __version__
 from standout.errors import InputError, MissingExtraError, listed
 from standout.inference.assess import Assessment
-from standout.inference.held_out import HeldOut
 from standout.inference.permutation import PermutationTest
 from standout.io.output import check_writable, replacing
 from standout.io.stream import ReadSummary
@@ -103,12 +103,18 @@ def report(
     notes : sequence of str, optional
         Further notes to show.
     trust : Assessment, optional
-        Result of :func:`standout.inference.assess`: significance, held-out ratio and stability.
+        Result of :func:`standout.assess`: significance, held-out ratio and stability.
 
     Returns
     -------
     Path
         The file.
+
+    See Also
+    --------
+    standout.assess : Tests to show in the report, as ``trust``.
+    standout.compare : Models of several methods to show in the report.
+    standout.save : Write a model to a file.
 
     Examples
     --------
@@ -156,10 +162,11 @@ def _page(contents: Contents, title: str | None, test_command: str | None, spell
         sections["patterns"] = "Patterns: top features of each component"
         figures["ratios"] = ratio_figure(model)
     sections |= {"data": "Data and method", "glossary": "Glossary", "reproduce": "Reproduce this analysis"}
-    columns, scores, code = _ratio_columns(model), scores_data(contents), " ".join(repr(estimator).split())
+    columns, legend, code = ratio_columns(model), point_sets(contents), " ".join(repr(estimator).split())
+    scores = scores_data(contents, legend)
     script, style = (templates().loader.get_source(templates(), f"report.{kind}")[0] for kind in ("js", "css"))
     scripts = [plotly_script(), script]
-    found = verdict(model, trust) if test_command is None else verdict(model, trust, test_command)
+    found = verdict(model, trust, test_command)
     step = found.next_step
     values = {
         "title": title or ("Variation specific to the target" if compared else "Variation of the target"),
@@ -175,7 +182,7 @@ def _page(contents: Contents, title: str | None, test_command: str | None, spell
         "has_edge": not math.isnan(model.noise_edge),
         "critical": critical_ratio(model),
         "has_patterns": has_patterns(model),
-        "legend": point_sets(contents),
+        "legend": legend,
         "columns": columns,
         "undefined": any(np.isnan(values[: _LIMITS["max_rows"]]).any() for values in columns.values()),
         "result_notes": list(dict.fromkeys(spell(text) for result in results for text in result.notes)),
@@ -183,6 +190,7 @@ def _page(contents: Contents, title: str | None, test_command: str | None, spell
             spell(text) for text in (*(note.text for note in model.notes), *contents.notes) if text not in found.reasons
         ],
         "estimator_code": code,
+        "methods": estimator.methods_text(trust),
         "code": contents.code or _code(contents.main, code),
         "versions": {
             "standout": __version__,
@@ -211,12 +219,12 @@ def templates(package: str = "standout._report", what: str = "reports") -> Any:
     )
     environment.filters |= {
         "number": number, "cell": partial(number, trimmed=False), "counted": count, "interval": _interval_text,
-        "sentence": capitalized, "shortened": shortened, "median": np.median,
+        "sentence": capitalized, "shortened": shortened, "median": np.median, "mean_ratio": gmean,
     }  # fmt: skip
     environment.globals |= {
         "account_text": account_text, "caption": _caption, "held_out_text": _held_out_text, "edge_text": EDGE,
         "permutation_text": _permutation_text, "problem": _problem,
-        "stable_sign": STABLE_SIGN, "stable_words": stable_words, "training_ratios": _training_ratios, **_LIMITS,
+        "stable_sign": STABLE_SIGN, "stable_words": stable_words, **_LIMITS,
     }  # fmt: skip
     return environment
 
@@ -279,27 +287,6 @@ def _interval_text(low: float, high: float) -> str:
     if math.isnan(low) or math.isnan(high):
         return number(math.nan)
     return f"{number(low, trimmed=False)} to {number(high, trimmed=False)}"
-
-
-def _ratio_columns(model: Model) -> dict[str, Any]:
-    target = {"target sd": np.sqrt(model.target_variance)}
-    if not model.background_counts:
-        return {"variance": model.ratios, **target}
-    shrunk = model.regime == "shrunk"
-    return {
-        "ratio": model.ratios,
-        **({"unshrunk ratio": model.unshrunk_ratios} if shrunk else {}),
-        "noise edge": np.full(model.n_components, model.noise_edge),
-        "de-biased ratio": model.debiased_ratios,
-        **target,
-        "background sd, shrunk" if shrunk else "background sd": np.sqrt(model.background_variance),
-    }
-
-
-def _training_ratios(held: HeldOut) -> Array:
-    """Return the geometric mean of the training ratios over the folds."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.exp(np.log(held.training_ratios).mean(axis=0)))
 
 
 def account_text(account: ReadSummary) -> str:

@@ -17,7 +17,7 @@ from standout._summary import to_dict
 from standout._verdict import verdict
 from standout._version import __version__
 from standout.cli.embed import denoise, embed
-from standout.cli.fit import command_to_test, compare, fit, model_text, report, test, verdict_result
+from standout.cli.fit import command_to_test, compare, fit, model_text, report, test
 from standout.cli.options import Page, in_options, option, output_options
 from standout.cli.session import Session
 from standout.errors import StandoutError
@@ -30,6 +30,7 @@ standout demo -o /tmp/demo --seed 3
 """
 _INFO_EXAMPLES = """
 standout info model.standout
+standout info model.standout --methods
 standout info model.standout --json | jq '.model.components[0].ratio'
 """
 _COMPLETION_EXAMPLES = """
@@ -67,8 +68,10 @@ def demo(output: Path, seed: int, **given: Any) -> None:
 @click.argument("model", type=click.Path(path_type=Path))
 @option("--top", type=click.IntRange(min=1), default=10, show_default=True, heading="Output",
         help="Number of features to show for each component.")  # fmt: skip
+@option("--methods", is_flag=True, heading="Output",
+        help="Show the methods paragraph for a paper, with references, instead of the summary.")  # fmt: skip
 @output_options
-def info(model: Path, top: int, **given: Any) -> None:
+def info(model: Path, top: int, methods: bool, **given: Any) -> None:
     """Show the origin of MODEL, its ratios with the noise edge, and the features of each component."""
     from standout._model_file import header, load
 
@@ -80,9 +83,10 @@ def info(model: Path, top: int, **given: Any) -> None:
     if command:
         lines.append(f"command: {command}")
     tested = _tested_by(command)
-    found = verdict(estimator._solved(), command=tested) if tested else verdict(estimator._solved())
-    result = {"command": "info", "file": head, **verdict_result(found), "model": to_dict(estimator, top)}
-    session.show(result, "\n".join([*lines, "", model_text(estimator, top, tested)]), {})
+    judged = verdict(estimator._solved(), command=tested).to_dict(on_command_line=True)
+    result = {"command": "info", "file": head, "verdict": judged, "model": to_dict(estimator, top)}
+    text = estimator.methods_text() if methods else "\n".join([*lines, "", model_text(estimator, top, tested)])
+    session.show(result, text, {})
 
 
 def _tested_by(command: str | None) -> str | None:

@@ -15,7 +15,7 @@ from standout._compare import Comparison
 from standout._compare import compare as compare_methods
 from standout._dpca import DPCA
 from standout._summary import summarize, to_dict
-from standout._verdict import Verdict, verdict
+from standout._verdict import verdict
 from standout._version import __version__
 from standout.cli import options
 from standout.cli.data import Files, accounts, backgrounds, load
@@ -110,14 +110,12 @@ def _fit(
             if page is not None:
                 write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
     command = command_to_test()
-    found = verdict(estimator._solved(), command=command)
-    result = {"command": "fit", **verdict_result(found), "model": to_dict(estimator), "data": accounts(files)}
+    model = estimator._solved()
+    judged = verdict(model, command=command).to_dict(on_command_line=True)
+    result = {"command": "fit", "verdict": judged, "model": to_dict(estimator), "data": accounts(files)}
     text = "\n".join([model_text(estimator, command=command), *_reading_text(files)])
-    session.show(result, text, {"model": output, "scores": scores, "report": page}, _notes(estimator))
-
-
-def _notes(estimator: Any) -> list[str]:
-    return [note.text for note in estimator._solved().notes]
+    written = {"model": output, "scores": scores, "report": page}
+    session.show(result, text, written, [note.text for note in model.notes])
 
 
 def command_to_test(context: click.Context | None = None) -> str:
@@ -135,11 +133,6 @@ def command_to_test(context: click.Context | None = None) -> str:
             each = ",".join(map(str, each)) if isinstance(each, list) else "none" if each is None else str(each)
             words += [name] if param.is_flag else [name, each]
     return shlex.join(words)
-
-
-def verdict_result(found: Verdict) -> dict[str, Any]:
-    """Return the verdict for JSON."""
-    return {"verdict": found.to_dict(on_command_line=True)}
 
 
 def model_text(estimator: Any, count: int = 5, command: str | None = None) -> str:
@@ -223,7 +216,12 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
         }
         for view in found
     ]
-    result = {"command": "compare", **verdict_result(judged), "views": views, "data": accounts(files)}
+    result = {
+        "command": "compare",
+        "verdict": judged.to_dict(on_command_line=True),
+        "views": views,
+        "data": accounts(files),
+    }
     text = "\n".join([_table(found), "", f"Verdict on {main.name}:", *judged.lines(on_command_line=True)])
     session.show(result, text, {"report": page}, judged.reasons)
 
@@ -297,8 +295,10 @@ def test(
         if page is not None:
             write_page(found.estimator, files, page, trust=found)
     judged = verdict(found.estimator._solved(), found, command_to_test())
-    model = to_dict(found.estimator)
-    result = {"command": "test", **verdict_result(judged), "model": model, "data": accounts(files), **_results(found)}
+    result = {
+        "command": "test", "verdict": judged.to_dict(on_command_line=True), "model": to_dict(found.estimator),
+        "data": accounts(files), **_results(found),
+    }  # fmt: skip
     parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability) if part is not None]
     lines = ["\n\n".join(parts), *_reading_text(files), "", *judged.lines(on_command_line=True)]
     session.show(result, "\n".join(lines), {"report": page}, judged.reasons)

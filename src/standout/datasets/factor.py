@@ -19,7 +19,20 @@ from standout.errors import InputError
 
 @dataclass(frozen=True)
 class FactorPopulation:
-    """The dPCA of the population: one row for each ratio, in descending order."""
+    """The dPCA of the population: one row for each ratio, in descending order.
+
+    See Also
+    --------
+    standout.datasets.FactorModel : The model whose population it describes.
+    standout.DPCA : Estimates the same from rows.
+
+    Examples
+    --------
+    >>> from standout.datasets import FactorModel
+    >>> population = FactorModel().population()
+    >>> population.ratios[:3].round(2), population.patterns.shape
+    (array([5., 1., 1.]), (12, 12))
+    """
 
     ratios: Array  # (n_features,)
     components: Array  # (n_features, n_features): filters u of unit length and arbitrary sign
@@ -28,7 +41,20 @@ class FactorPopulation:
 
 @dataclass(frozen=True)
 class FactorSample:
-    """Rows of both datasets with their cluster and outlier labels."""
+    """Rows of both datasets with their cluster and outlier labels.
+
+    See Also
+    --------
+    standout.datasets.FactorModel : The model that draws the rows.
+    standout.robust_moments : Moments for rows with outliers.
+
+    Examples
+    --------
+    >>> from standout.datasets import FactorModel
+    >>> drawn = FactorModel(two_clusters=True).labelled_sample(100, 200)
+    >>> drawn.target.shape, drawn.background.shape, drawn.cluster.shape
+    ((100, 12), (200, 12), (100,))
+    """
 
     target: Array  # (m, n_features)
     background: Array  # (n, n_features)
@@ -69,6 +95,12 @@ class FactorModel:
         Sd of the displacement of an outlier, along one direction for each dataset.
     mean_sd : float
         Sd of the entries of the means m_x and m_y, which are drawn with each sample.
+
+    See Also
+    --------
+    standout.datasets.FactorPopulation : The population solution.
+    standout.datasets.FactorSample : Rows with their labels.
+    standout.datasets.digits_over_tiles : Images instead of simulated rows.
 
     Examples
     --------
@@ -152,7 +184,15 @@ class FactorModel:
         return 1 + self.signal_sd**2 / self.noise_sd**2
 
     def population(self, outliers: bool = False) -> FactorPopulation:
-        """Return all ratios, filters and patterns of the population, with or without outliers."""
+        """Return all ratios, filters and patterns of the population, with or without outliers.
+
+        Examples
+        --------
+        >>> from standout.datasets import FactorModel
+        >>> model = FactorModel()
+        >>> bool(abs(model.population().components[0] @ model.signal) > 0.999)
+        True
+        """
         C_xx, C_yy = self.target_covariance, self.background_covariance
         if outliers:
             added = [self.outlier_share * self.outlier_size**2 * np.outer(a, a) for a in self.outlier_directions.T]
@@ -165,7 +205,15 @@ class FactorModel:
         return FactorPopulation(ratios[::-1], filters / length, length * (filters @ C_yy))
 
     def sample(self, m: int, n: int, seed: int = 0) -> tuple[Array, Array]:
-        """Draw m target rows and n background rows around random means."""
+        """Draw m target rows and n background rows around random means.
+
+        Examples
+        --------
+        >>> from standout.datasets import FactorModel
+        >>> target, background = FactorModel(n_features=8).sample(100, 200)
+        >>> target.shape, background.shape
+        ((100, 8), (200, 8))
+        """
         drawn = self.labelled_sample(m, n, seed)
         return drawn.target, drawn.background
 

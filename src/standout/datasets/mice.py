@@ -36,6 +36,20 @@ class Mice:
 
     A label has three parts: c or t (control, or trisomic as in Down syndrome), CS or SC (stimulated to learn or
     not), and m or s (memantine or saline).
+
+    See Also
+    --------
+    standout.datasets.load_mice : Load these data.
+    standout.find_replicates : Check for replicates, which these rows are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout.datasets import Mice
+    >>> labels, ids = np.array(["c-CS-m", "t-SC-m"]), np.array(["309_1", "311_1"])
+    >>> mice = Mice(np.ones((2, 1)), ("ARC_N",), labels, ids)
+    >>> mice.rows("t-SC-m").mouse.tolist()
+    ['311']
     """
 
     proteins: Array  # (n, 77), NaN for missing values
@@ -75,13 +89,19 @@ def load_mice(
     data_dir : path, optional
         Directory with ``Data_Cortex_Nuclear.csv`` of the UCI repository.
     progress : callable, optional
-        Callback during a download; by default the one set by :func:`~standout.io.source.watching`.
+        Callback during a download.
 
     Returns
     -------
     Mice
         ``proteins`` of shape (1080, 77) with NaN for missing values, ``names``, ``mouse``, ``label``, ``row_ids`` and
         ``source``.
+
+    See Also
+    --------
+    standout.datasets.Mice : The result.
+    standout.datasets.digits_over_tiles : Images that need no download.
+    standout.datasets.FactorModel : Simulated rows with a known solution.
 
     Examples
     --------

@@ -15,7 +15,20 @@ _SIDE = 8
 
 @dataclass(frozen=True)
 class DigitsOverTiles:
-    """Target tiles with a digit, background tiles without, and the digits."""
+    """Target tiles with a digit, background tiles without, and the digits.
+
+    See Also
+    --------
+    standout.datasets.digits_over_tiles : Make these data.
+    standout.plot.patterns : Plot of a pattern as an image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from standout.datasets import digits_over_tiles
+    >>> np.unique(digits_over_tiles().digit, return_counts=True)
+    (array([6, 9]), array([181, 180]))
+    """
 
     target: Array  # (361, 64)
     background: Array  # (n_background, 64)
@@ -37,6 +50,12 @@ def digits_over_tiles(weight: float = 0.25, n_background: int = 3000, seed: int 
     Returns
     -------
     DigitsOverTiles
+
+    See Also
+    --------
+    standout.datasets.DigitsOverTiles : The result.
+    standout.datasets.load_mice : Measured data, with replicates.
+    standout.datasets.FactorModel : Simulated rows with a known solution.
 
     Examples
     --------

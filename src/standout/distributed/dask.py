@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout._blas import threads_for
-from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column
+from standout.distributed.reduce import DistributedSource, Merge, Part, Result, check_fits, check_row_column
 from standout.errors import FeatureError, InputError, listed
 from standout.io.memory import (
     NUMBERS,
@@ -37,7 +37,7 @@ from standout.io.memory import (
 )
 from standout.io.options import Coded, Options, choose
 from standout.io.read import is_on_cluster, read
-from standout.io.source import ArraySource, Part, Source, select_columns
+from standout.io.source import ArraySource, Source, select_columns
 
 # Accumulating this many rows takes several times as long as merging two results; smaller chunks share a task.
 _ROWS_PER_TASK = 1024
@@ -48,10 +48,12 @@ _UNKNOWN_ROWS = (
 )
 
 
-def open_collection(data: Any, role: str) -> DaskSource:
-    """Return the source of a dask array or of a data frame all of whose columns are features."""
+def open_collection(data: Any, options: Options, role: str) -> DaskSource:
+    """Return the source of a dask array or data frame; by default all columns are features."""
+    if not options.is_default:
+        return _open_frame(_chosen_features(data, options, role), data, options, role)
     if not isinstance(data, da.Array):
-        return _open_frame(data, data, Options(), role)
+        return _open_frame(data, data, options, role)
     if data.ndim == 2 and math.isnan(data.shape[1]):
         raise InputError(
             f"{role}: the number of columns is unknown. Call compute_chunk_sizes() on the dask array first."
@@ -60,8 +62,7 @@ def open_collection(data: Any, role: str) -> DaskSource:
     return DaskSource(data, role)
 
 
-def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
-    """Return the source of a dask data frame with feature columns and columns that describe rows."""
+def _chosen_features(data: Any, options: Options, role: str) -> Any:
     if not hasattr(type(data), "columns"):
         raise InputError(
             f"{role}: columns are chosen by name, and a dask {type(data).__name__} has no column names. Give a data "
@@ -74,7 +75,7 @@ def open_chosen(data: Any, options: Options, role: str) -> DaskSource:
     label_of = {str(name): name for name in data.columns}
     numeric = {str(name) for name, kind in empty.schema.items() if may_be_numbers(kind, empty, name)}
     chosen = choose(list(label_of), numeric, options, role)
-    return _open_frame(data[[label_of[name] for name in chosen.features]], data, options, role)
+    return data[[label_of[name] for name in chosen.features]]
 
 
 def _open_frame(features: Any, frame: Any, options: Options, role: str) -> DaskSource:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from standout._accumulate import Accumulator, Sums, merge_sums
 from standout._blas import default_budget, physical_memory
@@ -22,7 +23,6 @@ from standout.errors import InputError, listed
 from standout.io.memory import (
     BadValues,
     check_all_used,
-    check_each_weight,
     check_weights,
     checked_table,
     count_bad,
@@ -33,12 +33,21 @@ from standout.io.memory import (
 )
 from standout.io.options import Options
 from standout.io.read import is_on_cluster
-from standout.io.source import IdColumn, Part, Source, block_rows
+from standout.io.source import IdColumn, Source, block_rows
 
 # The fraction of the memory that collected rows may take.
 _SHARE = 0.25
 Result = TypeVar("Result")
 Merge = Callable[[Result, Result], Result]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one partition on the worker that holds it, with their weights and groups."""
+
+    rows: Source
+    weights: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
 
 
 class DistributedSource(Source):
@@ -143,7 +152,7 @@ def add_up(part: Part, role: str) -> PartialSums:
     """Accumulate one partition; non-finite values propagate to its sums."""
     accumulator, seen = Accumulator(part.rows.n_features), 0
     # All rows of a partition may have weight zero, but not all rows of a dataset.
-    weights = None if part.weights is None else check_each_weight(part.weights, part.rows.n_rows, role)
+    weights = None if part.weights is None else check_weights(part.weights, part.rows.n_rows, role, partial=True)
     nothing = weights is not None and not weights.any()
     with np.errstate(all="ignore"):
         for block in weighted_blocks(part.rows, None if nothing else weights, role):

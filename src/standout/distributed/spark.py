@@ -28,10 +28,10 @@ except ImportError as error:
         f"reading Spark DataFrames needs {error.name}. Install it with: pip install 'standout[spark]'"
     ) from error
 
-from standout.distributed.reduce import DistributedSource, Merge, Result, check_fits, check_row_column
+from standout.distributed.reduce import DistributedSource, Merge, Part, Result, check_fits, check_row_column
 from standout.io.memory import check_names, checked_block, checked_table
 from standout.io.options import Options, choose
-from standout.io.source import ArraySource, Part, Source, block_rows
+from standout.io.source import ArraySource, Source, block_rows
 from standout.io.tables import coded, numbers_of
 
 _NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType", "BooleanType")
@@ -43,38 +43,43 @@ _PIECE_BYTES = 8 * 2**20
 _PIECES = "part long, place long, bytes binary"
 
 
-def open_collection(data: Any, role: str) -> SparkSource:
-    """Return the source of a Spark DataFrame all of whose columns are features: numbers, or one vector."""
+def open_collection(data: Any, options: Options, role: str) -> SparkSource:
+    """Return the source of a Spark DataFrame; by default all columns are features: numbers, or one vector."""
     frame = _checked_frame(data, role)
     fields = tuple(frame.schema.fields)
-    if len(fields) == 1 and _is_vector(fields[0].dataType):
-        return _source(frame, [0], [], Options(), role)
-    text = [field for field in fields if type(field.dataType).__name__ not in _NUMBERS]
-    if text:
-        names = [field.name for field in text]
-        how = f"frame.drop({', '.join(map(repr, names[:3]))})"
-        if len(text) == 1 and _is_vector(text[0].dataType):
-            how = f"`standout.read(frame, columns={names[0]!r})`, or the others"
-        raise InputError(
-            f"{role}: {len(text)} of {len(fields)} columns do not hold numbers: {listed(names)} "
-            f"(type {text[0].dataType.simpleString()}). Leave them out, for instance with {how}, or name what they are "
-            "in `standout.read(X, label=..., groups=..., ids=...)`."
-        )
-    return _source(frame, range(len(fields)), [], Options(), role)
+    position = {field.name: i for i, field in enumerate(fields)}
+    vectors = {field.name for field in fields if _is_vector(field.dataType)}
+    numbers = {field.name for field in fields if type(field.dataType).__name__ in _NUMBERS}
+    features, aside = list(range(len(fields))), list[int]()
+    if not options.is_default:
+        chosen = choose(tuple(position), numbers | vectors.intersection(options.columns or ()), options, role)
+        if len(chosen.features) > 1 and vectors.intersection(chosen.features):
+            raise FeatureError(
+                f"{role}: a vector holds all features, and other columns were named too. Name one of both."
+            )
+        features, aside = ([position[name] for name in columns] for columns in (chosen.features, chosen.aside))
+    elif len(numbers) < len(fields) and not (len(fields) == 1 and vectors):
+        raise _not_numbers([field for field in fields if field.name not in numbers], len(fields), role)
+    numbered = frame.toDF(*map(str, range(len(fields))))
+    names: tuple[str, ...] | None = tuple(fields[i].name for i in features)
+    width = None
+    if features and fields[features[0]].name in vectors:
+        width, names = _width(numbered, fields[features[0]], str(features[0]), role)
+    if width == 0 or not features:
+        checked_table(np.empty((1, 0)), role)
+    return SparkSource(numbered, fields, features, aside, options, BatchReader(role, names, len(features), width))
 
 
-def open_chosen(data: Any, options: Options, role: str) -> SparkSource:
-    """Return the source of a Spark DataFrame with feature columns and columns that describe rows."""
-    frame = _checked_frame(data, role)
-    kinds = {field.name: field.dataType for field in frame.schema.fields}
-    vectors = [name for name, kind in kinds.items() if _is_vector(kind)]
-    numbers = {name for name, kind in kinds.items() if type(kind).__name__ in _NUMBERS}
-    chosen = choose(tuple(kinds), numbers | set(vectors).intersection(options.columns or ()), options, role)
-    if len(chosen.features) > 1 and set(vectors).intersection(chosen.features):
-        raise FeatureError(f"{role}: a vector holds all features, and other columns were named too. Name one of both.")
-    position = {name: i for i, name in enumerate(kinds)}
-    features, aside = ([position[name] for name in names] for names in (chosen.features, chosen.aside))
-    return _source(frame, features, aside, options, role)
+def _not_numbers(others: Sequence[Any], n_columns: int, role: str) -> InputError:
+    names, kind = [field.name for field in others], others[0].dataType
+    how = f"frame.drop({', '.join(map(repr, names[:3]))})"
+    if len(others) == 1 and _is_vector(kind):
+        how = f"`standout.read(frame, columns={names[0]!r})`, or the others"
+    return InputError(
+        f"{role}: {len(others)} of {n_columns} columns do not hold numbers: {listed(names)} (type "
+        f"{kind.simpleString()}). Leave them out, for instance with {how}, or name what they are in "
+        "`standout.read(X, label=..., groups=..., ids=...)`."
+    )
 
 
 def _checked_frame(data: Any, role: str) -> Any:
@@ -87,19 +92,6 @@ def _checked_frame(data: Any, role: str) -> Any:
         raise InputError(f"{role}: a stream never ends. Give a DataFrame of rows, or use partial_fit in foreachBatch.")
     check_names(list(data.columns), role)
     return data
-
-
-def _source(frame: Any, features: Sequence[int], aside: Sequence[int], options: Options, role: str) -> SparkSource:
-    fields = tuple(frame.schema.fields)
-    numbered = frame.toDF(*map(str, range(len(fields))))
-    names: tuple[str, ...] | None = tuple(fields[i].name for i in features)
-    width = None
-    if features and _is_vector(fields[features[0]].dataType):
-        width, names = _width(numbered, fields[features[0]], str(features[0]), role)
-    if width == 0 or not features:
-        checked_table(np.empty((1, 0)), role)
-    reader = BatchReader(role, names, len(features), width)
-    return SparkSource(numbered, fields, features, aside, options, reader)
 
 
 def _is_vector(kind: Any) -> bool:

@@ -40,6 +40,19 @@ class Assessment:
         Datasets without groups whose rows look like replicates of fewer units.
     estimator : DPCA, CPCA or KernelDPCA, or None
         The estimator, fitted to all rows.
+
+    See Also
+    --------
+    standout.assess : Compute an assessment.
+    standout.report : HTML report that shows it.
+
+    Examples
+    --------
+    >>> from standout import assess, datasets
+    >>> target, background = datasets.FactorModel().sample(100, 200)
+    >>> found = assess(target, background, n_components=1, n_permutations=99, n_bootstrap=20)
+    >>> found.test.p_values, found.held_out.ratios.round(1), found.stability.median.round(1)
+    (array([0.01]), array([4.7]), array([1.]))
     """
 
     test: PermutationTest | None = None
@@ -95,6 +108,13 @@ def assess(
     -------
     Assessment
 
+    See Also
+    --------
+    standout.permutation_test : The test of significance alone.
+    standout.held_out_ratio : The ratios on held-out rows alone.
+    standout.stability : The bootstrap alone.
+    standout.find_replicates : The check for replicates alone.
+
     Examples
     --------
     >>> import numpy as np
@@ -119,8 +139,7 @@ def assess(
         units = {"groups": pairs, "background_groups": background_pairs}
     target, background = collect_sides(target, background)
     inputs = parse_inputs(FitArguments(target, background=background, **units))
-    datasets = [data for data in (inputs.target, *inputs.backgrounds.values()) if data is not None]
-    replicates = replicate_findings(datasets)
+    replicates = replicate_findings(inputs.datasets)
     fitted = clone(estimator).set_params(n_components=n_components)
     fitted.fit(target, background=background, **units)
     test = held_out = stable = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -53,6 +52,19 @@ class HeldOut:
         The fitted estimator of each fold.
     notes : tuple of str
         Caveats.
+
+    See Also
+    --------
+    standout.held_out_ratio : Compute held-out ratios.
+    standout.compare : Held-out ratios of several methods.
+
+    Examples
+    --------
+    >>> from standout import datasets, held_out_ratio
+    >>> target, background = datasets.FactorModel().sample(100, 200)
+    >>> found = held_out_ratio(target, background)
+    >>> found.ratios.round(1), found.low.round(1), found.high.round(1)
+    (array([4.7]), array([2.7]), array([8.1]))
     """
 
     ratios: Array
@@ -127,6 +139,13 @@ def held_out_ratio(
     Returns
     -------
     HeldOut
+
+    See Also
+    --------
+    standout.assess : All tests together, with a verdict.
+    standout.permutation_test : Test whether the ratios could arise if labels were random.
+    standout.stability : Variation of components between bootstrap samples.
+    standout.compare : Held-out ratios of several methods.
 
     Notes
     -----
@@ -241,14 +260,6 @@ def _split(samples: Samples, folds: int, split: Any, rng: np.random.Generator) -
     return sides
 
 
-def _groups(samples: Samples, held: Sequence[Index]) -> dict[str, Any]:
-    """Return the groups of the training rows, as arguments of fit; none if rows are the units."""
-    if not any(sample.units.ids for sample in samples.sets):
-        return {}
-    target, *others = (np.delete(sample.units.rows, index) for sample, index in zip(samples.sets, held, strict=True))
-    return {"groups": target, "background_groups": samples.as_background(others)}
-
-
 def _fit_and_measure(
     estimator: BaseContrast, samples: Samples, held: list[Index]
 ) -> tuple[BaseContrast, Fold, tuple[float, float]]:
@@ -260,15 +271,19 @@ def _fit_and_measure(
     (target, *backgrounds), held_out = fill_by_training(kept, out)
     for part in (target, *backgrounds):
         part.is_checked = True
+    groups: dict[str, Any] = {}
+    if samples.unit_kind == "groups":
+        own, *others = (np.delete(sample.units.rows, index) for sample, index in zip(samples.sets, held, strict=True))
+        groups = {"groups": own, "background_groups": samples.as_background(others)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
-        fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds), **_groups(samples, held))
+        fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds), **groups)
     units = [sample.units.rows[index] for sample, index in zip(samples.sets, held, strict=True)]
-    own, *others = (Spread.of(fitted._scores(rows), of) for rows, of in zip(held_out, units, strict=True))
+    spread, *spreads = (Spread.of(fitted._scores(rows), of) for rows, of in zip(held_out, units, strict=True))
     counts = [Counts(len(of), len(of), len(of), len(np.unique(of))) for of in units]
     mixture = Mixture.of(counts[1:], fitted.mix_)
     shift = None
     if fitted.centering != "own":
-        shift = (own.mean - mixture.mixed_means([other.mean for other in others])) ** 2
-    fold = Fold(own, tuple(others), mixture.shares, np.asarray(fitted.target_variance_), shift)
+        shift = (spread.mean - mixture.mixed_means([other.mean for other in spreads])) ** 2
+    fold = Fold(spread, tuple(spreads), mixture.shares, np.asarray(fitted.target_variance_), shift)
     return fitted, fold, (counts[0].units - 1, mixture.units - 1)

@@ -7,7 +7,7 @@ groups or in pairs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from standout._blas import Array, threads_for
+from standout._blas import Array, constant_features, threads_for
 from standout._inputs import check_choice, check_count, solve_options
 from standout._summary import Summary
 from standout._table_checks import rare_features
@@ -27,10 +27,11 @@ from standout.io.missing import FilledRows, raw_rows
 from standout.io.source import Progress, watching
 from standout.solvers.problem import SolveOptions, check_varies
 
-_EPS = float(np.finfo(float).eps)
 # A permuted ratio that is smaller than the observed one by less than this relative difference counts as equal.
 _TIE = 1e-9
 _LEVEL = 0.05
+# Numbers of labellings above this overflow, and are not given.
+_MOST_LABELLINGS = 1e300
 # A feature hardly varies if at most this share of its values differ from the usual one.
 _HARDLY_VARIES = 0.05
 # The null distribution is bimodal if a gap in the log ratios, with this share and number of them on either side, is
@@ -66,6 +67,19 @@ class PermutationTest:
         Features that vary in few rows.
     without_rare : PermutationTest or None
         The test without these features; None if there are none.
+
+    See Also
+    --------
+    standout.permutation_test : Compute the test.
+    standout.plot.null : Plot of the permutation distribution.
+
+    Examples
+    --------
+    >>> from standout import datasets, permutation_test
+    >>> target, background = datasets.FactorModel().sample(100, 200)
+    >>> test = permutation_test(target, background, n_permutations=99)
+    >>> test.ratios.round(1), test.p_values
+    (array([5.4]), array([0.01]))
     """
 
     ratios: Array
@@ -87,12 +101,28 @@ class PermutationTest:
         return float(1 / (self.null.shape[1] + 1))
 
     def count(self, level: float = _LEVEL) -> int:
-        """Return the number of components that are significant at this level, tested one after the other."""
+        """Return the number of components that are significant at this level, tested one after the other.
+
+        Examples
+        --------
+        >>> from standout import datasets, permutation_test
+        >>> target, background = datasets.FactorModel().sample(100, 200)
+        >>> permutation_test(target, background, n_components=2, n_permutations=99).count()
+        1
+        """
         passed = self.p_values <= level
         return len(passed) if passed.all() else int(np.argmin(passed))
 
     def edge(self, level: float = _LEVEL) -> Array:
-        """Return the ratio that permuted labels exceed with probability ``level``, for each component."""
+        """Return the ratio that permuted labels exceed with probability ``level``, for each component.
+
+        Examples
+        --------
+        >>> from standout import datasets, permutation_test
+        >>> target, background = datasets.FactorModel().sample(100, 200)
+        >>> permutation_test(target, background, n_components=2, n_permutations=99).edge().round(1)
+        array([2.5, 2.4])
+        """
         return np.asarray(np.quantile(self.null, 1 - level, axis=1, method="higher"))
 
     def summary(self) -> Summary:
@@ -104,6 +134,7 @@ class PermutationTest:
             counts = (f"{count} in the {name}" for count, name in zip(self.units, sets, strict=True))
             permuted = f"{self.permuted}: {', '.join(counts)}"
         total = f"{self.n_possible:.0f}" if self.complete else f"{self.n_possible:.3g}"
+        total = total if self.n_possible < _MOST_LABELLINGS else f"more than {_MOST_LABELLINGS:.0e}"
         labellings = f"all {total}" if self.complete else f"{self.null.shape[1]} of {total}"
         lines = [
             "Permutation test: could this ratio arise if labels were random?",
@@ -175,11 +206,18 @@ def permutation_test(
         Number of processes, if the work is long enough for more than one; None uses all cores. The result does not
         depend on it.
     progress : callable, optional
-        Called with the number of permutations done; by default the callback of :func:`~standout.io.source.watching`.
+        Called with the number of permutations done.
 
     Returns
     -------
     PermutationTest
+
+    See Also
+    --------
+    standout.assess : All tests together, with a verdict.
+    standout.held_out_ratio : Ratios on rows that components were not fitted on.
+    standout.stability : Variation of components between bootstrap samples.
+    standout.plot.null : Plot of the permutation distribution.
 
     Notes
     -----
@@ -246,8 +284,8 @@ def permutation_test(
         except InputError:  # too few rows, or a dataset that is constant in all other features
             return found
     named = tuple(named_features(samples.sets[0].source.names, rare))
-    found = replace(found, rare=named, without_rare=replace(rest, notes=rest.notes[len(samples.notes) :]))
-    return replace(found, notes=(*found.notes, *_rare_notes(found)))
+    rest = replace(rest, notes=rest.notes[len(samples.notes) :])
+    return replace(found, rare=named, without_rare=rest, notes=(*found.notes, *_rare_notes(found, rest, named)))
 
 
 def _without_fill_of_constants(samples: Samples) -> Samples:
@@ -365,7 +403,7 @@ def _centred(samples: Samples, shuffle: Shuffle) -> Array:
         rows -= mean
         rows -= np.average(rows, axis=0, weights=weight)
         squares = np.einsum("ij,ij->j", rows, rows)
-        constant = np.sqrt(squares / len(rows)) <= 10 * _EPS * np.abs(mean)
+        constant = constant_features(squares / len(rows), mean)
         rows[:, constant] = 0.0
         check_varies(np.where(constant, 0.0, squares), sample.role)
         parts.append(rows)
@@ -399,12 +437,11 @@ def null_modes(null: Array) -> tuple[float, float] | None:
     return float(np.exp(np.median(low))), float(np.exp(np.median(high)))
 
 
-def _rare_notes(found: PermutationTest) -> list[str]:
-    """Return a note if the test with and without rare features disagree."""
-    rest = found.without_rare
-    if rest is None or bool(found.count()) == bool(rest.count()):
+def _rare_notes(found: PermutationTest, rest: PermutationTest, rare: Sequence[str | int]) -> list[str]:
+    """Return a note if the tests with and without rare features disagree."""
+    if bool(found.count()) == bool(rest.count()):
         return []
-    features = f"{listed(found.rare)}, which var{'ies' if len(found.rare) == 1 else 'y'} in few rows"
+    features = f"{listed(rare)}, which var{'ies' if len(rare) == 1 else 'y'} in few rows"
     p = f"p = {found.p_values[0]:.2g} with {features}, and p = {rest.p_values[0]:.2g} without"
     if found.count():
         return [f"{p}: the finding rests on a handful of rows. Leave such features out, or give more background rows."]

@@ -105,16 +105,16 @@ def collect_samples(
         raise InputError("target: no rows were given. Give the rows of the target.")
     if not inputs.backgrounds:
         raise InputError(f"{purpose} compares target and background, and the background is missing. Give its rows.")
-    matched = match_features(inputs, inputs.target.names, inputs.target.n_features, features)
-    assert matched.inputs.target is not None
-    tables = (matched.inputs.target, *matched.inputs.backgrounds.values())
-    sets = tuple(_sample(data, purpose) for data in tables)
-    notes = replicate_notes((inputs.target, *inputs.backgrounds.values()))
+    matched = match_features(inputs, features)
+    sets = tuple(_sample(data, purpose) for data in matched.datasets)
+    notes = replicate_notes(inputs.datasets)
     for note in notes:
         warn_user(note.text, note.category)
-    found = [note for note in table_notes(tables) if issubclass(note.category, DoubtWarning | RareFeatureWarning)]
+    found = [
+        note for note in table_notes(matched.datasets) if issubclass(note.category, DoubtWarning | RareFeatureWarning)
+    ]
     keys = None
-    if list(inputs.backgrounds) != ["background"]:
+    if [data.role for data in inputs.backgrounds] != ["background"]:
         keys = tuple(background) if isinstance(background, Mapping) else tuple(range(len(background)))
     return Samples(sets, keys, tuple(note.text for note in (*notes, *found, *matched.notes)))
 

@@ -34,7 +34,21 @@ _FEW_UNITS = 5
 
 @dataclass(frozen=True)
 class FeatureStability:
-    """Weight of a feature in a component, with its interval."""
+    """Weight of a feature in a component, with its interval.
+
+    See Also
+    --------
+    standout.inference.Stability : The result that lists these features.
+    standout.plot.stability : Plot of the weights with their intervals.
+
+    Examples
+    --------
+    >>> from standout import datasets, stability
+    >>> target, background = datasets.FactorModel().sample(100, 200)
+    >>> top = stability(target, background, n_components=1, n_bootstrap=50).top_features(1)[0][0]
+    >>> top.feature, round(top.weight, 1), top.same_sign
+    (10, 0.7, 1.0)
+    """
 
     feature: str | int
     weight: float  # change in background sd when the score changes by one target sd
@@ -50,7 +64,7 @@ class Stability:
     Attributes
     ----------
     correlations : ndarray of shape (n_bootstrap, n_components)
-        |correlation| between the target's scores of each component and those of the matched component of each
+        Absolute correlation between the target's scores of each component and those of the matched component of each
         bootstrap sample; 0 if none matches.
     median, low, high : ndarray of shape (n_components,)
         Median of the correlations, and ends of their percentile interval.
@@ -71,6 +85,20 @@ class Stability:
         Feature names (or None), and caveats.
     by : "rows" or "groups"
         What was resampled.
+
+    See Also
+    --------
+    standout.stability : Compute the stability.
+    standout.inference.FeatureStability : An item of ``top_features``.
+    standout.plot.stability : Plot of the weights with their intervals.
+
+    Examples
+    --------
+    >>> from standout import datasets, stability
+    >>> target, background = datasets.FactorModel().sample(100, 200)
+    >>> found = stability(target, background, n_components=1, n_bootstrap=50)
+    >>> found.median.round(2), found.weights.shape
+    (array([0.99]), (1, 12))
     """
 
     correlations: Array
@@ -88,7 +116,16 @@ class Stability:
     notes: tuple[str, ...]
 
     def top_features(self, count: int = 5) -> list[list[FeatureStability]]:
-        """Return the features with the largest weights of each component."""
+        """Return the features with the largest weights of each component.
+
+        Examples
+        --------
+        >>> from standout import datasets, stability
+        >>> target, background = datasets.FactorModel().sample(100, 200)
+        >>> found = stability(target, background, n_components=1, n_bootstrap=50)
+        >>> [top.feature for top in found.top_features(2)[0]]
+        [10, 0]
+        """
         names = self.names if self.names is not None else range(self.weights.shape[1])
         order = np.argsort(-np.abs(self.weights), axis=1, kind="stable")[:, : check_count("count", count)]
         values = np.stack([self.weights, self.weight_low, self.weight_high, self.same_sign], axis=-1)
@@ -155,6 +192,13 @@ def stability(
     Returns
     -------
     Stability
+
+    See Also
+    --------
+    standout.assess : All tests together, with a verdict.
+    standout.permutation_test : Test whether the ratios could arise if labels were random.
+    standout.held_out_ratio : Ratios on rows that components were not fitted on.
+    standout.plot.stability : Plot of the weights with their intervals.
 
     Examples
     --------
@@ -261,11 +305,11 @@ def _draw(units: Units, rng: np.random.Generator) -> tuple[Index, Index]:
 
 def _fit(samples: Samples, drawn: list[tuple[Index, Index]], options: SolveOptions) -> Model:
     """Fit the drawn rows of each set, given with the unit of each."""
-    target, *backgrounds = (
+    datasets = [
         Dataset(sample.role, RowView(sample.source, rows), groups=units if sample.units.ids else None)
         for sample, (rows, units) in zip(samples.sets, drawn, strict=True)
-    )
-    return fit_model(target, {background.role: background for background in backgrounds}, options)
+    ]
+    return fit_model(datasets, options)
 
 
 def _unit_scores(model: Model, target: RowSource) -> Array:

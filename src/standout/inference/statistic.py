@@ -35,7 +35,7 @@ from standout._shrinkage import (
 from standout.inference.exchange import Shuffle
 from standout.inference.resampling import panels
 from standout.solvers import dense
-from standout.solvers.gram import GramProblem, gram_shrinkage
+from standout.solvers.gram import GramProblem, Span, gram_shrinkage
 
 # A larger ratio is infinite: the background variance is rounding error.
 _INFINITE = 1e12
@@ -340,8 +340,8 @@ class _GramStatistic(Statistic):
         return span, GramProblem(span.gram, span.n_target, found)
 
 
-class _LabelledSpan:
-    """The rows of a labelling sorted by set, as a :class:`standout.solvers.gram.Span`."""
+class _LabelledSpan(Span):
+    """The rows of a labelling sorted by set."""
 
     def __init__(self, rows: Array, gram: Array | None, problem: NullProblem, labels: Index):
         self.rows, self.problem = rows, problem
@@ -353,11 +353,9 @@ class _LabelledSpan:
         if gram is not None:
             self._scale_by_mean(gram)
             return
-        n_features = rows.shape[1]
-        self.unit_variance, self.varies = np.empty(n_features), np.empty(n_features, dtype=bool)
-        self._target, self._background = np.empty(n_features), np.empty(n_features)
         self._constant = problem.constant(labels)
-        self._build_gram(measure=True)
+        self.unit_variance, self.varies = np.empty(rows.shape[1]), np.empty(rows.shape[1], dtype=bool)
+        self.rescaled(np.ones(rows.shape[1]))
         self.n_varying = int(self.varies.sum())
 
     def _scale_by_mean(self, gram: Array) -> None:
@@ -387,29 +385,7 @@ class _LabelledSpan:
                 part -= part.mean(axis=0)
             yield here, panel
 
-    def _build_gram(self, whole: Array | float = 1.0, measure: bool = False) -> None:
-        """Compute the Gram matrix in one pass; ``whole`` are the variances of whole features in the units used."""
-        gram = np.zeros((len(self.order), len(self.order)), order="F")
-        for here, panel in self._panels():
-            if measure:
-                target, *backgrounds = (
-                    share * np.einsum("ij,ij->j", part, part)
-                    for part, share in zip(self._parts(panel), self.shares, strict=True)
-                )
-                self._target[here], self._background[here] = target, np.sum(backgrounds, axis=0)
-                self.unit_variance[here], self.varies[here] = self.problem.unit_variance(
-                    target, self._background[here], self._constant, here
-                )
-            panel /= np.sqrt(self.unit_variance[here])
-            add_gram(gram, panel)
-        self.gram = mirror(gram) * np.outer(self.roots, self.roots)
-        first = start_features(self._target / self.unit_variance)
-        start = self.rows[np.ix_(self.order[: self.n_target], first)]
-        start = (start - start.mean(axis=0)) / np.sqrt(self.unit_variance[first])
-        self.leading = start * self.roots[: self.n_target, None]
-        # The diagonal of S is one, whatever part of a feature is left.
-        self.lost_squared = float((whole**2 - (self._background / self.unit_variance) ** 2)[self.varies].sum())
-
+    @property
     def background_variance(self) -> Array | None:
         return None if self.problem.spanned else np.where(self.varies, self.unit_variance, 0.0)
 
@@ -420,6 +396,27 @@ class _LabelledSpan:
             result[here] = (panel / np.sqrt(self.unit_variance[here])).T @ together
         return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 
-    def rescale(self, units: Array) -> None:
-        self.unit_variance = self.unit_variance * units**2
-        self._build_gram(1 / units**2)
+    def rescaled(self, units: Array) -> _LabelledSpan:
+        """Compute variances and the Gram matrix, of features in background-sd units times ``units``."""
+        self.gram = np.zeros((len(self.order), len(self.order)), order="F")
+        target, background = np.empty_like(units), np.empty_like(units)
+        for here, panel in self._panels():
+            target[here], *backgrounds = (
+                share * np.einsum("ij,ij->j", part, part)
+                for part, share in zip(self._parts(panel), self.shares, strict=True)
+            )
+            background[here] = np.sum(backgrounds, axis=0)
+            variance, self.varies[here] = self.problem.unit_variance(
+                target[here], background[here], self._constant, here
+            )
+            self.unit_variance[here] = variance * units[here] ** 2
+            panel /= np.sqrt(self.unit_variance[here])
+            add_gram(self.gram, panel)
+        self.gram = mirror(self.gram) * np.outer(self.roots, self.roots)
+        first = start_features(target / self.unit_variance)
+        start = self.rows[np.ix_(self.order[: self.n_target], first)]
+        start = (start - start.mean(axis=0)) / np.sqrt(self.unit_variance[first])
+        self.leading = start * self.roots[: self.n_target, None]
+        # The diagonal of S is one, whatever part of a feature is left.
+        self.lost_squared = float(((1 / units**2) ** 2 - (background / self.unit_variance) ** 2)[self.varies].sum())
+        return self

@@ -242,7 +242,7 @@ class CheckpointedPass:
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return, as JSON, what must be equal for a pass to be resumed."""
-        chosen = [index.tolist() for index in (self.columns, self.stream.chosen) if index is not None]
+        chosen = [index.tolist() for index in (self.columns, self.stream.column_index) if index is not None]
         features = [self.source.n_features, self.source.names, chosen]
         filling = getattr(self.stream, "filling", None)
         if filling is not None:  # imputed values also depend on the other datasets
@@ -250,7 +250,7 @@ class CheckpointedPass:
         return {
             **self.file.fingerprint(),
             "features": sha256(json.dumps(features).encode()).hexdigest(),
-            "groups": [self.counting, self.stream.layout.groups_match],
+            "groups": [self.counting, self.stream.layout.options.groups_match],
             "weights": None if self.weights is None else sha256(self.weights.tobytes()).hexdigest(),
         }
 

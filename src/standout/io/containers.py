@@ -229,11 +229,12 @@ def open_item(open_root: Callable[[], AbstractContextManager[Any]], key: str) ->
 
 def as_names(values: Any) -> tuple[str, ...]:
     """Return names as a tuple of text."""
-    return tuple(str(value) for value in decode(np.asarray(values)).tolist())
+    return tuple(str(value) for value in decode(values).tolist())
 
 
-def decode(values: NDArray[Any]) -> NDArray[Any]:
-    """Return bytes as text, and all other values unchanged."""
+def decode(column: Any) -> NDArray[Any]:
+    """Return a column as an array: bytes as text, categories by name, all other values unchanged."""
+    values = np.asarray(column)
     if values.dtype.kind in NUMBERS + "U":
         return values
     decoded = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values.tolist()]

@@ -26,7 +26,8 @@ from pyarrow import csv as arrow_csv
 
 from standout.errors import InputError, NotNumbersError, StandoutError
 from standout.io.containers import first_line, readable
-from standout.io.options import Options, check_distinct, choose
+from standout.io.memory import check_distinct
+from standout.io.options import Options, choose
 from standout.io.stream import Stream, TableInMemory
 from standout.io.tables import Names, RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
 

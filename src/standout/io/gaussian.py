@@ -5,7 +5,7 @@ missing values by draws from their conditional distribution given the observed v
 model from the imputed rows, and repeat. Random draws preserve the variances, which imputation by a mean or a
 regression would shrink. With one covariance for all datasets the imputation does not depend on which rows are
 target rows: values drawn from a covariance of the target only would reproduce its sampling noise and inflate the
-ratios (docs/simulations.md, "missing").
+ratios (docs/evidence/simulations.md, "missing").
 """
 
 from __future__ import annotations
@@ -112,10 +112,9 @@ class Exact(Gaussian):
         here = np.where(valid[:, :, None], self.related[places], 0.0)
         off = (observed @ self.related)[:, :, None] + here.transpose(0, 2, 1) @ drawn[:, :, None]
         values, vectors = np.linalg.eigh(here.transpose(0, 2, 1) @ here)
-        inverse = np.where(values > 1e-6, 1 / np.maximum(values, 1e-6), 0.0)[
-            :, None, :
-        ]  # relations with a missing value
-        return np.asarray(drawn - (here @ (vectors * inverse) @ vectors.transpose(0, 2, 1) @ off)[:, :, 0])
+        inverse = np.where(values > 1e-6, 1 / np.maximum(values, 1e-6), 0.0)  # only relations with a missing value
+        fitted = here @ (vectors * inverse[:, None, :]) @ vectors.transpose(0, 2, 1) @ off
+        return np.asarray(drawn - fitted[:, :, 0])
 
 
 @dataclass(frozen=True)
@@ -215,13 +214,17 @@ class Fill:
 
     mean: Array
     model: Gaussian
-    fixed: Mask  # (n_features,): constant features, imputed by the constant
+    fixed: Mask  # (n_features,): features imputed by ``mean``, because they are constant
     seed: tuple[int, int]
+
+    @classmethod
+    def at(cls, mean: Array) -> Fill:
+        """Return the rule that imputes these means, without draws."""
+        return cls(mean, Gaussian(np.ones_like(mean)), np.ones(len(mean), dtype=bool), (0, 0))
 
     def rows(self, numbers: NDArray[Any], start: int = 0) -> Array:
         """Return rows with missing values imputed; ``start`` is the number of rows before them."""
-        rows = np.array(numbers, dtype=np.float64)
-        rows = np.where(np.isnan(rows) & self.fixed, self.mean, rows)
+        rows = np.where(np.isnan(numbers) & self.fixed, self.mean, np.asarray(numbers, dtype=np.float64))
         if not np.isnan(rows).any():
             return rows
         filled = self.model.fill(rows - self.mean, self._normal(start, len(rows))) + self.mean

@@ -11,8 +11,7 @@ supports neither half precision nor the other byte order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from scipy import sparse
 from standout.errors import InputError, NotNumbersError, did_you_mean, listed
 from standout.io import containers
 from standout.io.containers import Column, Member, as_names, decode, open_item, readable
-from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, as_source
+from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Open, as_source
 from standout.io.memory import NUMBERS, checked_table
 from standout.io.options import Options
 from standout.io.source import Source
@@ -38,8 +37,6 @@ _ENCODINGS = ("", "array", "string-array", "categorical", *_NULLABLE)
 _CSR_ARRAYS = ("data", "indices", "indptr")
 # Rows of a sparse matrix are read in parts of about this size.
 _READ_BYTES = 8 * 2**20
-
-Open = Callable[[], AbstractContextManager[Any]]
 
 
 def open_h5ad(path: Path, options: Options, role: str) -> Source:
@@ -76,7 +73,7 @@ def open_store(path: Path, open_root: Open, options: Options, role: str) -> Sour
         read = partial(_read_obs, open_root, reader.shape[0])
         metadata: dict[str, Column] = {name: partial(read, name) for name in columns}
         metadata[OBS_NAMES] = partial(read, None)
-        matrix = MatrixFile(path, "h5ad", reader, names, metadata, ids=OBS_NAMES, deferred=tuple(known))
+        matrix = MatrixFile(path, "h5ad", reader, names, metadata, tuple(known), OBS_NAMES, deferred=True)
     return as_source(_checked(matrix, location), options, role)
 
 
@@ -96,11 +93,11 @@ def from_anndata(adata: Any, options: Options, role: str) -> Source:
             reader = _object_reader(matrix, location)
         names = as_names(holder.var_names)
     obs = adata.obs
-    metadata: dict[str, Column] = {str(name): partial(_decoded, obs[name]) for name in obs.columns}
+    metadata: dict[str, Column] = {str(name): partial(decode, obs[name]) for name in obs.columns}
     metadata[OBS_NAMES] = partial(np.asarray, adata.obs_names, dtype=object)
     known = [str(name) for name in obs.columns if obs[name].dtype.kind in NUMBERS + "OU"]
     path = Path(adata.filename) if adata.isbacked else Path("AnnData")
-    file = MatrixFile(path, "AnnData", reader, names, metadata, ids=OBS_NAMES, deferred=tuple(known))
+    file = MatrixFile(path, "AnnData", reader, names, metadata, tuple(known), OBS_NAMES, deferred=True)
     return as_source(_checked(file, location), options, role)
 
 
@@ -175,7 +172,7 @@ class CSRReader(MatrixReader):
 
 def _read_column(table: Any, name: str | None) -> NDArray[Any]:
     """Read a column of obs or var, or its index (None)."""
-    return _decoded(read_elem(table[table.attrs["_index"] if name is None else name]))
+    return decode(read_elem(table[table.attrs["_index"] if name is None else name]))
 
 
 def _read_obs(open_root: Open, n_rows: int, name: str | None) -> NDArray[Any]:
@@ -184,11 +181,6 @@ def _read_obs(open_root: Open, n_rows: int, name: str | None) -> NDArray[Any]:
     if found.shape != (n_rows,):
         raise ValueError(f"{len(found)} values of obs for {n_rows} rows")
     return found
-
-
-def _decoded(values: Any) -> NDArray[Any]:
-    """Return a column as plain values: categories by name, missing ones as NaN."""
-    return decode(np.asarray(values))
 
 
 def _stored_reader(path: Path, open_matrix: Open, item: Any, options: Options, location: str) -> MatrixReader:

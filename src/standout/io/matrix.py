@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,9 +105,9 @@ class MatrixFile:
     reader: MatrixReader
     names: tuple[str, ...] | None = None
     metadata: Mapping[str, Column] = field(default_factory=dict)
-    kept: tuple[str, ...] = ()  # metadata columns that are part of the source without being requested
-    deferred: tuple[str, ...] = ()  # the same, but read on first use
+    aside: tuple[str, ...] = ()  # metadata columns that are part of the source without being requested
     ids: str | None = None  # the default column of row ids
+    deferred: bool = False  # whether metadata columns are read on first use, also if the matrix is in memory
 
 
 def as_source(matrix: MatrixFile, options: Options, role: str) -> Source:
@@ -123,18 +123,13 @@ def as_source(matrix: MatrixFile, options: Options, role: str) -> Source:
         matrix.path,
         names,
         n_features=reader.shape[1] if columns is None else len(columns),
-        aside=tuple(dict.fromkeys((*options.roles, *matrix.kept, *ids, *matrix.deferred))),
-        label=options.label,
-        groups=options.groups,
-        groups_match=options.groups_match,
-        ids=options.ids or matrix.ids,
+        aside=tuple(dict.fromkeys((*options.roles, *ids, *matrix.aside))),
+        options=replace(options, ids=options.ids or matrix.ids),
         n_rows=reader.shape[0] if rows is None else len(rows),
-        memory=options.memory,
     )
     kind = OnDisk if reader.random_access else SequentialMatrix
     source = kind(location, layout, matrix, metadata, rows, columns)
-    # A cast, because the metadata of these sources are read-only properties.
-    return cast(Source, source.load() if source.nbytes <= options.memory else source)
+    return source.load() if source.nbytes <= options.memory else source
 
 
 def _choose_features(
@@ -216,7 +211,7 @@ class SequentialMatrix(Stream):
     ):
         super().__init__(layout, self._blocks)
         self.location, self.matrix, self.reader, self.metadata = location, matrix, matrix.reader, metadata
-        self.row_index, self.column_index, self.chosen = row_index, column_index, column_index
+        self.row_index, self.column_index = row_index, column_index
         self._kept = _LazyColumns(location, matrix.kind, metadata, row_index)
         self._total = layout.n_rows or 0
 
@@ -232,7 +227,7 @@ class SequentialMatrix(Stream):
 
     def load(self) -> TableInMemory | SparseInMemory:
         """Read the chosen rows and columns into memory; sparse rows stay sparse."""
-        deferred = {name: self.metadata[name] for name in self.matrix.deferred}
+        deferred = self.matrix.metadata if self.matrix.deferred else {}
         metadata = _LazyColumns(self.location, self.matrix.kind, deferred, self.row_index)
         metadata.update((name, self.about(name)) for name in self.aside if name not in deferred)
         if isinstance(self.reader, InMemoryReader):
@@ -278,10 +273,9 @@ class SequentialMatrix(Stream):
 
         Each part comes with the number of chosen rows before it. Parts that end before row ``begin`` are skipped.
         """
-        parts, seen = None, 0
+        parts, seen = self.reader.parts(step), 0
         for start in range(0, self.reader.shape[0], step):
             with readable(self.location, self.matrix.kind):
-                parts = self.reader.parts(step) if parts is None else parts
                 part = next(parts)
             chosen = self._rows_between(start, start + step)
             part = part if chosen is None else part[chosen - start]
@@ -373,7 +367,9 @@ class OnDisk(SequentialMatrix, RowSource):
             return self.reader.rows(start, stop)
 
     def _read_columns(self, start: int, stop: int) -> NDArray[Any]:
-        self._check_unchanged_at(start)
+        files = self.layout.files
+        if start == 0 or (files is not None and len(files.stamps) == 1):  # an array of many files is checked once
+            self._check_unchanged()
         chosen = np.arange(start, stop) if self.column_index is None else self.column_index[start:stop]
         low, high = int(chosen.min()), int(chosen.max()) + 1
         if high - low > 2 * len(chosen):  # far apart: one pass over the rows

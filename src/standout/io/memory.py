@@ -338,12 +338,15 @@ def check_names(columns: list[Any], role: str) -> None:
             f"{role}: {len(odd)} of {len(columns)} column names are not text: {listed(odd)}. Make all column names "
             "text, for instance with frame.columns = frame.columns.astype(str)."
         )
-    duplicates = [name for name, count in Counter(columns).items() if count > 1]
+    check_distinct(columns, role)
+
+
+def check_distinct(names: Iterable[Any], role: str) -> None:
+    """Raise an error for duplicate names."""
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
-        plural = "s" if len(duplicates) > 1 else ""
-        raise InputError(
-            f"{role}: {len(duplicates)} duplicate column name{plural}: {listed(duplicates)}. Rename or drop them."
-        )
+        count = f"{len(duplicates)} duplicate column name{'s' * (len(duplicates) > 1)}"
+        raise InputError(f"{role}: {count}: {listed(duplicates)}. Rename or drop them.")
 
 
 def _check_numeric(frame: Any, role: str) -> None:
@@ -427,16 +430,8 @@ def check_all_used(weights: Array | None, n_rows: int, role: str) -> None:
         raise InputError(f"{role} weights: {len(weights)} weights for {n_rows} rows. Give one weight for each row.")
 
 
-def check_weights(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
-    """Return weights as a float array; raise an error if they are invalid."""
-    checked = check_each_weight(weights, n_rows, role)
-    if not checked.any():
-        raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
-    return checked
-
-
-def check_each_weight(weights: ArrayLike, n_rows: int | None, role: str) -> Array:
-    """Return weights, all of which may be zero, as a float array; raise an error if they are invalid."""
+def check_weights(weights: ArrayLike, n_rows: int | None, role: str, partial: bool = False) -> Array:
+    """Return weights as a float array, or raise an error; only weights of a ``partial`` dataset may all be zero."""
     given = as_weights(weights, role)
     if given.dtype.kind not in NUMBERS:
         raise InputError(f"{role} weights: values of type {given.dtype} are not numbers. Give one number for each row.")
@@ -451,6 +446,8 @@ def check_each_weight(weights: ArrayLike, n_rows: int | None, role: str) -> Arra
             "Weights count rows: use 0 to leave a row out."
         )
     positive = checked[checked > 0]
+    if len(positive) == 0 and not partial:
+        raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
     if len(positive) and (positive.max() > 1e100 or positive.min() < 1e-100):
         raise InputError(
             f"{role} weights: they go from {positive.min():.3g} to {positive.max():.3g}, too far for sums. "

@@ -6,8 +6,8 @@ Sources whose missing values are drawn keep the observed values, so that they ca
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -19,22 +19,7 @@ from standout.errors import InputError, StandoutWarning, listed, named_features,
 from standout.io.gaussian import Blocks, Fill, Observed, estimate
 from standout.io.memory import at_file, count_bad, explain_bad
 from standout.io.source import ArraySource, ColumnView, RowSource, RowView, Source, block_rows_of, select_columns
-from standout.io.stream import Block, Layout, ReadSummary, Stream, TableInMemory
-
-
-@dataclass(frozen=True)
-class AtMean:
-    """Imputation by given means."""
-
-    mean: Array
-
-    def rows(self, numbers: NDArray[Any], start: int = 0) -> Array:  # noqa: ARG002
-        """Return rows with missing values replaced by the means."""
-        return np.where(np.isnan(numbers), self.mean, numbers)
-
-    def digest(self) -> str:
-        """Return a digest of the means."""
-        return self.mean.tobytes().hex()
+from standout.io.stream import Block, Stream, TableInMemory
 
 
 class FilledRows(ArraySource):
@@ -64,29 +49,11 @@ class IncompleteTable(TableInMemory):
         self.raw = numbers  # with NaN
 
 
-class _HandledStream(Stream):
-    """A stream whose missing values are handled while reading, with a summary."""
-
-    def __init__(self, source: Any, layout: Layout, change: Callable[[Block], Block], account: ReadSummary):
-        super().__init__(layout, self._changed)
-        self._source, self._change, self._account = source, change, account
-
-    @property
-    def account(self) -> ReadSummary:
-        return self._account
-
-    def _changed(self, rows: int, columns: tuple[str, ...], mark: Any = None) -> Iterator[Block]:
-        # Progress is reported only by this stream, not by the underlying one.
-        streamed = isinstance(self._source, Stream)
-        blocks = self._source.open_blocks(rows, columns, mark) if streamed else self._source.table_blocks(rows, columns)
-        return (block for block in map(self._change, blocks) if len(block.numbers))
-
-
-class IncompleteStream(_HandledStream):
+class IncompleteStream(Stream):
     """A stream with missing values, which are imputed during reading, by default from its own rows only."""
 
     is_incomplete = True
-    filling: Fill | AtMean | None = None
+    filling: Fill | None = None
     filled_columns: Any = slice(None)
 
     def _pass(self, rows: int, columns: tuple[str, ...], mark: Any = None, seen: int = 0) -> Iterator[Block]:
@@ -118,7 +85,7 @@ def raw_rows(source: Any) -> NDArray[Any]:
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
-def filled_by(source: Any, filling: Fill | AtMean) -> Source:
+def filled_by(source: Any, filling: Fill) -> Source:
     """Return an incomplete source with missing values imputed by a given rule."""
     if isinstance(source, RowSource):
         raw = raw_rows(source)
@@ -129,11 +96,11 @@ def filled_by(source: Any, filling: Fill | AtMean) -> Source:
     return select_columns(stream, source.index) if is_view else cast(Source, stream)
 
 
-def _own_filling(source: Any) -> Fill | AtMean:
+def _own_filling(source: Any) -> Fill:
     """Return the imputation rule from the rows of this source only."""
     own = observed(lambda: raw_blocks(source), source.n_features, str(source.path), source.names)
     if source.imputes_means:
-        return AtMean(own.mean)
+        return Fill.at(own.mean)
     (found,) = estimate([own])
     assert found is not None
     return found
@@ -201,15 +168,15 @@ def handle_missing(source: Any, how: str, role: str) -> Source:
         )
     else:
         account = replace(account, values_filled=int(count.sum()), filled_by="draws")
-    change, imputes = partial(_changed, how=how, index=index), how in ("auto", "mean")
+    imputes = how in ("auto", "mean")
     result: Any
     if is_table:
-        block = change(Block(source.array, {name: source.about(name) for name in source.aside}))
-        result = (IncompleteTable if imputes else TableInMemory)(layout, block.numbers, block.about, account)
+        block = _changed(Block(source.array, {name: source.about(name) for name in source.aside}), how, index)
+        result = (IncompleteTable if imputes else TableInMemory)(layout, block.numbers, block.about)
     else:
-        result = (IncompleteStream if imputes else _HandledStream)(source, layout, change, account)
-    result.imputes_means = how == "mean"
-    return cast(Source, result)  # the row metadata of a stream are read-only
+        result = (IncompleteStream if imputes else Stream)(layout, partial(_changed_blocks, source, how, index))
+    result.handled, result.imputes_means = account, how == "mean"
+    return cast(Source, result)
 
 
 def _count(source: Any, rows: int) -> tuple[NDArray[np.int64], int, int]:
@@ -230,6 +197,15 @@ def _check_any_left(kept: int, count: int, what: str, other: str, role: str) -> 
             f"{role}: each of the {count} {what} has a missing value, so `missing='drop_{what}'` leaves none. Use "
             f"`missing='auto'` or `missing='drop_{other}'`, or leave out columns that are mostly empty."
         )
+
+
+def _changed_blocks(
+    source: Any, how: str, index: NDArray[np.intp] | None, rows: int, columns: tuple[str, ...], mark: Any = None
+) -> Iterator[Block]:
+    # Progress is reported only by the new stream, not by the underlying one.
+    streamed = isinstance(source, Stream)
+    blocks = source.open_blocks(rows, columns, mark) if streamed else source.table_blocks(rows, columns)
+    return (changed for block in blocks if len((changed := _changed(block, how, index)).numbers))
 
 
 def _changed(block: Block, how: str, index: NDArray[np.intp] | None) -> Block:

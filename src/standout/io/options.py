@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -26,7 +25,7 @@ from standout.errors import (
     listed,
     warn_user,
 )
-from standout.io.memory import is_missing
+from standout.io.memory import check_distinct, is_missing
 from standout.io.output import check_writable
 
 MISSING = ("auto", "drop_rows", "drop_features", "mean")
@@ -74,8 +73,13 @@ class Options:
                 "with `transpose=True` columns become rows, and no column can describe rows. Leave `label`, `groups` "
                 "and `where` out."
             )
-        if options.groups_match is not None:
-            _check_pattern(options.groups, options.groups_match)
+        pattern = options.groups_match
+        if pattern is not None and options.groups is None:
+            raise InputError("`groups_match` needs the column of the groups. Give `groups` too.")
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise InputError(f"`groups_match={pattern!r}` is not a regular expression ({error}). Check it.") from error
         return options
 
     @property
@@ -119,15 +123,6 @@ def _values(column: str, given: Any) -> tuple[str, ...]:
     if not values:
         raise InputError(f"where: no value for column {column!r}. Give at least one of its values.")
     return tuple(str(value) for value in values)
-
-
-def _check_pattern(groups: str | None, pattern: str) -> None:
-    if groups is None:
-        raise InputError("`groups_match` needs the column of the groups. Give `groups` too.")
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"`groups_match={pattern!r}` is not a regular expression ({error}). Check it.") from error
 
 
 # Columns
@@ -189,30 +184,15 @@ def choose(
             f"{location}: no features are left: {len(numeric)} of {len(columns)} columns are numeric. Check the "
             "contents of the file, and which columns `columns` and `drop` leave."
         )
-    if options.columns is None:
-        _warn_unused([c for c in aside if c not in roles and c not in rows], location)
-    return Chosen(tuple(features), tuple(aside), rows[0] if options.ids is None and len(rows) == 1 else options.ids)
-
-
-def _warn_unused(columns: Sequence[str], location: str) -> None:
-    if columns:
-        count = "1 non-numeric column is" if len(columns) == 1 else f"{len(columns)} non-numeric columns are"
+    unused = [c for c in aside if c not in roles and c not in rows]
+    if options.columns is None and unused:
+        count = "1 non-numeric column is" if len(unused) == 1 else f"{len(unused)} non-numeric columns are"
         warn_user(
-            f"{location}: {count} not used as features: {listed(columns)}. Name them in `label`, `groups` or `ids` "
-            "to use them, or in `drop` to leave them out.",
+            f"{location}: {count} not used as features: {listed(unused)}. Name them in `label`, `groups` or `ids` to "
+            "use them, or in `drop` to leave them out.",
             FeatureWarning,
         )
-
-
-def check_distinct(columns: Sequence[str], location: str) -> None:
-    """Raise an error for duplicate column names."""
-    duplicates = [name for name, count in Counter(columns).items() if count > 1]
-    if duplicates:
-        plural = "s" * (len(duplicates) > 1)
-        raise InputError(
-            f"{location}: {len(duplicates)} duplicate column name{plural}: {listed(duplicates)}. Rename or drop the "
-            "duplicates."
-        )
+    return Chosen(tuple(features), tuple(aside), rows[0] if options.ids is None and len(rows) == 1 else options.ids)
 
 
 def _requested_features(

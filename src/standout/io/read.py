@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from standout.errors import ColumnError, InputError, StandoutWarning, did_you_mean, listed, warn_user
-from standout.io.checkpoint import CheckpointFile, FileStamp
+from standout.io.checkpoint import FileStamp
 from standout.io.containers import import_extra, readable
 from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, index_columns, may_be_numbers
 from standout.io.missing import handle_missing
@@ -110,6 +110,12 @@ def read(
     Source
         The rows, in blocks, with ``names``, ``labels``, ``groups`` and ``row_ids`` if available.
 
+    See Also
+    --------
+    standout.Source : The result, and the base class for other kinds of data.
+    standout.Moments : Count, mean and scatter of the rows.
+    standout.find_replicates : Check whether rows need ``groups``.
+
     Examples
     --------
     >>> import standout
@@ -202,7 +208,7 @@ def _open_transposed(data: Any, role: str, options: Options) -> Source:
         source = RowView(source, np.array([position[name] for name in names]))
     about = {} if source.names is None else {"column": np.array(source.names, dtype=object)}
     n_features = source.n_rows or 0
-    layout = Layout(path, names, n_features, tuple(about), ids=next(iter(about), None))
+    layout = Layout(path, names, n_features, tuple(about), Options(ids=next(iter(about), None)))
     matrix = source.sparse()
     if matrix is not None:
         return SparseInMemory(layout, matrix.T.tocsr(), about)
@@ -254,10 +260,8 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
     source: Source = getattr(package, function)(*arguments, options, role)
     if isinstance(source, Stream):
         source.layout = replace(source.layout, files=stamp)
-        if options.checkpoint is not None:
-            source.checkpoint = CheckpointFile(options.checkpoint, stamp, options)
+        if source.checkpoint is not None:
             source.checkpoint.check(role)
-            source.layout = replace(source.layout, resumption=source.checkpoint)
     elif options.checkpoint is not None:
         warn_user(
             f"{role}: the checkpoint {options.checkpoint} is not used: the data fit the memory allowed, are read once "
@@ -310,8 +314,7 @@ def _on_cluster(data: Any, options: Options, role: str) -> Source:
             f"memory, and this is a {type(data).__name__} on a cluster. Choose rows and fill in missing values there "
             "first."
         )
-    arguments = (data, role) if options.is_default else (data, options, role)
-    source: Source = (engine.open_collection if options.is_default else engine.open_chosen)(*arguments)
+    source: Source = engine.open_collection(data, options, role)
     return source
 
 
@@ -342,10 +345,9 @@ def _open_frame(frame: Any, options: Options, role: str) -> Source:
     numbers = FrameSource(table[:, [position[name] for name in chosen.features]], role).rows(0, table.shape[0])
     if len(numbers) == 0:
         raise InputError(f"{role}: it has no rows. Give a table with rows.")
-    layout = Layout(
-        Path(role), chosen.features if isinstance(given[0], str) else None, len(chosen.features), chosen.aside,
-        options.label, options.groups, options.groups_match, chosen.ids,
-    )  # fmt: skip
+    feature_names = chosen.features if isinstance(given[0], str) else None
+    described = replace(options, ids=chosen.ids)
+    layout = Layout(Path(role), feature_names, len(chosen.features), chosen.aside, described)
     texts = {column: values.texts(mask) for column, values in metadata.items()}
     table_source = TableInMemory(layout, numbers if mask is None else numbers[mask], texts)
     index = [one if mask is None else replace(one, values=one.values[mask]) for one in index_columns(frame)]

@@ -64,6 +64,13 @@ class Source(ABC):
         Feature names.
     labels, groups, row_ids : ndarray or None
         Label, group (independent unit) and id of each row.
+    rereadable : bool
+        Whether ``blocks`` can be called more than once, as the checks for replicates and serial correlation require.
+
+    See Also
+    --------
+    standout.read : Open files, arrays and data frames as a source.
+    standout.Moments : Count, mean and scatter of the rows of a source.
 
     Examples
     --------
@@ -221,15 +228,6 @@ class ArraySource(RowSource):
         if weights is None and groups is None and self.groups is None and self.n_rows <= block_rows(self.n_features):
             return sum_block(self, names or self.names, role)
         return super().moments(weights, groups, names=names, role=role)
-
-
-@dataclass(frozen=True)
-class Part:
-    """The rows of one partition on the worker that holds it, with their weights and groups."""
-
-    rows: Source
-    weights: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
 
 
 def block_rows(n_features: int, memory: int = 0) -> int:

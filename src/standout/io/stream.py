@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from standout.errors import InputError
 from standout.io.checkpoint import CheckpointFile, FileStamp
 from standout.io.memory import SparseSource
+from standout.io.options import Options
 from standout.io.source import ArraySource, IdColumn, RowSource, Source, block_rows_of, report
 
 RowMetadata = dict[str, NDArray[Any]]
@@ -38,13 +41,8 @@ class Layout:
     names: tuple[str, ...] | None  # features
     n_features: int
     aside: tuple[str, ...] = ()  # the other columns, which describe rows
-    label: str | None = None
-    groups: str | None = None
-    groups_match: str | None = None  # regular expression for the subject in a group
-    ids: str | None = None
+    options: Options = field(default_factory=Options)  # ``ids``: as requested, or according to the file
     n_rows: int | None = None
-    memory: int = 0  # total bytes for blocks
-    resumption: CheckpointFile | None = None  # checkpoint from which a killed pass resumes
     files: FileStamp | None = None  # the files, with their state when opened
 
 
@@ -63,33 +61,44 @@ class ReadSummary:
     missing: Mapping[str, int] = field(default_factory=dict)  # number of missing values, by feature
 
 
-class _Described:
-    """Mixin for file sources: the path, and the columns that describe rows."""
+class _Described(Source):
+    """A source of a file: its path, and the columns that describe rows."""
+
+    handled: ReadSummary | None = None  # if missing values were handled
 
     def __init__(self, layout: Layout):
         self.layout, self.path, self.names = layout, layout.path, layout.names
         self.aside = layout.aside  # columns that are not features
         self.index: list[IdColumn] = []  # of a data frame
 
+    labels = cached_property(lambda self: self._role(self.layout.options.label))
+    groups = cached_property(lambda self: self._subjects(self._role(self.layout.options.groups)))
+    row_ids = cached_property(lambda self: self._role(self.layout.options.ids))
+
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows."""
         raise NotImplementedError
 
     @property
+    def account(self) -> ReadSummary:
+        """Summary of how the data were read."""
+        return self.handled or ReadSummary(str(self.path), self.n_rows or 0, self.n_features, aside=self.aside)
+
+    @property
     def has_groups(self) -> bool:
         """Whether rows have groups."""
-        return self.layout.groups is not None
+        return self.layout.options.groups is not None
 
     def id_columns(self) -> list[IdColumn]:
         """Return the columns that are not features, and the index of a data frame."""
-        described = [IdColumn(self.about(name), name, explicit=name == self.layout.ids) for name in self.aside]
+        described = [IdColumn(self.about(name), name, explicit=name == self.layout.options.ids) for name in self.aside]
         return [*described, *self.index]
 
     def without_groups(self) -> Any:
         """Return the same rows without groups."""
         plain = copy.copy(self)
-        plain.layout = replace(self.layout, groups=None)
-        plain.__dict__.pop("groups", None)  # of rows in memory
+        plain.layout = replace(self.layout, options=replace(self.layout.options, groups=None))
+        plain.__dict__.pop("groups", None)
         return plain
 
     def _role(self, column: str | None) -> NDArray[Any] | None:
@@ -97,9 +106,10 @@ class _Described:
 
     def _subjects(self, groups: NDArray[Any] | None) -> NDArray[Any] | None:
         """Return the part of each group that identifies the subject; missing groups remain missing."""
-        if groups is None or self.layout.groups_match is None:
+        match = self.layout.options.groups_match
+        if groups is None or match is None:
             return groups
-        pattern = re.compile(self.layout.groups_match)
+        pattern = re.compile(match)
         names: dict[Any, str | None] = {None: None}
         for group in dict.fromkeys(groups.tolist()):
             if group is None:
@@ -117,13 +127,11 @@ class _Described:
 class _InMemory(_Described, RowSource):
     """Mixin for the rows of a file in memory."""
 
-    def __init__(self, layout: Layout, rows: Any, about: RowMetadata, account: ReadSummary | None = None):
+    def __init__(self, layout: Layout, rows: Any, about: RowMetadata):
         super(_Described, self).__init__(rows)  # type: ignore[call-arg]
         _Described.__init__(self, layout)
         self._about = about
-        self.labels, self.row_ids = map(self._role, (layout.label, layout.ids))
-        self.groups = self._subjects(self._role(layout.groups))
-        self.account = account or ReadSummary(str(self.path), self.n_rows or 0, self.n_features, aside=layout.aside)
+        _ = self.labels, self.groups, self.row_ids  # errors in these columns are raised here
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows."""
@@ -146,7 +154,7 @@ class SparseInMemory(_InMemory, SparseSource):
     """A sparse file that fits into memory as a sparse matrix."""
 
 
-class Stream(_Described, Source):
+class Stream(_Described):
     r"""A file too large for memory: every pass reopens it and reads it block by block.
 
     ``open_blocks(rows, columns, mark)`` yields :class:`Block`\ s of at most ``rows`` rows, in order; ``columns`` are
@@ -156,37 +164,23 @@ class Stream(_Described, Source):
     """
 
     reads_ahead = rereadable = True
-    chosen: NDArray[np.intp] | None = None  # indices of the columns used; None: all, or selected by name
+    column_index: NDArray[np.intp] | None = None  # indices of the columns used; None: all, or selected by name
 
     def __init__(self, layout: Layout, open_blocks: Callable[[int, tuple[str, ...], Any], Iterator[Block]]):
         super().__init__(layout)
         self.open_blocks, self.n_features, self.n_rows = open_blocks, layout.n_features, layout.n_rows
-        self.memory, self.checkpoint = layout.memory, layout.resumption
+        self.memory = layout.options.memory
         self._kept: RowMetadata = {}
 
     @property
-    def account(self) -> ReadSummary:
-        """Summary of how the file was read."""
-        return ReadSummary(str(self.path), self.n_rows or 0, self.n_features, aside=self.aside)
-
-    @property
-    def labels(self) -> NDArray[Any] | None:  # type: ignore[override]
-        """The label of each row."""
-        return self._role(self.layout.label)
-
-    @property
-    def groups(self) -> NDArray[Any] | None:  # type: ignore[override]
-        """The group of each row."""
-        return self._subjects(self._role(self.layout.groups))
-
-    @property
-    def row_ids(self) -> NDArray[Any] | None:  # type: ignore[override]
-        """The id of each row."""
-        return self._role(self.layout.ids)
+    def checkpoint(self) -> CheckpointFile | None:
+        """The checkpoint from which a killed pass resumes."""
+        path, files = self.layout.options.checkpoint, self.layout.files
+        return None if path is None or files is None else CheckpointFile(path, files, self.layout.options)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield the features, and cache labels, groups and ids."""
-        yield from self._keeping(rows, self.layout.label, self.layout.groups, self.layout.ids)
+        yield from self._keeping(rows)
 
     def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
         """Yield the rows with the columns that describe them: all, or these."""
@@ -194,22 +188,24 @@ class Stream(_Described, Source):
 
     def blocks_after(self, rows: int, mark: Any, seen: int) -> Iterator[Block]:
         """Yield the blocks from ``mark`` on, with their groups; ``seen`` is the number of rows before them."""
-        yield from self._pass(rows, () if self.layout.groups is None else (self.layout.groups,), mark, seen)
+        groups = self.layout.options.groups
+        yield from self._pass(rows, () if groups is None else (groups,), mark, seen)
 
     def subjects_of(self, block: Block) -> NDArray[Any] | None:
         """Return the group of each row of a block."""
-        return None if self.layout.groups is None else self._subjects(block.about[self.layout.groups])
+        groups = self.layout.options.groups
+        return None if groups is None else self._subjects(block.about[groups])
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows; read it in a separate pass unless it is cached."""
         if column not in self._kept:
-            roles = (self.layout.label, self.layout.groups, self.layout.ids)  # these are read together
-            for _ in self._keeping(block_rows_of(self), column, *roles):
-                pass
+            deque(self._keeping(block_rows_of(self), column), maxlen=0)
         return self._kept[column]
 
-    def _keeping(self, rows: int, *columns: str | None) -> Iterator[NDArray[Any]]:
-        """Yield the features; cache the values of these columns once all rows have been read."""
+    def _keeping(self, rows: int, column: str | None = None) -> Iterator[NDArray[Any]]:
+        """Yield the features; cache the values of labels, groups, ids and ``column`` once all rows have been read."""
+        options = self.layout.options
+        columns = (column, options.label, options.groups, options.ids)
         parts: dict[str, list[NDArray[Any]]] = {c: [] for c in columns if c is not None and c not in self._kept}
         for block in self._pass(rows, tuple(parts)):
             for column, values in parts.items():
@@ -230,8 +226,3 @@ class Stream(_Described, Source):
     def _check_unchanged(self) -> None:
         if self.layout.files is not None:
             self.layout.files.check(str(self.path))
-
-    def _check_unchanged_at(self, start: int) -> None:
-        """Check for changed files in a pass by columns: once per panel of a file, once for a multi-file array."""
-        if start == 0 or (self.layout.files is not None and len(self.layout.files.stamps) == 1):
-            self._check_unchanged()

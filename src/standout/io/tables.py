@@ -95,10 +95,9 @@ def open_table(
     n_rows, estimated_rows = sum(file.n_rows for file in files), sum(file.estimated_rows for file in files)
     location = f"{role}: {shown}"
     chosen = choose(files[0].names, numeric, options, location, files[0].index)
-    layout = Layout(
-        shown, chosen.features, len(chosen.features), chosen.aside, options.label, options.groups,
-        options.groups_match, chosen.ids, n_rows if n_rows > 0 and not options.where else None, options.memory,
-    )  # fmt: skip
+    known = n_rows if n_rows > 0 and not options.where else None
+    described = replace(options, ids=chosen.ids)
+    layout = Layout(shown, chosen.features, len(chosen.features), chosen.aside, described, known)
     open_blocks = partial(_blocks, files, chosen.features, options.where, location)
     max_rows = options.memory // (8 * layout.n_features)
     expected, error = (n_rows, 1.0) if n_rows > 0 else (estimated_rows, _ESTIMATE_ERROR)
@@ -118,7 +117,7 @@ def _load(blocks: Iterator[Block], layout: Layout, max_rows: int, first_rows: in
         stop = filled + len(block.numbers)
         nbytes += block.numbers.nbytes
         nbytes += sum(text.nbytes + sum(map(sys.getsizeof, set(text.tolist()))) for text in block.about.values())
-        if stop > max_rows or nbytes > layout.memory:
+        if stop > max_rows or nbytes > layout.options.memory:
             return None
         if stop > len(buffer):
             larger = np.empty((min(max_rows, 2 * stop), layout.n_features))

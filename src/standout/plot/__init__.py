@@ -2,6 +2,5 @@
 
 from standout.plot._components import null, patterns, ratios, stability
 from standout.plot._scores import gallery, scores
-from standout.plot._style import pyplot
 
-__all__ = ["gallery", "null", "patterns", "pyplot", "ratios", "scores", "stability"]
+__all__ = ["gallery", "null", "patterns", "ratios", "scores", "stability"]

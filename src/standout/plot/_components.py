@@ -47,6 +47,12 @@ def ratios(model: Any, *, axes: Any = None) -> Any:
     -------
     matplotlib axes
 
+    See Also
+    --------
+    standout.plot.null : Plot of the ratios under permuted labels.
+    standout.plot.patterns : Plot of the pattern of a component.
+    standout.DPCA : Fits the ratios.
+
     Examples
     --------
     >>> import numpy as np
@@ -141,6 +147,12 @@ def patterns(
     -------
     matplotlib axes
 
+    See Also
+    --------
+    standout.plot.stability : Plot of the same weights with intervals.
+    standout.plot.scores : Plot of the scores.
+    standout.plot.ratios : Plot of the ratios of all components.
+
     Examples
     --------
     >>> import numpy as np
@@ -196,7 +208,7 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     Parameters
     ----------
     test : PermutationTest
-        Result of :func:`standout.inference.permutation_test`.
+        Result of :func:`standout.permutation_test`.
     component : int, default=0
         Index of the component.
     axes : matplotlib axes, optional
@@ -205,6 +217,11 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     Returns
     -------
     matplotlib axes
+
+    See Also
+    --------
+    standout.permutation_test : Compute the test.
+    standout.plot.ratios : Plot of the fitted ratios with the noise edge.
 
     Examples
     --------
@@ -260,7 +277,7 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
     Parameters
     ----------
     found : Stability
-        Result of :func:`standout.inference.stability`.
+        Result of :func:`standout.stability`.
     component : int, default=0
         Index of the component.
     count : int, default=15
@@ -271,6 +288,11 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
     Returns
     -------
     matplotlib axes
+
+    See Also
+    --------
+    standout.stability : Compute the intervals.
+    standout.plot.patterns : Plot of the weights of a fitted model.
 
     Examples
     --------

@@ -47,7 +47,8 @@ class Labels:
         given = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
         if given.shape != (n_rows,):
             raise InputError(f"{role}: shape {given.shape} for {n_rows} rows. Give one label for each row.")
-        present = ~_missing(given)
+        plain = (value.item() if isinstance(value, np.generic) else value for value in given.tolist())
+        present = np.array([not is_missing(value) for value in plain], dtype=bool)
         numbers = _as_numbers(given[present])
         codes = np.full(n_rows, -1, dtype=np.intp)
         if numbers is None:
@@ -72,15 +73,6 @@ class Labels:
     def take(self, index: NDArray[np.intp]) -> Labels:
         """Return the labels of some rows, with the same classes."""
         return Labels(self.names, self.codes[index], None if self.numbers is None else self.numbers[index])
-
-
-def _missing(given: NDArray[Any]) -> NDArray[np.bool_]:
-    if given.dtype.kind == "f":
-        return np.asarray(np.isnan(given))
-    if given.dtype.kind in "biuUS":
-        return np.zeros(len(given), dtype=bool)
-    values = (value.item() if isinstance(value, np.generic) else value for value in given.tolist())
-    return np.array([is_missing(value) for value in values], dtype=bool)
 
 
 def _as_numbers(present: NDArray[Any]) -> Array | None:
@@ -136,6 +128,12 @@ def scores(
     Returns
     -------
     matplotlib axes
+
+    See Also
+    --------
+    standout.plot.patterns : Plot of the features behind a score.
+    standout.plot.gallery : Plot of the scores along a path.
+    standout.report : HTML report with interactive plots.
 
     Examples
     --------
@@ -264,6 +262,12 @@ def gallery(path: Any, data: Any, labels: Any = None, *, figure: Any = None) -> 
     Returns
     -------
     matplotlib figure
+
+    See Also
+    --------
+    standout.path : Compute a path.
+    standout.CPCA : Chooses alpha along a path.
+    standout.plot.scores : Plot of the scores of one model.
 
     Examples
     --------

@@ -55,7 +55,13 @@ def plain(text: str) -> str:
 
 
 def pyplot() -> Any:
-    """Import matplotlib's pyplot; the error names the extra to install."""
+    """Import matplotlib's pyplot; the error names the extra to install.
+
+    See Also
+    --------
+    standout.plot.scores : Plot of the scores.
+    standout.plot.ratios : Plot of the ratios.
+    """
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

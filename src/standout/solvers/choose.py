@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import blas
 
 from standout._blas import WORST_CONDITION, Array, cholesky, rank_tolerance, regular_factor, threads_for, times
 from standout._dataset import Dataset, Mixture
@@ -193,16 +194,16 @@ def _exact(problem: Problem, pair: CovariancePair) -> Solution:
 def _singular(problem: Problem, pair: CovariancePair) -> Solution:
     """Solve the exact problem with a singular background, from the covariances."""
     assert pair.background is not None
-    parts = dense.solve(pair.target, pair.background)
-    eigen, plain = parts.eigen, parts.eigen.ratios
-    notes = [] if parts.clear else [condition_note(0.0)]
+    eigen, clear = dense.solve(pair.target, pair.background)
+    plain, rank = eigen.ratios, len(eigen.ratios)
+    notes = [] if clear else [condition_note(0.0)]
     notes += structural_notes(problem, eigen, pair.frame, pair.constant)
-    if parts.clear and parts.rank < len(pair.target):
-        notes.append(lost_note(problem, len(pair.target) - parts.rank))
-    count = how_many(problem, min(parts.rank, problem.target_dimensions), plain, parts.rank)
+    if clear and rank < len(pair.target):
+        notes.append(lost_note(problem, len(pair.target) - rank))
+    count = how_many(problem, min(rank, problem.target_dimensions), plain, rank)
     found = components(eigen, pair.frame, count.kept)
     return build_solution(
-        problem, found, pair.frame, parts.rank, "dense", count,
+        problem, found, pair.frame, rank, "dense", count,
         plain=plain, notes=notes, n_infinite=eigen.n_infinite,
     )  # fmt: skip
 
@@ -216,8 +217,10 @@ def _regular(problem: Problem, pair: CovariancePair, evidence: Evidence, shrinka
     if problem.has_penalty:
         alive = pair.frame.alive
         background += problem.options.smoothness * problem.options.graph[alive][:, alive].toarray()
-    ratios, vectors, solver = _top(problem, pair.target, regular_factor(background), max(count.kept, 1))
-    eigen = Eigenpairs(ratios, vectors, times(pair.target, vectors), times(background, vectors))
+    factor = regular_factor(background)
+    ratios, vectors, solver = _top(problem, pair.target, factor, max(count.kept, 1))
+    image = blas.dtrmm(1.0, factor, blas.dtrmm(1.0, factor, vectors, lower=1, trans_a=1), lower=1)
+    eigen = Eigenpairs(ratios, vectors, times(pair.target, vectors), image)
     found = components(eigen, pair.frame, count.kept)
     with np.errstate(divide="ignore"):
         own = ratios / np.einsum("jk,jk->k", vectors, times(pair.background, vectors))
@@ -234,7 +237,7 @@ def _unshrunk(problem: Problem, pair: CovariancePair) -> Array:
     """Return ratios of the unshrunk problem, as many as the significance tests need."""
     assert pair.background is not None
     if pair.factor is None:
-        return dense.solve(pair.target, pair.background).eigen.ratios
+        return dense.solve(pair.target, pair.background)[0].ratios
     wanted = problem.options.n_components
     some = isinstance(wanted, int) and not problem.needs_all_ratios
     count = min(int(wanted or 0), len(pair.target)) if some else len(pair.target)

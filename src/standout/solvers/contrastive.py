@@ -16,7 +16,18 @@ import numpy as np
 from scipy import linalg
 from scipy.linalg import blas
 
-from standout._blas import Array, add_gram, cholesky, mirror, rank_tolerance, threads_for, top_eigen
+from standout._blas import (
+    Array,
+    above_rounding,
+    add_gram,
+    cholesky,
+    constant_features,
+    mirror,
+    rank_tolerance,
+    symmetric,
+    threads_for,
+    top_eigen,
+)
 from standout._dataset import Dataset
 from standout.io.memory import explain_non_finite, weighted_blocks
 from standout.solvers import dense, gsvd
@@ -28,9 +39,6 @@ _EPS = float(np.finfo(float).eps)
 _MOST_STEPS = 100
 # Down to this eigenvalue (relative to the largest) a Gram matrix gives a basis that is orthonormal to 1e−10.
 _GRAM_ACCURATE = 1e-6
-# For α beyond the largest ratio the eigenvalues are clustered and Lanczos converges slowly. With one restart per
-# this many features it costs no more than the dense solver, which is the fallback.
-_FEATURES_PER_RESTART = 100
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ def _from_moments(problem: Problem, standardised: bool) -> Reduced:
         basis = None if basis is None else np.linalg.qr(units[:, None] * basis)[0]
         frame = _data_units(frame)
     if basis is not None:
-        target, background = (_symmetric(basis.T @ matrix @ basis) for matrix in (target, background))
+        target, background = (symmetric(basis.T @ matrix @ basis) for matrix in (target, background))
     return Reduced(target, background, basis, frame, pair.frame.scale, by_rows=False)
 
 
@@ -120,7 +128,7 @@ def _row_factor(data: Dataset) -> tuple[Array, Array]:
         factor = total.factor() / math.sqrt(total.weight)
         if not math.isfinite(np.einsum("ij,ij->", factor, factor)):
             raise explain_non_finite(data.source, np.empty((0, data.n_features)), data.role, data.names)
-    factor[:, np.sqrt((factor**2).sum(axis=0)) <= 10 * _EPS * np.abs(total.mean)] = 0.0
+    factor[:, constant_features((factor**2).sum(axis=0), total.mean)] = 0.0
     return factor, total.mean
 
 
@@ -139,7 +147,7 @@ def _joint_range(pair: gsvd.Factored) -> tuple[Array, Array, float]:
     rows = np.vstack([balance * pair.target, pair.background])
     gram = mirror(add_gram(np.zeros((len(rows), len(rows)), order="F"), rows))
     values, left = top_eigen(gram, len(gram))
-    kept = values > rank_tolerance(len(gram)) * values[0]
+    kept = above_rounding(values)
     if values[kept][-1] < _GRAM_ACCURATE * values[0]:
         joint = gsvd.joint_range(pair)
         return joint.left * joint.values, joint.basis, joint.balance
@@ -162,10 +170,9 @@ def top_vectors(problem: Reduced, alpha: float, count: int, seed: int) -> Array:
 def top_pairs(matrix: Array, count: int, seed: int) -> tuple[Array, Array]:
     """Return the largest eigenvalues (clipped at zero) and eigenvectors, with the Lanczos or dense solver."""
     if dense.pays_off(len(matrix), count):
-        restarts = max(4, len(matrix) // _FEATURES_PER_RESTART)
         # A single matrix-vector product is too little work for a second thread.
         with threads_for(float(len(matrix)) ** 2):
-            found = dense.lanczos_pairs(matrix, None, count, seed, restarts=restarts)
+            found = dense.lanczos_pairs(matrix, None, count, seed)
         if found is not None:
             return found
     values, vectors = top_eigen(matrix, count)
@@ -181,7 +188,7 @@ def trace_ratio(problem: Reduced, count: int, seed: int) -> tuple[float, Array]:
     """
     free = _without_background(problem)
     if free is not None and free.shape[1] >= count:
-        inside = _symmetric(free.T @ problem.target @ free)
+        inside = symmetric(free.T @ problem.target @ free)
         return math.inf, free @ top_eigen(inside, count)[1]
     alpha, vectors = 0.0, top_vectors(problem, 0.0, count, seed)
     for _ in range(_MOST_STEPS):
@@ -208,11 +215,11 @@ def _without_background(problem: Reduced) -> Array | None:
     if factor is not None and factor[1] > tolerance:
         return None
     values, axes = top_eigen(scaled, problem.rank)
-    null = axes[:, values <= tolerance * values[0]] / units[:, None]
+    null = axes[:, ~above_rounding(values)] / units[:, None]
     if null.shape[1] == 0:
         return None
     basis = np.linalg.qr(null)[0]
-    inside = _symmetric(basis.T @ problem.target @ basis)
+    inside = symmetric(basis.T @ problem.target @ basis)
     spread, turn = top_eigen(inside, len(inside))
     return np.asarray(basis @ turn[:, spread > tolerance * np.trace(problem.target)])
 
@@ -234,8 +241,8 @@ def shrunk(problem: Reduced, rho: float) -> Reduced:
     basis = np.linalg.qr(problem.basis / variance[:, None])[0]
     turn = problem.basis.T @ basis
     background = (1 - rho) * (turn.T @ problem.background @ turn) + rho * (basis.T @ (variance[:, None] * basis))
-    target, images = _symmetric(turn.T @ problem.target @ turn), problem.basis @ (problem.target @ turn)
-    return replace(problem, target=target, background=_symmetric(background), basis=basis, images=images)
+    target, images = symmetric(turn.T @ problem.target @ turn), problem.basis @ (problem.target @ turn)
+    return replace(problem, target=target, background=symmetric(background), basis=basis, images=images)
 
 
 def components(problem: Reduced, vectors: Array) -> Components:
@@ -246,7 +253,7 @@ def components(problem: Reduced, vectors: Array) -> Components:
     """
     filters = problem.lifted(vectors)
     image = problem.target @ vectors
-    inside = _symmetric(vectors.T @ image)
+    inside = symmetric(vectors.T @ image)
     full_image = problem.lifted(image) if problem.images is None else problem.images @ vectors
     inverse = linalg.pinvh(inside, rtol=rank_tolerance(problem.rank), check_finite=False)
     patterns = full_image @ inverse + filters @ (np.eye(len(inside)) - inside @ inverse)
@@ -289,7 +296,3 @@ def subspace_similarity(bases: Array, metric: Array | None = None) -> Array:
     similarity[similarity > 1 - 1e-9] = 1.0  # same subspace: the clustering must not depend on rounding
     np.einsum("ii->i", similarity)[...] = 1.0
     return np.asarray(similarity)
-
-
-def _symmetric(matrix: Array) -> Array:
-    return (matrix + matrix.T) / 2

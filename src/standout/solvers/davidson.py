@@ -29,7 +29,7 @@ import numpy as np
 from scipy.linalg import eigvalsh, eigvalsh_tridiagonal, lapack
 
 from standout._accumulate import SMALLEST
-from standout._blas import Array, threads_for
+from standout._blas import Array, constant_features, symmetric, threads_for, weighted_sum
 from standout._dataset import Dataset
 from standout.errors import InputError
 from standout.io.memory import (
@@ -44,7 +44,6 @@ from standout.io.memory import (
 from standout.solvers import dense
 from standout.solvers.solution import Eigenpairs
 
-_EPS = float(np.finfo(float).eps)
 # A sparse matrix is split into this many parts for any number of cores, so that the order of summation is fixed.
 _PARTS = 2
 # Rows of a sparse block: the scores of a few vectors for this many rows fit in the cache of one core. If
@@ -94,7 +93,7 @@ class RowCovariance:
             self.mean, self.variance = self._measure_dense() if self.blocks is None else self._measure_sparse()
         if not math.isfinite(self.mean.sum() + self.variance.sum()):
             raise explain_non_finite(data.rows, np.empty((0, self.n_features)), data.role, data.names)
-        self.variance[np.sqrt(self.variance) <= 10 * _EPS * np.abs(self.mean)] = 0.0
+        self.variance[constant_features(self.variance, self.mean)] = 0.0
         lost = np.flatnonzero((self.variance > 0) & (self.variance < SMALLEST))
         if len(lost):
             raise explain_underflow(lost, data.names, data.role)
@@ -127,11 +126,11 @@ class RowCovariance:
         for rows, weights in self._dense_blocks():
             # Relative to the first row, so that the variance of a constant feature is exactly zero.
             first = rows[0].copy() if first is None else first
-            total += _weighted_sum(rows - first, weights)
+            total += weighted_sum(rows - first, weights)
         assert first is not None
         mean = first + total / self.weight
         for rows, weights in self._dense_blocks():
-            square += _weighted_sum((rows - mean) ** 2, weights)
+            square += weighted_sum((rows - mean) ** 2, weights)
         return mean, square / self.weight
 
     def _measure_sparse(self) -> tuple[Array, Array]:
@@ -186,10 +185,6 @@ class RowCovariance:
             result += rows.T @ seen
         result /= self.weight
         return result
-
-
-def _weighted_sum(rows: Array, weights: Array | None) -> Array:
-    return np.asarray(rows.sum(axis=0) if weights is None else weights @ rows)
 
 
 @cache
@@ -324,11 +319,11 @@ class Space:
     def smallest(self) -> float:
         """Return the smallest unshrunk background variance along a unit vector of the space."""
         inner = self._inner[1, : self.size, : self.size]
-        return float(eigvalsh((inner + inner.T) / 2, subset_by_index=[0, 0])[0])
+        return float(eigvalsh(symmetric(inner), subset_by_index=[0, 0])[0])
 
     def projected_pairs(self, rho: float, count: int) -> tuple[Array, Array]:
         """Return at most ``count`` largest ratios inside the space, and the coefficients of vectors in the basis."""
-        target, background = ((inner + inner.T) / 2 for inner in self._inner[:, : self.size, : self.size])
+        target, background = (symmetric(inner) for inner in self._inner[:, : self.size, : self.size])
         background *= 1 - rho
         np.einsum("ii->i", background)[...] += rho
         with threads_for(self.size**3):  # avoid contention with the thread pool of the products

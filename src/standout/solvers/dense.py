@@ -13,13 +13,10 @@ ratios are those of the Schur complement on the background's range.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from inspect import signature
-
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, eigh_tridiagonal, lapack
 
-from standout._blas import WORST_CONDITION, Array, rank_tolerance, top_eigen
+from standout._blas import WORST_CONDITION, Array, above_rounding, product, rank_tolerance, symmetric, top_eigen
 from standout.solvers.solution import Eigenpairs
 
 # Up to this size two triangular solves are faster than LAPACK's reduction, although it needs half the operations.
@@ -29,7 +26,14 @@ FROM_FEATURES = 600
 _TOLERANCE = 1e-12
 # The error of an eigenvalue is the square of that of its vector: without vectors half the digits suffice.
 _VALUES_TOLERANCE = 1e-7
-_RESTARTS = 60
+# Steps between checks for convergence, and the largest number of steps: so many, or one per this many features. More
+# would take longer than the dense solver.
+_CHECKED = 8
+_LEAST_STEPS = 300
+_FEATURES_PER_STEP = 4
+# A Krylov space is exhausted if the next vector is this small: only rounding errors are left.
+_EXHAUSTED = 1e-13
+_EPS = float(np.finfo(float).eps)
 
 
 def top_pairs(target: Array, factor: Array | None, count: int, vectors: bool = True) -> tuple[Array, Array]:
@@ -65,15 +69,17 @@ def top_pairs(target: Array, factor: Array | None, count: int, vectors: bool = T
 
 def pays_off(n_features: int, count: int) -> bool:
     """Return whether Lanczos is faster than the dense solver for ``count`` of ``n_features`` components."""
-    return n_features >= FROM_FEATURES and count <= n_features // 50
+    return n_features >= FROM_FEATURES and count <= n_features // 100
 
 
 def lanczos_pairs(
-    target: Array, factor: Array | None, count: int, seed: int = 0, vectors: bool = True, restarts: int = _RESTARTS
+    target: Array, factor: Array | None, count: int, seed: int = 0, vectors: bool = True
 ) -> tuple[Array, Array] | None:
-    """Return the largest ratios and vectors as the dense solver does; None if the iteration did not converge."""
-    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+    """Return the largest ratios and vectors as the dense solver does; None if the iteration did not converge.
 
+    The Krylov space is not restarted: storing and orthogonalising its vectors costs little compared with products, and
+    a restarted iteration (ARPACK's) needs up to twice as many products.
+    """
     size = len(target)
     if not target.flags.f_contiguous:
         target = target.T if target.flags.c_contiguous else np.asfortranarray(target)  # avoids copies in BLAS calls
@@ -84,49 +90,64 @@ def lanczos_pairs(
         back = blas.dtrsv(factor, vector, lower=1, trans=1)
         return np.asarray(blas.dtrsv(factor, blas.dsymv(1.0, target, back, lower=1), lower=1))
 
+    most = min(size, max(_LEAST_STEPS, size // _FEATURES_PER_STEP))
+    tolerance = _TOLERANCE if vectors else _VALUES_TOLERANCE
     rng = np.random.default_rng(seed)
-    start = rng.normal(size=size)
-    # ARPACK restarts from random vectors if it stagnates; newer versions of scipy draw these from an unseeded
-    # generator unless one is passed.
-    seeded = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
-    basis_size = min(size, max(2 * count + 20, 40))
-    try:
-        values, basis = eigsh(
-            LinearOperator((size, size), matvec=whitened, dtype=np.float64),
-            k=count, which="LA", v0=start, ncv=basis_size, maxiter=restarts,
-            tol=_TOLERANCE if vectors else _VALUES_TOLERANCE, **seeded,
-        )  # fmt: skip
-    except ArpackNoConvergence:
+    space = np.empty((size, most), order="F")
+    diagonal, off_diagonal = np.empty(most), np.empty(most)  # of the target on the space, which is tridiagonal
+    fresh = rng.normal(size=size)
+    for step in range(1, most + 1):
+        space[:, step - 1] = fresh / blas.dnrm2(fresh)
+        known = space[:, :step]
+        fresh, along = _apart(known, whitened(known[:, -1]))
+        diagonal[step - 1], off_diagonal[step - 1] = along[-1], blas.dnrm2(fresh)
+        if step > count and (step % _CHECKED == 0 or step == most):
+            values, inside = eigh_tridiagonal(
+                diagonal[:step], off_diagonal[: step - 1], select="i", select_range=(step - count, step - 1)
+            )
+            residuals = off_diagonal[step - 1] * np.abs(inside[-1])
+            if (residuals <= np.maximum(tolerance * np.abs(values), _EPS * np.abs(values).max())).all():
+                break
+        if off_diagonal[step - 1] <= _EXHAUSTED * np.abs(diagonal[:step]).max():
+            # The space is invariant. Equal eigenvalues have vectors outside it: continue from a random vector.
+            fresh, off_diagonal[step - 1] = _apart(known, rng.normal(size=size))[0], 0.0
+    else:
         return None
-    order = np.argsort(-values, kind="stable")
-    values, basis = values[order].clip(min=0.0), np.asfortranarray(basis[:, order])
-    if vectors and factor is not None:
+    values = values[::-1].clip(min=0.0)
+    if not vectors:
+        return values, np.empty((size, 0))
+    basis = product(known, np.asfortranarray(inside[:, ::-1]))
+    if factor is not None:
         basis, _ = lapack.dtrtrs(factor, basis, lower=1, trans=1)
     return values, basis
 
 
-@dataclass(frozen=True)
-class Split:
-    """The eigenpairs, the joint rank, and whether the null space was clearly separated."""
+def _apart(basis: Array, vector: Array) -> tuple[Array, Array]:
+    """Return the part of a vector that is orthogonal to a basis, and its coefficients along the basis."""
+    along = np.zeros(basis.shape[1])
+    for _ in range(2):  # a single pass does not give orthogonality to rounding
+        inner = blas.dgemv(1.0, basis, vector, trans=1)
+        vector = blas.dgemv(-1.0, basis, inner, beta=1.0, y=vector)
+        along += inner
+    return vector, along
 
-    eigen: Eigenpairs
-    rank: int
-    clear: bool
 
+def solve(target: Array, background: Array) -> tuple[Eigenpairs, bool]:
+    """Solve ``A v = λ B v`` for a singular B: all pairs within the joint range, infinite ratios first.
 
-def solve(target: Array, background: Array) -> Split:
-    """Solve ``A v = λ B v`` for a singular B, all pairs, infinite ratios first."""
+    Also return whether the null space of B was clearly separated from its range.
+    """
     size = len(background)
     values, basis = top_eigen(background, size)
     noise = rank_tolerance(size)
-    n_range = int((values > noise * values[0]).sum())
+    n_range = int(above_rounding(values).sum())
     clear = n_range == 0 or bool(values[n_range - 1] > max(1 / WORST_CONDITION, 100 * noise) * values[0])
     inside = basis[:, :n_range] / np.sqrt(values[:n_range])
     infinite, coupling = _null_space(target, basis[:, n_range:])
     # Schur complement: the target covariance on the range, minus the part explained by the null space.
     image = target @ inside
     explained = coupling.T @ image
-    ratios, turn = top_eigen(_symmetric(inside.T @ image - explained.T @ explained), n_range)
+    ratios, turn = top_eigen(symmetric(inside.T @ image - explained.T @ explained), n_range)
     finite = inside @ turn - coupling @ (explained @ turn)
     vectors = np.hstack([infinite, finite])
     q = infinite.shape[1]
@@ -137,27 +158,22 @@ def solve(target: Array, background: Array) -> Split:
         background_image=background @ vectors,
         n_infinite=q,
     )
-    return Split(eigen, rank=n_range + q, clear=clear)
+    return eigen, clear
 
 
 def joint_rank(target: Array, background: Array) -> int:
     """Return the number of dimensions in which target or background varies."""
-    size = len(target)
     balance = np.trace(background) / np.trace(target)
-    values, _ = top_eigen(balance * target + background, size, vectors=False)
-    return int((values > rank_tolerance(size) * values[0]).sum())
+    values, _ = top_eigen(balance * target + background, len(target), vectors=False)
+    return int(above_rounding(values).sum())
 
 
 def _null_space(target: Array, null: Array) -> tuple[Array, Array]:
     """Return the null directions in which the target varies: orthonormal, and scaled to unit target variance."""
     if null.shape[1] == 0:
         return null, null
-    inner = _symmetric(null.T @ target @ null)
+    inner = symmetric(null.T @ target @ null)
     values, axes = top_eigen(inner, len(inner))
     varies = values > rank_tolerance(len(target)) * np.trace(target)
     infinite = null @ axes[:, varies]
     return infinite, infinite / np.sqrt(values[varies])
-
-
-def _symmetric(matrix: Array) -> Array:
-    return (matrix + matrix.T) / 2

@@ -17,25 +17,31 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve
 
 from standout._accumulate import NEAR_ZERO, SPARSE_COST
-from standout._blas import Array, add_gram, mirror, n_above, product, rank_tolerance, times, top_eigen
+from standout._blas import (
+    Array,
+    add_gram,
+    constant_features,
+    mirror,
+    n_above,
+    product,
+    rank_tolerance,
+    times,
+    top_eigen,
+)
 from standout._dataset import Dataset, Mixture
 from standout._shrinkage import (
     Evidence,
     Factors,
     GramShrinkage,
+    find_factors,
     intensity,
-    mean_residual,
-    n_candidates,
-    n_shared,
     residual_intensity,
-    residual_units,
-    residual_weight,
     start_features,
     target_axes,
     uncorrelated,
@@ -48,15 +54,47 @@ from standout.solvers.solution import Eigenpairs, FeatureScale
 _PANEL_BYTES = 32 * 2**20
 # Rows of a sparse Gram matrix computed at once.
 _GRAM_ROWS = 256
-_EPS = float(np.finfo(float).eps)
 
 
-class RowSpan:
-    """The rows of target and backgrounds, and their Gram matrix in background-sd units."""
+class Span:
+    """Scaled rows, target rows first, weighted such that their products sum to covariances."""
 
     gram: Array  # (n_rows, n_rows)
-    leading: Array  # (n_target, b): the target rows, restricted to the features that vary most
-    lost_squared = 0.0
+    leading: Array  # (n_target, b): combinations of target rows that start the search for the target's axes
+    lost_squared = 0.0  # sum of squares of the variance missing from each feature
+
+    @property
+    def background_variance(self) -> Array | None:
+        """The background variance of each feature, zero if it is constant; None if features are unknown."""
+        raise NotImplementedError
+
+    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
+        """Return combinations of rows as vectors of features."""
+        raise NotImplementedError
+
+    def rescaled(self, units: Array) -> Span:
+        """Return the span of features divided by ``units``, which may replace this one."""
+        raise NotImplementedError
+
+    def candidates(self, count: int) -> Factors:
+        """Return axes of large target variance, uncorrelated in the background, with coefficients of the rows."""
+        gram, n_target = self.gram, len(self.leading)
+        multiply = partial(times, np.asfortranarray(gram[:n_target, :n_target]))
+        axes = target_axes(multiply, self.leading, count, metric=multiply)
+        seen = product(gram[n_target:, :n_target], axes)  # scores of the background rows
+        variances, turn = uncorrelated(product(seen.T, seen))
+        return Factors(product(axes, turn), variances, product(seen, turn))
+
+    def in_features(self, found: Factors) -> Factors:
+        """Return factors as vectors of features."""
+        n_target, n_background = len(found.axes), len(found.image)
+        padded = np.pad(found.axes, ((0, n_background), (0, 0))), np.pad(found.image, ((n_target, 0), (0, 0)))
+        vectors, images = self.combine(padded)
+        return Factors(vectors, found.variances, images)
+
+
+class RowSpan(Span):
+    """The rows of target and backgrounds, and their Gram matrix in background-sd units."""
 
     def __init__(self, target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture | None, own: bool):
         self.datasets = tuple(data.counted() for data in (target, *backgrounds))
@@ -73,7 +111,7 @@ class RowSpan:
         self.variances = np.empty((2, self.n_features))  # of target and background
         self.scale = np.empty(self.n_features)  # background sd, target sd where that is zero, 1 where both are
         with np.errstate(all="ignore"):
-            self.rescale(np.ones(self.n_features))
+            self._measure(np.ones(self.n_features))
 
     @property
     def frame(self) -> FeatureScale:
@@ -92,8 +130,9 @@ class RowSpan:
         largest = (top_eigen(balanced, 1, vectors=False) if found is None else found)[0][0]
         return n_above(balanced, rank_tolerance(self.n_rows) * float(largest))
 
+    @property
     def background_variance(self) -> Array:
-        """Return the background variance of each feature, in the units of the data."""
+        """The background variance of each feature, in the units of the data."""
         return np.asarray(self.variances[1])
 
     def combine(self, coefficients: Sequence[Array]) -> list[Array]:
@@ -101,7 +140,12 @@ class RowSpan:
         result = self._combine(self.roots[:, None] * np.hstack(coefficients))
         return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 
-    def rescale(self, units: Array) -> None:
+    def rescaled(self, units: Array) -> RowSpan:
+        """Return this span, of features in background-sd units times ``units``."""
+        self._measure(units)
+        return self
+
+    def _measure(self, units: Array) -> None:
         """Compute means, variances and the Gram matrix, of features in background-sd units times ``units``."""
         self.gram = np.zeros((self.n_rows, self.n_rows), order="F")
         leading, sizes = np.empty((self.n_target, 0)), np.empty(0)
@@ -133,7 +177,7 @@ class RowSpan:
             parts[0] += self.means[0, here] - self._centres(self.means[:, here])[0]
         variances = [_mean_square(part, weights) for part, weights in zip(parts, self.weights, strict=True)]
         for variance, mean, part in zip(variances, self.means[:, here], parts, strict=True):
-            constant = np.sqrt(variance) <= 10 * _EPS * np.abs(mean)
+            constant = constant_features(variance, mean)
             variance[constant] = 0.0
             part[:, constant] = 0.0
         self._set_scale(here, variances, units)
@@ -213,8 +257,7 @@ class SparseSpan(RowSpan):
         self.given = matrices
         super().__init__(*data)
 
-    def rescale(self, units: Array) -> None:
-        """Compute means, variances and the Gram matrix of features in background-sd units times ``units``."""
+    def _measure(self, units: Array) -> None:
         squares = []
         for rows, weights, mean in zip(self.given, self.weights, self.means, strict=True):
             mean[...] = transposed(rows) @ weights
@@ -285,68 +328,21 @@ def _pays_off(matrices: Sequence[Any]) -> bool:
     return bool(SPARSE_COST * (entries @ entries) < float(n_rows) ** 2 * n_features)
 
 
-class Span(Protocol):
-    """Scaled rows, target rows first, weighted such that their products sum to covariances."""
-
-    gram: Array  # (n_rows, n_rows)
-    leading: Array  # (n_target, b): combinations of target rows that start the search for the target's axes
-    lost_squared: float  # sum of squares of the variance missing from each feature
-
-    def background_variance(self) -> Array | None:
-        """Return the background variance of each feature, zero if it is constant; None if features are unknown."""
-
-    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        """Return combinations of rows as vectors of features."""
-
-    def rescale(self, units: Array) -> None:
-        """Divide features by ``units``."""
-
-
 def gram_shrinkage(span: Span, evidence: Evidence, dimensions: int) -> GramShrinkage:
     """Return the "auto" estimate of the background: :func:`standout._shrinkage.factor_shrinkage` among rows.
 
     ``dimensions`` is the largest number of dimensions that the target rows can span. Features of the span are rescaled
     to residual units if the factors explain most of the variance.
     """
-    most, total = n_candidates(evidence, dimensions), float(evidence.n_varying)
-    if most == 0:
+    found = find_factors(span, evidence, dimensions)
+    if found is None:
         return GramShrinkage(intensity("auto", evidence))
-    axes, seen, variances = _candidates(span, most)
-    count = n_shared(variances, evidence, total)
-    weight = residual_weight(float(variances[:count].sum()) / total)
-    variance = span.background_variance() if weight > 0 else None
-    if variance is not None:
-        padded = np.pad(axes, ((0, len(seen)), (0, 0))), np.pad(seen, ((len(axes), 0), (0, 0)))
-        vectors, images = span.combine(padded)
-        units = residual_units(Factors(vectors, variances, images), variance, evidence, weight)
-        if units is not None:
-            span.rescale(units)
-            total = float((1 / units**2)[variance > 0].sum())
-            axes, seen, variances = _candidates(span, most)
-            count = n_shared(variances, evidence, total)
-    if count == 0:
-        return GramShrinkage(intensity("auto", evidence))
-    axes, seen, variances = axes[:, :count], seen[:, :count], variances[:count]
-    explained = float(variances.sum())
-    level = mean_residual(evidence.n_varying, explained, count, total)
-    rest = span.gram[len(axes) :, len(axes) :] - product(seen, seen.T)
+    n_target, seen = len(found.axes), found.image
+    level, trace = found.mean_residual(evidence)
+    rest = span.gram[n_target:, n_target:] - product(seen, seen.T)
     squared = (float(np.einsum("ij,ij->", rest, rest)) + span.lost_squared) / level**2
-    rho = residual_intensity(evidence, count, (total - explained) / level, squared)
-    return GramShrinkage(rho, level, axes * np.sqrt(variances))
-
-
-def _candidates(span: Span, count: int) -> tuple[Array, Array, Array]:
-    """Return axes of large target variance, uncorrelated in the background, as combinations of target rows.
-
-    Also return the scores of the background rows along them, and the background variances, largest first.
-    """
-    gram, n_target = span.gram, len(span.leading)
-    inner, cross = np.asfortranarray(gram[:n_target, :n_target]), gram[n_target:, :n_target]
-    multiply = partial(times, inner)
-    axes = target_axes(multiply, span.leading, count, metric=multiply)
-    seen = product(cross, axes)
-    variances, turn = uncorrelated(product(seen.T, seen))
-    return product(axes, turn), product(seen, turn), variances
+    rho = residual_intensity(evidence, len(found.variances), trace, squared)
+    return GramShrinkage(rho, level, found.axes * np.sqrt(found.variances))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from standout._blas import Array, rank_tolerance
+from standout._blas import Array, rank_tolerance, weighted_sum
 from standout._dataset import Dataset
 from standout._shrinkage import (
     Covariances,
@@ -57,10 +57,10 @@ class RowFactor:
         if len(rows) == 0:
             return
         weight = float(len(rows)) if weights is None else float(weights.sum())
-        mean = _weighted_sum(rows, weights) / weight
+        mean = weighted_sum(rows, weights) / weight
         centred = rows - mean
         # Centre twice: the mean of equal numbers may have a rounding error, and a constant would not be exactly zero.
-        rest = _weighted_sum(centred, weights) / weight
+        rest = weighted_sum(centred, weights) / weight
         centred -= rest
         if weights is not None:
             centred *= np.sqrt(weights)[:, None]
@@ -79,10 +79,6 @@ class RowFactor:
             return stacked
         (triangle,) = linalg.qr(stacked, mode="r", check_finite=False, overwrite_a=True)
         return np.asarray(triangle[: self.n_features])
-
-
-def _weighted_sum(rows: Array, weights: Array | None) -> Array:
-    return np.asarray(rows.sum(axis=0) if weights is None else weights @ rows)
 
 
 def row_factor(data: Dataset, frame: FeatureScale, mean: Array) -> Array:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from standout._blas import Array, cholesky, rank_tolerance, top_eigen
+from standout._blas import Array, above_rounding, cholesky, top_eigen
 from standout._dataset import Dataset, Mixture
 from standout._shrinkage import Shrinkage, intensity
 from standout.errors import InputError, NotEnoughRowsError
@@ -77,7 +77,7 @@ def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], options: So
 def _in_joint_range(target: Array, backgrounds: list[Array]) -> tuple[Array, list[Array]]:
     """Drop directions in which nothing varies (a duplicated feature); raise an error for infinite ratios."""
     values, basis = top_eigen(np.asarray(sum(backgrounds)) / len(backgrounds), len(target))
-    varies = values > rank_tolerance(len(target)) * values[0]
+    varies = above_rounding(values)
     if varies.all():
         return target, backgrounds
     left, kept = basis[:, ~varies], basis[:, varies]

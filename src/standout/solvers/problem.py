@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout._blas import WORST_CONDITION, Array, cholesky, default_budget, rank_tolerance, top_eigen
+from standout._blas import (
+    WORST_CONDITION,
+    Array,
+    above_rounding,
+    cholesky,
+    default_budget,
+    rank_tolerance,
+    top_eigen,
+)
 from standout._dataset import Dataset, Mix, Mixture
 from standout._moments import Moments
 from standout._shrinkage import Evidence, GramShrinkage, Shrinkage, intensity, shrinks
@@ -230,7 +238,7 @@ class CovariancePair:
         if self.constant:
             return True
         values, _ = top_eigen(self.background, len(self.background), vectors=False)
-        return int((values > rank_tolerance(len(values)) * values[0]).sum()) < self.rank
+        return int(above_rounding(values).sum()) < self.rank
 
 
 def measure(target_variance: Array, background_variance: Array) -> tuple[FeatureScale, tuple[int, ...]]:
