@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ from standout._dpca import DPCA
 from standout._inputs import FitArguments, Inputs, align, background_name, parse_inputs
 from standout._model import Model
 from standout.errors import InputError, RowsNeededError, StandoutWarning, listed
-from standout.inference.assess import Assessment
 from standout.io.source import RowSource, Source
 from standout.io.stream import ReadSummary
 from standout.plot._components import fitted_model
@@ -44,7 +42,7 @@ class Panel(NamedTuple):
     name: str
     estimator: BaseContrast
     model: Model
-    scores: tuple[Array, ...]  # of each dataset, (n_drawn, n_components)
+    scores: list[Array]  # of each dataset, (n_drawn, n_components)
     sample_ratios: Array  # of the variances of the scores, by which all models can be compared; may be empty
     held_out_ratios: Array  # empty if they were not computed
 
@@ -61,38 +59,27 @@ class DrawnRows(NamedTuple):
     n_rows: int  # of the whole dataset
     positions: NDArray[np.intp]  # of the rows that are drawn
     labels: Labels | None
-    ids: tuple[str, ...] | None
+    ids: list[str] | None
 
 
-@dataclass(frozen=True)
-class Contents:
-    """Everything a report shows."""
+class Contents(NamedTuple):
+    """The models and the data that a report shows."""
 
-    panels: tuple[Panel, ...]  # the main model first
-    datasets: tuple[DrawnRows, ...]  # the target first
-    accounts: tuple[ReadSummary, ...]
-    notes: tuple[str, ...]
-    command: str | None
-    code: str | None
-    assessment: Assessment
-
-    @property
-    def main(self) -> Panel:
-        """The model that the report describes."""
-        return self.panels[0]
+    panels: list[Panel]  # the model that the report describes first
+    datasets: list[DrawnRows]  # the target first
+    accounts: list[ReadSummary]
+    notes: list[str]
 
 
 def collect_contents(
     models: Any, target: Any, background: Any, *, labels: Any, background_labels: Any, ids: Any,
-    accounts: Sequence[ReadSummary], notes: Sequence[str], **results: Any,
+    accounts: Sequence[ReadSummary], notes: Sequence[str],
 ) -> Contents:  # fmt: skip
     """Compute the scores of all rows and keep those that are drawn."""
-    estimators = _estimators(models)
-    held_out = {view.name: view.held_out.ratios for view in models if view.held_out} if _is_compared(models) else {}
+    estimators, held_out = _estimators(models)
     sources, messages = _sources(parse_inputs(FitArguments(target, background=background)))
-    labels_of = _background_labels(background_labels, [name for name in sources if name != "target"])
-    labels_of["target"] = labels
-    main = fitted_model(next(iter(estimators.values())))
+    labels_of = {"target": labels, **_background_labels(background_labels, list(sources)[1:])}
+    main = next(iter(estimators.values()))._solved()
     used = {name: _used_features(main, name, source) for name, source in sources.items()}
     if len(estimators) == 1 and main.background_counts:
         pca, refused = _pca(main, used["target"])
@@ -102,46 +89,41 @@ def collect_contents(
     scores = [source.collect_mapped(transforms, name) for name, source in used.items()]
     sizes = [len(by_model[0]) for by_model in scores]
     drawn = _sample(sizes, len(estimators))
-    shares = main.mix if len(sources) == 1 + len(main.mix) else np.empty(0)
-    panels = [
-        Panel(
-            name, one, fitted_model(one), tuple(own[k][i] for own, i in zip(scores, drawn, strict=True)),
-            _sample_ratios([own[k] for own in scores], shares), held_out.get(name, np.empty(0)),
-        )
-        for k, (name, one) in enumerate(estimators.items())
-    ]  # fmt: skip
+    panels = []
+    for k, (name, estimator) in enumerate(estimators.items()):
+        own = [by_model[k] for by_model in scores]
+        ratios = _sample_ratios(own, main.mix) if 0 < len(main.mix) == len(sources) - 1 else np.empty(0)
+        kept = [values[rows] for values, rows in zip(own, drawn, strict=True)]
+        panels.append(Panel(name, estimator, estimator._solved(), kept, ratios, held_out.get(name, np.empty(0))))
     datasets = [
         _drawn_rows(name, source, labels_of.get(name), ids if name == "target" else None, size, index)
         for (name, source), size, index in zip(sources.items(), sizes, drawn, strict=True)
     ]
     recorded = [getattr(source, "account", None) for source in sources.values()]
-    accounts = tuple(accounts) or tuple(account for account in recorded if isinstance(account, ReadSummary))
-    return Contents(tuple(panels), tuple(datasets), accounts, (*notes, *messages), **results)
+    read = list(accounts) or [account for account in recorded if isinstance(account, ReadSummary)]
+    return Contents(panels, datasets, read, [*notes, *messages])
 
 
-def _is_compared(models: Any) -> bool:
-    return isinstance(models, list) and bool(models) and all(isinstance(view, Comparison) for view in models)
-
-
-def _sample_ratios(scores: list[Array], shares: Array) -> Array:
-    """Return target over background variance of the scores; empty if some background has no rows."""
-    if not len(shares):
-        return np.empty(0)
-    target, *parts = (own.var(axis=0) for own in scores)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(target / sum(share * part for share, part in zip(shares, parts, strict=True)))
-
-
-def _estimators(models: Any) -> dict[str, BaseContrast]:
-    if _is_compared(models):
+def _estimators(models: Any) -> tuple[dict[str, BaseContrast], dict[str, Array]]:
+    """Return the estimators, and the held-out ratios of those that ``compare`` measured, by name."""
+    held_out = {}
+    if isinstance(models, list) and models and all(isinstance(view, Comparison) for view in models):
+        held_out = {view.name: view.held_out.ratios for view in models if view.held_out}
         models = {view.name: view.estimator for view in models}
     if not isinstance(models, Mapping):
-        return {fitted_model(models, "models").method: models}
+        return {fitted_model(models, "models").method: models}, held_out
     if not models:
         raise InputError("models: the dict is empty. Give at least one fitted estimator.")
     for name, model in models.items():
         fitted_model(model, f"models[{name!r}]")
-    return {str(name): model for name, model in models.items()}
+    return {str(name): model for name, model in models.items()}, held_out
+
+
+def _sample_ratios(scores: list[Array], shares: Array) -> Array:
+    """Return target over background variance of the scores."""
+    target, *parts = (own.var(axis=0) for own in scores)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(target / sum(share * part for share, part in zip(shares, parts, strict=True)))
 
 
 def _sources(inputs: Inputs) -> tuple[dict[str, Source], list[str]]:
@@ -185,7 +167,7 @@ def _used_features(main: Model, name: str, source: Source) -> Source:
 
 def _transform(estimator: BaseContrast) -> Callable[[Source], Any]:
     """Return the transform of rows that have only the features of the model."""
-    model = fitted_model(estimator)
+    model = estimator._solved()
     if model.used is None:
         return estimator._scores
     project, names = model.narrowed().project, estimator.get_feature_names_out()
@@ -230,5 +212,5 @@ def _drawn_rows(name: str, source: Source, labels: Any, ids: Any, size: int, ind
         ids = np.asarray(ids)
         if ids.shape != (size,):
             raise InputError(f"{name}: ids of shape {ids.shape} for {size} rows. Give one id for each row.")
-        ids = tuple(str(value) for value in ids[index].tolist())
+        ids = [str(value) for value in ids[index].tolist()]
     return DrawnRows(name, size, index, encoded, ids)

@@ -17,7 +17,6 @@ from standout._verdict import critical_ratio, number
 from standout.inference.permutation import PermutationTest
 from standout.plot import _style
 from standout.plot._components import null_histogram
-from standout.plot._scores import Labels
 from standout.plot._style import shortened
 
 # Legend entries for the classes of the target; rarer classes share one entry.
@@ -40,7 +39,7 @@ class PointSet(NamedTuple):
     color: str
     symbol: str
     background: bool = False
-    texts: tuple[str, ...] | None = None  # labels of the rows, where they differ
+    texts: list[str] | None = None  # labels of the rows, where they differ
     values: Array | None = None  # continuous labels
 
 
@@ -59,36 +58,32 @@ def _target_sets(drawn: DrawnRows) -> Iterator[PointSet]:
     if labels is None:
         yield PointSet("target", 0, rows, _style.COLORS[0], _style.SYMBOLS[0])
         return
-    if labels.numbers is None:
-        yield from _class_sets(labels)
-    else:
+    names, codes, numbers = labels
+    if numbers is not None:
         present = rows[~labels.missing]
-        yield PointSet("target", 0, present, "", _style.SYMBOLS[0], values=labels.numbers[present])
-    if labels.missing.any():
-        yield PointSet("missing", 0, rows[labels.missing], _style.MISSING, "x-thin-open")
-
-
-def _class_sets(labels: Labels) -> Iterator[PointSet]:
-    sizes = np.bincount(labels.codes[labels.codes >= 0], minlength=len(labels.names))
+        yield PointSet("target", 0, present, "", _style.SYMBOLS[0], values=numbers[present])
+    sizes = np.bincount(codes[codes >= 0], minlength=len(names))
     shown = np.flatnonzero(sizes)
     if len(shown) > _MAX_CLASSES:
         shown = np.sort(np.argsort(-sizes, kind="stable")[: _MAX_CLASSES - 1])
     for index, code in enumerate(shown):
         style = _style.style(index)
-        yield PointSet(labels.names[code], 0, np.flatnonzero(labels.codes == code), style.color, style.symbol)
-    rest = np.flatnonzero(~np.isin(labels.codes, [-1, *shown]))
+        yield PointSet(names[code], 0, rows[codes == code], style.color, style.symbol)
+    rest = rows[~np.isin(codes, [-1, *shown])]
     if len(rest):
-        texts = tuple(labels.names[code] for code in labels.codes[rest])
+        texts = [names[code] for code in codes[rest]]
         yield PointSet(f"{len(set(texts))} other labels", 0, rest, _OTHER, "circle-open", texts=texts)
+    if labels.missing.any():
+        yield PointSet("missing", 0, rows[labels.missing], _style.MISSING, "x-thin-open")
 
 
 def _background_sets(drawn: DrawnRows, dataset: int, first: int) -> Iterator[PointSet]:
     """Yield a background as one set, or as one set per class if there are few classes."""
     labels, rows, texts = drawn.labels, np.arange(len(drawn.positions)), None
     if labels is not None and labels.numbers is not None:
-        texts = tuple("missing" if math.isnan(value) else number(value) for value in labels.numbers)
+        texts = ["missing" if math.isnan(value) else number(value) for value in labels.numbers]
     elif labels is not None and (len(labels.names) > _MAX_BACKGROUND_CLASSES or labels.missing.any()):
-        texts = tuple("missing" if code < 0 else labels.names[code] for code in labels.codes)
+        texts = ["missing" if code < 0 else labels.names[code] for code in labels.codes]
     if labels is None or texts is not None:
         classes = [(drawn.name, rows)]
     else:
@@ -186,38 +181,31 @@ def ratio_figure(model: Model) -> dict[str, Any]:
     positive = values[np.isfinite(values) & (values > 0)]
     room = max(positive.max() / positive.min(), 2.0) ** 0.12
     bottom, top = float(positive.min() / room), float(positive.max() * room)
-    traces = [_ratio_points(names, model.ratios, bottom, top, "ratio", "circle")]
+    shown = [("ratio", model.ratios, "circle")]
     if model.regime == "shrunk" and not np.isnan(model.unshrunk_ratios).all():
-        traces.append(_ratio_points(names, model.unshrunk_ratios, bottom, top, "unshrunk ratio", "diamond-open"))
-    yaxis = {"title": {"text": "ratio"}, **_log_axis(bottom, top, 0.05)}
-    layout: dict[str, Any] = {"xaxis": xaxis, "yaxis": yaxis, "showlegend": len(traces) > 1}
-    levels = {"noise edge": (edge, "dash"), "5 % critical value": (critical, "dot")}
-    drawn = {name: (level, dash) for name, (level, dash) in levels.items() if not math.isnan(level)}
-    highest = max((level for level, _ in drawn.values()), default=0.0)
-    layout["shapes"] = [
-        {
-            "type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": level, "y1": level,
-            "line": {"color": _style.MISSING, "dash": dash, "width": 1.5},
-        }
-        for level, dash in drawn.values()
-    ]  # fmt: skip
-    layout["annotations"] = [
-        {
+        shown.append(("unshrunk ratio", model.unshrunk_ratios, "diamond-open"))
+    traces = []
+    for name, values, symbol in shown:
+        text = ["∞" if math.isinf(value) else "0" if value == 0 else "" for value in values]
+        labels = {"mode": "markers+text", "text": text, "textposition": "middle right"}
+        traces.append({**_points(names, values, np.clip(values, bottom, top), name, symbol), **labels})
+    levels = [("noise edge", edge, "dash"), ("5 % critical value", critical, "dot")]
+    shapes, annotations = [], []
+    for name, level, dash in levels:
+        if math.isnan(level):
+            continue
+        line = {"color": _style.MISSING, "dash": dash, "width": 1.5}
+        shapes.append({"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": level, "y1": level, "line": line})
+        annotations.append({
             "text": f"{name} {number(level)}", "x": 1, "xref": "paper", "xanchor": "right", "y": math.log10(level),
-            "yanchor": "bottom" if level == highest else "top", "showarrow": False, "font": {"color": _style.MISSING},
-        }
-        for name, (level, _) in drawn.items()
-    ]  # fmt: skip
+            "yanchor": "top" if level < max(edge, critical) else "bottom", "showarrow": False,
+            "font": {"color": _style.MISSING},
+        })  # fmt: skip
+    layout = {
+        "xaxis": xaxis, "yaxis": {"title": {"text": "ratio"}, **_log_axis(bottom, top, 0.05)},
+        "showlegend": len(traces) > 1, "shapes": shapes, "annotations": annotations,
+    }  # fmt: skip
     return {"data": traces, "layout": layout}
-
-
-def _ratio_points(
-    components: list[str], values: Array, bottom: float, top: float, name: str, symbol: str
-) -> dict[str, Any]:
-    heights = np.where(np.isposinf(values), top, np.maximum(values, bottom))
-    text = ["∞" if math.isinf(value) else "0" if value == 0 else "" for value in values]
-    labels = {"mode": "markers+text", "text": text, "textposition": "middle right"}
-    return {**_points(components, values, heights, name, symbol), **labels}
 
 
 def _points(components: list[str], values: Array, heights: Array, name: str, symbol: str) -> dict[str, Any]:

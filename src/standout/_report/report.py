@@ -35,15 +35,14 @@ from standout._verdict import (
     verdict,
 )
 from standout._version import __version__
-from standout.errors import InputError, MissingExtraError, listed
+from standout.errors import InputError, listed
 from standout.inference.assess import Assessment
 from standout.inference.permutation import PermutationTest
 from standout.io.output import check_writable, replacing
 from standout.io.stream import ReadSummary
 from standout.plot._components import STABLE_SIGN, has_patterns
-from standout.plot._style import shortened
+from standout.plot._style import import_for, shortened
 
-_INSTALL = "Install it with: pip install 'standout[report]'"
 # Limits beyond which a table or a row of cards only gives the number of further entries.
 _LIMITS = {"top_features": 10, "max_cards": 8, "max_rows": 30}
 
@@ -137,22 +136,24 @@ def report(
         raise InputError(f"trust: unsupported type {kind}. Give the result of standout.inference.assess.")
     contents = collect_contents(
         models, target, background, labels=labels, background_labels=background_labels, ids=ids,
-        accounts=accounts, notes=notes, command=command, code=code, assessment=trust or Assessment(),
+        accounts=accounts, notes=notes,
     )  # fmt: skip
-    text = _page(contents, title, test_command, spell)
+    text = _page(contents, trust or Assessment(), title, command, code, test_command, spell)
     with replacing(output, "report") as draft:
         # File names may contain bytes that are not valid text; replace them instead of failing.
         draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return output
 
 
-def _page(contents: Contents, title: str | None, test_command: str | None, spell: Callable[[str], str]) -> str:
+def _page(
+    contents: Contents, trust: Assessment, title: str | None, command: str | None, code: str | None,
+    test_command: str | None, spell: Callable[[str], str],
+) -> str:  # fmt: skip
     """Return the page; its text, tables and sections are in the templates."""
-    model, estimator, trust = contents.main.model, contents.main.estimator, contents.assessment
+    main = contents.panels[0]
+    model, compared = main.model, bool(main.model.background_counts)
     results = [result for result in (trust.test, trust.held_out, trust.stability) if result is not None]
-    compared = bool(model.background_counts)
-    sections = {"scores": "Scores"}
-    figures = {}
+    sections, figures = {"scores": "Scores"}, {}
     if results:
         sections["inference"] = "Significance and stability"
     if trust.test is not None:
@@ -162,12 +163,14 @@ def _page(contents: Contents, title: str | None, test_command: str | None, spell
         sections["patterns"] = "Patterns: top features of each component"
         figures["ratios"] = ratio_figure(model)
     sections |= {"data": "Data and method", "glossary": "Glossary", "reproduce": "Reproduce this analysis"}
-    columns, legend, code = ratio_columns(model), point_sets(contents), " ".join(repr(estimator).split())
+    columns, legend, estimator_code = ratio_columns(model), point_sets(contents), " ".join(repr(main.estimator).split())
     scores = scores_data(contents, legend)
     script, style = (templates().loader.get_source(templates(), f"report.{kind}")[0] for kind in ("js", "css"))
     scripts = [plotly_script(), script]
     found = verdict(model, trust, test_command)
     step = found.next_step
+    notes = [*(note.text for note in model.notes), *contents.notes]
+    packages = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
     values = {
         "title": title or ("Variation specific to the target" if compared else "Variation of the target"),
         "verdict": found,
@@ -175,6 +178,7 @@ def _page(contents: Contents, title: str | None, test_command: str | None, spell
         "next_step": step and ((test_command and step.command) or step.python),
         "sections": sections,
         "contents": contents,
+        "main": main,
         "model": model,
         "trust": trust,
         "compared": compared,
@@ -186,17 +190,12 @@ def _page(contents: Contents, title: str | None, test_command: str | None, spell
         "columns": columns,
         "undefined": any(np.isnan(values[: _LIMITS["max_rows"]]).any() for values in columns.values()),
         "result_notes": list(dict.fromkeys(spell(text) for result in results for text in result.notes)),
-        "notes": [
-            spell(text) for text in (*(note.text for note in model.notes), *contents.notes) if text not in found.reasons
-        ],
-        "estimator_code": code,
-        "methods": estimator.methods_text(trust),
-        "code": contents.code or _code(contents.main, code),
-        "versions": {
-            "standout": __version__,
-            "Python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
-        },
+        "notes": [spell(text) for text in notes if text not in found.reasons],
+        "estimator_code": estimator_code,
+        "methods": main.estimator.methods_text(trust),
+        "command": command,
+        "code": code or _code(main, estimator_code),
+        "versions": {"standout": __version__, "Python": platform.python_version(), **packages},
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         "policy": _policy(scripts, webgl=any(panel["webgl"] for panel in scores["panels"])),
         "data": _script_json({"figures": figures, "scores": scores}),
@@ -208,15 +207,13 @@ def _page(contents: Contents, title: str | None, test_command: str | None, spell
 
 @cache
 def templates(package: str = "standout._report", what: str = "reports") -> Any:
-    """Return the jinja2 environment of a package's templates; the error names the extra to install."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError(f"{what} need jinja2. {_INSTALL}") from error
+    """Return the jinja2 environment of a package's templates."""
+    jinja2 = import_for(what, "jinja2", "report")
     # Autoescaping keeps text from the data from becoming markup; templates mark none of it as safe.
-    environment = Environment(
-        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
     environment.filters |= {
         "number": number, "cell": partial(number, trimmed=False), "counted": count, "interval": _interval_text,
         "sentence": capitalized, "shortened": shortened, "median": np.median, "mean_ratio": gmean,
@@ -323,13 +320,10 @@ def _code(panel: Panel, estimator_code: str) -> str:
 
 
 def plotly_script() -> str:
-    """Return plotly.js; the error names the extra to install."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise MissingExtraError(f"reports need plotly. {_INSTALL}") from error
+    """Return plotly.js."""
     # Browsers normalise line ends to \n before they compute the hash that the policy allows.
-    return str(get_plotlyjs()).replace("\r\n", "\n").replace("\r", "\n")
+    script: str = import_for("reports", "plotly.offline", "report").get_plotlyjs()
+    return script.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _policy(scripts: Sequence[str], *, webgl: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +14,10 @@ from standout._inputs import check_count
 from standout._model import Model
 from standout._verdict import critical_ratio, number
 from standout.errors import InputError
+from standout.inference.permutation import PermutationTest
+from standout.inference.stability import Stability
 from standout.plot import _style
 from standout.plot._style import axes_or_new, label_bars, log_scale
-
-if TYPE_CHECKING:
-    from standout.inference.permutation import PermutationTest
-    from standout.inference.stability import Stability
 
 # Share of bootstrap samples in which a weight must keep its sign to count as stable.
 STABLE_SIGN = 0.95
@@ -93,19 +91,15 @@ def _draw_ratios(model: Model, axes: Any) -> None:
     if shrunk and np.isfinite(model.unshrunk_ratios).any():
         hollow = {"marker": "o", "facecolors": "none", "edgecolors": _style.COLORS[1]}
         _draw_points(axes, model.unshrunk_ratios, "unshrunk ratio", **hollow)
-    if math.isnan(model.noise_edge):
-        title = "no noise edge for these data"
-    else:
-        title = None
-        label = f"noise edge {number(model.noise_edge)}{' (unshrunk)' if shrunk else ''}"
-        axes.axhline(model.noise_edge, color=_style.MISSING, linestyle="--", label=label, zorder=1)
-        critical = critical_ratio(model)
-        if not math.isnan(critical):
-            label = f"5 % critical value {number(critical)}"
-            axes.axhline(critical, color=_style.MISSING, linestyle=":", label=label, zorder=1)
+    edge, critical = model.noise_edge, critical_ratio(model)
+    edge_label = f"noise edge {number(edge)}{' (unshrunk)' if shrunk else ''}"
+    for level, line, label in (edge, "--", edge_label), (critical, ":", f"5 % critical value {number(critical)}"):
+        if not math.isnan(level):
+            axes.axhline(level, color=_style.MISSING, linestyle=line, label=label, zorder=1)
     log_scale(axes.yaxis)
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.25)  # room for the legend
+    title = "no noise edge for these data" if math.isnan(edge) else None
     axes.legend(title=title, loc="upper right", frameon=False, alignment="left")
 
 
@@ -118,9 +112,8 @@ def _draw_points(axes: Any, values: Array, label: str, **style: Any) -> None:
     for chosen, height, text in ((np.isposinf(values), 0.95, "∞"), (values == 0, 0.05, "0")):
         if chosen.any():
             axes.scatter(components[chosen], np.full(chosen.sum(), height), transform=edges, **style)
-        for component in components[chosen]:
-            offset = {"xytext": (7, 0), "textcoords": "offset points"}
-            axes.annotate(text, (component, height), xycoords=edges, va="center", **offset)
+        for at in components[chosen]:
+            axes.annotate(text, (at, height), (7, 0), edges, "offset points", va="center")
 
 
 def patterns(
@@ -173,16 +166,16 @@ def patterns(
         raise InputError(f"{kind} has no patterns: its components are nonlinear functions. Use standout.plot.scores.")
     index = _component_index(component, solved.n_components, "model")
     axes = axes_or_new(axes, (5, 4.5))
-    if shape is None:
-        top = solved.top_features(check_count("count", count))[index]
-        weights = [weight for _, weight in top]
-        axes.barh(range(len(top)), weights, color=[_style.ABOVE if weight > 0 else _style.BELOW for weight in weights])
-        label_bars(axes, [feature for feature, _ in top])
-        units = "background sd" if solved.background_counts else "the feature's units"
-        axes.set_xlabel(f"change per target sd of the score ({units})")
-    else:
-        _draw_image(solved, index, shape, axes)
     axes.set_title(solved.component_names[index])
+    if shape is not None:
+        _draw_image(solved, index, shape, axes)
+        return axes
+    top = solved.top_features(check_count("count", count))[index]
+    colors = [_style.ABOVE if weight > 0 else _style.BELOW for _, weight in top]
+    axes.barh(range(len(top)), [weight for _, weight in top], color=colors)
+    label_bars(axes, [feature for feature, _ in top])
+    units = "background sd" if solved.background_counts else "the feature's units"
+    axes.set_xlabel(f"change per target sd of the score ({units})")
     return axes
 
 
@@ -234,17 +227,16 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     >>> null(test).get_title()
     'dpca0: p = 0.01'
     """
-    _check_result(test, "test", "null", "permutation_test")
+    _check_result(test, "test", PermutationTest, "permutation_test")
     index = _component_index(component, len(test.ratios), "result")
     edges, counts, observed, log = null_histogram(test, index)
     axes = axes_or_new(axes, (5, 3.6))
     axes.stairs(counts, edges, fill=True, color=_style.GREYS[0], label="permuted labels")
-    label = f"observed {number(test.ratios[index])}"
-    axes.axvline(observed, color=_style.COLORS[1], linewidth=2, label=label)
+    axes.axvline(observed, color=_style.COLORS[1], linewidth=2, label=f"observed {number(test.ratios[index])}")
     if log:
         log_scale(axes.xaxis)
-    axes.set(xlabel="ratio of target to background variance", ylabel="permutations")
-    axes.set_title(f"dpca{index}: p = {number(test.p_values[index])}")
+    title = f"dpca{index}: p = {number(test.p_values[index])}"
+    axes.set(title=title, xlabel="ratio of target to background variance", ylabel="permutations")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return axes
@@ -305,7 +297,7 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
     >>> bool(axes.patches[0].get_width() == found.weights[0, 2])
     True
     """
-    _check_result(found, "found", "same_sign", "stability")
+    _check_result(found, "found", Stability, "stability")
     index = _component_index(component, len(found.median), "result")
     top = found.top_features(check_count("count", count))[index]
     axes = axes_or_new(axes, (5.5, 4.5))
@@ -313,7 +305,7 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
         color = _style.ABOVE if feature.weight > 0 else _style.BELOW
         pale = {"facecolor": "white", "edgecolor": color, "hatch": "////", "alpha": 0.5}
         axes.barh(row, feature.weight, **({"color": color} if feature.same_sign >= STABLE_SIGN else pale))
-    lows, highs = np.array([f.low for f in top]), np.array([f.high for f in top])
+    lows, highs = [feature.low for feature in top], [feature.high for feature in top]
     axes.hlines(range(len(top)), lows, highs, color="black", linewidth=1.2, zorder=3)
     label_bars(axes, [feature.feature for feature in top])
     axes.set_xlabel(f"change per target sd of the score (background sd)\nlines: {100 * found.level:g} % intervals")
@@ -341,7 +333,7 @@ def _component_index(component: Any, size: int, owner: str) -> int:
     raise InputError(f"component={component!r}: the {owner} has {size} components. Use a number from 0 to {size - 1}.")
 
 
-def _check_result(given: Any, role: str, attribute: str, function: str) -> None:
-    if not hasattr(given, attribute) or not hasattr(given, "notes"):
-        kind = type(given).__name__
-        raise InputError(f"{role}: unsupported type {kind}. Give the result of standout.inference.{function}.")
+def _check_result(given: Any, role: str, kind: type, function: str) -> None:
+    if not isinstance(given, kind):
+        found = type(given).__name__
+        raise InputError(f"{role}: unsupported type {found}. Give the result of standout.inference.{function}.")

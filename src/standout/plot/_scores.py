@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from standout._blas import Array
+from standout._inputs import are_several
 from standout._path import SubspacePath
 from standout._verdict import number
 from standout.errors import InputError, RowsNeededError
@@ -33,11 +33,10 @@ _SHORT_LEGEND = 8
 _PANELS_PER_ROW = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Labels:
+class Labels(NamedTuple):
     """The label of each row, as the code of a class or as a number."""
 
-    names: tuple[str, ...]  # of the classes, sorted; empty for continuous labels
+    names: list[str]  # of the classes, sorted; empty for continuous labels
     codes: NDArray[np.intp]  # (n_rows,): class of each row, −1 where the label is missing
     numbers: Array | None = None  # (n_rows,): continuous labels, NaN where missing
 
@@ -53,7 +52,7 @@ class Labels:
         codes = np.full(n_rows, -1, dtype=np.intp)
         if numbers is None:
             texts = [str(value) or "(empty)" for value in given[present]]
-            names = tuple(sorted(set(texts), key=_natural))
+            names = sorted(set(texts), key=_natural)
             code = {name: index for index, name in enumerate(names)}
             codes[present] = [code[text] for text in texts]
             return cls(names, codes)
@@ -61,9 +60,9 @@ class Labels:
         if len(distinct) > _MAX_CLASSES:
             continuous = np.full(n_rows, np.nan)
             continuous[present] = np.where(np.isinf(numbers), np.nan, numbers)
-            return cls((), codes, continuous)
+            return cls([], codes, continuous)
         codes[present] = inverse
-        return cls(tuple(f"{value:.12g}" for value in distinct), codes)
+        return cls([f"{value:.12g}" for value in distinct], codes)
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -169,11 +168,13 @@ def scores(
     common = {"s": max(16 * shrink**0.5, 1.0), "alpha": max(0.75 * shrink**0.2, 0.2), "linewidths": 0}
     drawn = []
     for layer in layers:
-        drawn.append(axes.scatter(*layer.points[:, :2].T, **{**common, "rasterized": crowded, **layer.style}))
+        artist = axes.scatter(*layer.points[:, :2].T, **{**common, "rasterized": crowded, **layer.style})
         if "cmap" in layer.style:
-            axes.figure.colorbar(drawn[-1], ax=axes)
-    if points.shape[1] > 1 and (len(layers) > 1 or labels is not None):
-        _draw_legend(axes, drawn, layers, outside=crowded)
+            axes.figure.colorbar(artist, ax=axes)
+        else:
+            drawn.append((artist, layer))
+    if drawn and points.shape[1] > 1 and (len(layers) > 1 or labels is not None):
+        _draw_legend(axes, drawn, outside=crowded)
     return axes
 
 
@@ -196,10 +197,10 @@ def _background_layers(background: Any, n_components: int) -> Iterator[_Layer]:
         return
     if isinstance(background, Mapping):
         named = {str(name): values for name, values in background.items()}
+    elif are_several(background):
+        named = {f"background {i}": values for i, values in enumerate(background)}
     else:
-        several = isinstance(background, list | tuple) and len(background) > 0
-        several = several and (is_on_cluster(background[0]) or np.ndim(background[0]) == 2)
-        named = {f"background {i}": one for i, one in enumerate(background)} if several else {"background": background}
+        named = {"background": background}
     for index, (name, values) in enumerate(named.items()):
         points = _checked_scores(values, name)
         if points.shape[1] < min(n_components, 2):
@@ -214,28 +215,24 @@ def _target_layers(points: Array, labels: Any) -> Iterator[_Layer]:
     if labels is None:
         yield _Layer("target", points, {"c": _style.COLORS[0], "marker": _style.MARKERS[0]})
         return
-    encoded = Labels.of(labels, len(points))
+    names, codes, numbers = encoded = Labels.of(labels, len(points))
     if encoded.missing.any():
         yield _Layer("missing", points[encoded.missing], {"c": _style.MISSING, "marker": "x", "linewidths": 1})
-    if encoded.numbers is not None:
+    if numbers is not None:
         present = ~encoded.missing
-        yield _Layer("target", points[present], {"c": encoded.numbers[present], "cmap": _style.COLORMAP})
-        return
-    for code, name in enumerate(encoded.names[: _style.DISTINCT]):
+        yield _Layer("target", points[present], {"c": numbers[present], "cmap": _style.COLORMAP})
+    for code, name in enumerate(names[: _style.DISTINCT]):
         style = _style.style(code)
-        yield _Layer(name, points[encoded.codes == code], {"c": style.color, "marker": style.marker})
-    more = len(encoded.names) - _style.DISTINCT
+        yield _Layer(name, points[codes == code], {"c": style.color, "marker": style.marker})
+    more = len(names) - _style.DISTINCT
     if more > 0:
-        rest = points[encoded.codes >= _style.DISTINCT]
+        rest = points[codes >= _style.DISTINCT]
         yield _Layer(f"{more} other labels", rest, {"c": _style.MISSING, "marker": "."}, n_labels=more)
 
 
-def _draw_legend(axes: Any, drawn: list[Any], layers: list[_Layer], *, outside: bool) -> None:
-    named = [(artist, layer) for artist, layer in zip(drawn, layers, strict=True) if "cmap" not in layer.style]
-    if not named:
-        return
-    entries = [(artist, plain(shortened(layer.name))) for artist, layer in named[:_MAX_CLASSES]]
-    more = sum(layer.n_labels for _, layer in named[_MAX_CLASSES:])
+def _draw_legend(axes: Any, drawn: list[tuple[Any, _Layer]], *, outside: bool) -> None:
+    entries = [(artist, plain(shortened(layer.name))) for artist, layer in drawn[:_MAX_CLASSES]]
+    more = sum(layer.n_labels for _, layer in drawn[_MAX_CLASSES:])
     if more > 0:
         from matplotlib.lines import Line2D
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from standout.errors import MissingExtraError
@@ -54,19 +55,18 @@ def plain(text: str) -> str:
     return f" {escaped}" if escaped.startswith("_") else escaped  # legends omit labels with a leading underscore
 
 
-def pyplot() -> Any:
-    """Import matplotlib's pyplot; the error names the extra to install.
-
-    See Also
-    --------
-    standout.plot.scores : Plot of the scores.
-    standout.plot.ratios : Plot of the ratios.
-    """
+def import_for(what: str, module: str, extra: str) -> Any:
+    """Import an optional package; the error names the extra to install."""
     try:
-        import matplotlib.pyplot as plt
+        return import_module(module)
     except ImportError as error:
-        raise MissingExtraError("plots need matplotlib. Install it with: pip install 'standout[plot]'") from error
-    return plt
+        install = f"pip install 'standout[{extra}]'"
+        raise MissingExtraError(f"{what} need {module.partition('.')[0]}. Install it with: {install}") from error
+
+
+def pyplot() -> Any:
+    """Return matplotlib's pyplot."""
+    return import_for("plots", "matplotlib.pyplot", "plot")
 
 
 def axes_or_new(axes: Any, size: tuple[float, float]) -> Any:
