@@ -7,8 +7,9 @@ import shlex
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
@@ -23,7 +24,7 @@ from standout.cli.session import Session
 from standout.errors import StandoutError
 from standout.io.output import make_directory
 
-_OK, _INTERNAL_ERROR, _BAD_INPUT, _INTERRUPTED, _TERMINATED = 0, 1, 2, 130, 143
+_INTERNAL_ERROR, _BAD_INPUT, _INTERRUPTED, _TERMINATED = 1, 2, 130, 143
 _DEMO_EXAMPLES = """
 standout demo
 standout demo -o /tmp/demo --seed 3
@@ -76,26 +77,18 @@ def info(model: Path, top: int, methods: bool, **given: Any) -> None:
     from standout._model_file import header, load
 
     session = Session(given)
-    head = header(model)
-    estimator = load(model)
-    lines = [f"written by standout {head.get('standout', '?')} on {head.get('created', '?')}"]
+    head, estimator = header(model), load(model)
     command = (head.get("about") or {}).get("command")
-    if command:
-        lines.append(f"command: {command}")
-    tested = _tested_by(command)
+    tested = None
+    words = shlex.split(command or "")
+    if words[:2] == ["standout", "fit"]:
+        with suppress(click.ClickException):  # written by another version, with other options
+            tested = command_to_test(fit.make_context("fit", words[2:]))
     judged = verdict(estimator._solved(), command=tested).to_dict(on_command_line=True)
     result = {"command": "info", "file": head, "verdict": judged, "model": to_dict(estimator, top)}
-    text = estimator.methods_text() if methods else "\n".join([*lines, "", model_text(estimator, top, tested)])
-    session.show(result, text, {})
-
-
-def _tested_by(command: str | None) -> str | None:
-    """Return the command that tests the data of a stored ``standout fit``."""
-    words = shlex.split(command or "")
-    try:
-        return command_to_test(fit.make_context("fit", words[2:])) if words[:2] == ["standout", "fit"] else None
-    except click.ClickException:  # written by another version, with other options
-        return None
+    origin = f"written by standout {head.get('standout', '?')} on {head.get('created', '?')}\n"
+    origin += f"command: {command}\n" if command else ""
+    session.show(result, estimator.methods_text() if methods else f"{origin}\n{model_text(estimator, top, tested)}", {})
 
 
 @click.command(cls=Page, examples=_COMPLETION_EXAMPLES, short_help="Print a completion script for a shell.")
@@ -138,33 +131,36 @@ for command in (fit, test, embed, denoise, info, compare, report, demo, completi
 
 def run(arguments: list[str], command: click.Command = app, name: str = "standout") -> int:
     """Run a command and return its exit code; print an error as one line."""
-    before = signal.signal(signal.SIGTERM, _terminate)
+    # An exception at SIGTERM, so that drafts are removed.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         command.main(arguments, prog_name=name, standalone_mode=False, obj=arguments)
         if sys.stdout is not None:  # None if the parent process closed it
             sys.stdout.flush()
-    except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted. Output files are complete or unchanged.", _INTERRUPTED)
     except click.exceptions.Exit as error:
-        return int(error.exit_code)
+        return error.exit_code
     except SystemExit as error:
-        return int(error.code or _OK)
+        return int(error.code or 0)
     except BrokenPipeError:  # the reader of our output is gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except Exception as error:
-        if "--debug" in arguments:
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return _BAD_INPUT
+    except (Exception, KeyboardInterrupt) as error:
+        text, code = _explain(error)
+        if "--debug" in arguments and code != _INTERRUPTED:
             traceback.print_exc()
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            click.echo(error.format_message(), err=True)
-            return _BAD_INPUT
-        return _fail(*_explain(error))
+        click.echo(f"standout: {' '.join(text.split())}", err=True)
+        return code
     finally:
         signal.signal(signal.SIGTERM, before)
-    return _OK
+    return 0
 
 
-def _explain(error: Exception) -> tuple[str, int]:
+def _explain(error: BaseException) -> tuple[str, int]:
     """Return the message and the exit code of an error."""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return "interrupted. Output files are complete or unchanged.", _INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "standout"
         return f"{error.format_message()} See '{command} --help'.", _BAD_INPUT
@@ -179,13 +175,3 @@ def _explain(error: Exception) -> tuple[str, int]:
         return f"{where}: {error.strerror or error}. Check the path and the disk.", _BAD_INPUT
     found = f"{type(error).__name__}: {error}"
     return f"internal error in standout ({found}). Run again with --debug and report it.", _INTERNAL_ERROR
-
-
-def _fail(text: str, code: int) -> int:
-    click.echo(f"standout: {' '.join(text.split())}", err=True)
-    return code
-
-
-def _terminate(_number: int, _frame: Any) -> NoReturn:
-    """Raise an exception at SIGTERM, so that drafts are removed."""
-    raise SystemExit(_TERMINATED)

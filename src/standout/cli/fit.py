@@ -109,8 +109,7 @@ def _fit(
                 write_rows(draft, files, list(estimator.get_feature_names_out()), estimator._scores, "--scores")
             if page is not None:
                 write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
-    command = command_to_test()
-    model = estimator._solved()
+    command, model = command_to_test(), estimator._solved()
     judged = verdict(model, command=command).to_dict(on_command_line=True)
     result = {"command": "fit", "verdict": judged, "model": to_dict(estimator), "data": accounts(files)}
     text = "\n".join([model_text(estimator, command=command), *_reading_text(files)])
@@ -151,10 +150,9 @@ def _reading_text(files: Files) -> list[str]:
     from standout._report.report import account_text
 
     lines = []
-    for file in files.values():
-        account = file.account
+    for role, account in ((file.role, file.account) for file in files.values()):
         if account.missing or account.rows_left_out or account.features_left_out:
-            lines += ["", f"  {file.role}: {account_text(account)}"]
+            lines += ["", f"  {role}: {account_text(account)}"]
     return lines
 
 
@@ -174,13 +172,12 @@ def write_page(models: Any, files: Files, page: Path, title: str | None = None, 
 def _code(estimator: Any, files: Files) -> str:
     """Return the Python code that fits the model."""
     target, *parts = (file.code() for file in files.values())
-    lines = ["import standout", "", f"target = {target}"]
-    if parts:
-        several = ", ".join(f"{name!r}: {code}" for name, code in zip(list(files)[1:], parts, strict=True))
-        lines.append(f"background = {parts[0] if len(parts) == 1 else f'{{{several}}}'}")
-    lines.append(f"model = standout.{' '.join(repr(estimator).split())}")
-    lines.append(f"model.fit(target{', background=background' if parts else ''})")
-    return "\n".join([*lines, "print(model.summary())"])
+    several = ", ".join(f"{name!r}: {code}" for name, code in zip(list(files)[1:], parts, strict=True))
+    background = f"background = {parts[0] if len(parts) == 1 else f'{{{several}}}'}\n" if parts else ""
+    return (
+        f"import standout\n\ntarget = {target}\n{background}model = standout.{' '.join(repr(estimator).split())}\n"
+        f"model.fit(target{', background=background' if parts else ''})\nprint(model.summary())"
+    )
 
 
 @click.command(cls=Page, examples=_COMPARE_EXAMPLES, short_help="Compare PCA, cPCA and dPCA on the same data.")
@@ -207,21 +204,13 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
         if page is not None:  # the first model is the subject of the report
             write_page([main, *(view for view in found if view is not main)], files, page, trust=trust)
     judged = verdict(main.estimator._solved(), trust, command_to_test())
-    names = ("name", "ratios", "sample_ratios", "share", "silhouette")
-    views = [
-        {
-            **{name: getattr(view, name) for name in names},
-            "held_out_ratios": None if view.held_out is None else view.held_out.ratios,
-            "model": to_dict(view.estimator),
-        }
-        for view in found
-    ]
-    result = {
-        "command": "compare",
-        "verdict": judged.to_dict(on_command_line=True),
-        "views": views,
-        "data": accounts(files),
-    }
+    views = []
+    for view in found:
+        held_out = None if view.held_out is None else view.held_out.ratios
+        facts = {name: getattr(view, name) for name in ("name", "ratios", "sample_ratios", "share", "silhouette")}
+        views.append({**facts, "held_out_ratios": held_out, "model": to_dict(view.estimator)})
+    judged_facts = judged.to_dict(on_command_line=True)
+    result = {"command": "compare", "verdict": judged_facts, "views": views, "data": accounts(files)}
     text = "\n".join([_table(found), "", f"Verdict on {main.name}:", *judged.lines(on_command_line=True)])
     session.show(result, text, {"report": page}, judged.reasons)
 
@@ -237,11 +226,8 @@ def _table(found: list[Comparison]) -> str:
         quality = f"{view.silhouette:>12.2f}" if labelled else ""
         lines.append(f"{view.name:<22}{view.share:>16.1%} {quality}   {ratios or 'no component in some fold'}")
     how = "Every method was fitted on some rows and measured on others, by the same folds. Noise gives a ratio of one."
-    if not held_out:
-        how = (
-            "Rows cannot be held out, so the ratios are those of the fitted rows, which favour methods that fit noise."
-        )
-    return "\n".join([*lines, "", how])
+    how_not = "Rows cannot be held out, so the ratios are those of the fitted rows, which favour methods that fit noise."
+    return "\n".join([*lines, "", how if held_out else how_not])
 
 
 @click.command(cls=Page, examples=_TEST_EXAMPLES, short_help="Test significance, stability and held-out ratio.")
@@ -319,12 +305,10 @@ def _results(found: Assessment) -> dict[str, Any]:
     if found.held_out is not None:
         results["held_out"] = {name: value for name, value in vars(found.held_out).items() if name != "estimators"}
     if found.stability is not None:
-        results["stability"] = {
-            **{name: getattr(found.stability, name) for name in ("median", "low", "high", "by", "notes")},
-            "top_features": [[asdict(top) for top in tops] for tops in found.stability.top_features(10)],
-        }
+        tops = [[asdict(top) for top in each] for each in found.stability.top_features(10)]
+        values = {name: getattr(found.stability, name) for name in ("median", "low", "high", "by", "notes")}
+        results["stability"] = {**values, "top_features": tops}
     results["replicates"] = [
-        {"rows": finding.n_rows, "units": finding.n_units, "rule": finding.rule, "text": finding.text}
-        for finding in found.replicates
+        {"rows": each.n_rows, "units": each.n_units, "rule": each.rule, "text": each.text} for each in found.replicates
     ]
     return results

@@ -123,11 +123,6 @@ reading_options = together(
            "subject 309."),
     file_options,
 )  # fmt: skip
-_checkpoint_option = option(
-    "--checkpoint", type=click.Path(path_type=Path), metavar="DIRECTORY", heading=_ROWS,
-    help="Directory for checkpoints, one for each file larger than --memory. A fit that was killed resumes from them "
-    "and gives the same result.",
-)  # fmt: skip
 
 
 class _WordOr(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
@@ -146,10 +141,6 @@ class _WordOr(click.ParamType):  # type: ignore[type-arg]  # generic in newer ve
             self.fail(f"{value!r} is not valid. Use {', '.join(self.words)} or {self.otherwise}.", param, ctx)
 
 
-def _numbers(text: str) -> list[float]:
-    return [float(part) for part in text.split(",")]
-
-
 contrast_options = together(
     option("-k", "--components", type=_WordOr("auto", "all", parse=int), default="2", show_default=True,
            heading=_METHOD, help="Number of components. auto keeps those that are significant."),
@@ -157,7 +148,8 @@ contrast_options = together(
            help="Estimator of the background covariance: auto (keep shared factors, shrink the rest), oas or a "
            "number from 0 to 1 (shrink toward the diagonal), or none."),
     option("--mix", metavar="MIX", heading=_METHOD,
-           type=_WordOr("pooled", "equal", "minimax", parse=_numbers, otherwise="numbers separated by commas"),
+           type=_WordOr("pooled", "equal", "minimax", parse=lambda text: [float(part) for part in text.split(",")],
+                        otherwise="numbers separated by commas"),
            help="Weights of several backgrounds: pooled (by number of rows), equal, minimax (ratios hold against "
            "each background), or numbers separated by commas."),
     option("--common", is_flag=True, default=None, heading=_METHOD,
@@ -165,7 +157,9 @@ contrast_options = together(
 )  # fmt: skip
 fit_options = together(
     reading_options,
-    _checkpoint_option,
+    option("--checkpoint", type=click.Path(path_type=Path), metavar="DIRECTORY", heading=_ROWS,
+           help="Directory for checkpoints, one for each file larger than --memory. A fit that was killed resumes "
+           "from them and gives the same result."),
     option("--method", type=click.Choice(list(_ESTIMATORS)), default="dpca", show_default=True, heading=_METHOD,
            help="Discriminative PCA, contrastive PCA, kernel dPCA, or PCA of the target alone."),
     contrast_options,
@@ -215,12 +209,9 @@ def take_parameters(given: dict[str, Any]) -> dict[str, Any]:
 def _take_parameters(given: dict[str, Any]) -> dict[str, Any]:
     """Take the method options that the user gave. None can be a value (--shrinkage none)."""
     source, default = click.get_current_context().get_parameter_source, click.core.ParameterSource.DEFAULT
-    chosen = {name: given.pop(name) for name in PARAMETERS if name in given}
-    return {
-        PARAMETERS[name]: "common" if name == "common" else value
-        for name, value in chosen.items()
-        if source(name) is not default
-    }
+    values = {name: given.pop(name) for name in PARAMETERS if name in given}
+    chosen = {PARAMETERS[name]: value for name, value in values.items() if source(name) is not default}
+    return {**chosen, "features": "common"} if "features" in chosen else chosen
 
 
 def _check_background(given: dict[str, Any], otherwise: str = "") -> None:
@@ -236,12 +227,11 @@ def in_options(message: str) -> str:
 def _spelling(name: str, value: object) -> str | None:
     if (name, value) == ("features", "common"):
         return "--common"
-    if name not in ARGUMENTS or value is ...:
-        return ARGUMENTS.get(name)
-    if value is True:
-        return ARGUMENTS[name]
+    option = ARGUMENTS.get(name)
+    if option is None or value is ... or value is True:
+        return option
     if value is None:
         value = "all" if name == "n_components" else "none"
     if isinstance(value, list):
         value = ",".join(str(item).replace(",", "\\,") for item in value)
-    return f"{ARGUMENTS[name]} {shlex.quote(value if isinstance(value, str) else repr(value))}"
+    return f"{option} {shlex.quote(value if isinstance(value, str) else repr(value))}"

@@ -50,8 +50,6 @@ class Session:
 
         Doubts about the data are printed to stderr in any case: neither --quiet nor --json hides them.
         """
-        hidden = self.quiet or self.as_json
-        notes = [note for note, kind in self.notes.items() if not hidden or issubclass(kind, DoubtWarning)]
         files = {name: str(path) for name, path in written.items() if path is not None}
         if self.as_json:
             whole = {**result, "files": files, "warnings": list(self.notes)}
@@ -61,8 +59,10 @@ class Session:
         if files and not self.as_json:
             width = max(map(len, files))
             click.echo("\n" + "\n".join(f"{name:<{width}}  {path}" for name, path in files.items()))
-        for note in notes:
-            if hidden or note not in noted:
+        hidden = self.quiet or self.as_json
+        for note, kind in self.notes.items():
+            shown = issubclass(kind, DoubtWarning) if hidden else note not in noted
+            if shown:
                 click.echo(f"note: {in_options(note)}", err=True)
 
 

@@ -129,17 +129,15 @@ class FactorModel:
     mean_sd: float = 1.0
 
     def __post_init__(self) -> None:
-        if not len(self.background_sd) < self.n_features:
-            raise InputError(
-                f"background_sd: {len(self.background_sd)} shared directions leave none for the target among "
-                f"{self.n_features} features. Give fewer, or a larger n_features."
-            )
+        size = self.n_features
+        if not len(self.background_sd) < size:
+            found = f"{len(self.background_sd)} shared directions leave none for the target among {size} features"
+            raise InputError(f"background_sd: {found}. Give fewer, or a larger n_features.")
         for name in ("noise_scale", "units"):
             given = getattr(self, name)
-            if len(given) not in (0, self.n_features) or not all(np.isfinite(x) and x > 0 for x in given):
-                raise InputError(
-                    f"{name}={given} is not valid. Give one positive number for each of the {self.n_features} features."
-                )
+            if len(given) not in (0, size) or not all(np.isfinite(x) and x > 0 for x in given):
+                remedy = f"Give one positive number for each of the {size} features."
+                raise InputError(f"{name}={given} is not valid. {remedy}")
         if not -1 <= self.oblique <= 1:
             raise InputError(f"oblique={self.oblique} is not a cosine. Give a number from -1 to 1.")
         if not 0 <= self.outlier_share <= 1:
@@ -170,13 +168,12 @@ class FactorModel:
     @property
     def background_covariance(self) -> Array:
         """Population covariance C_yy of rows that are not outliers, of shape (n_features, n_features)."""
-        return self._shared(1.0) + self._noise
+        return self._covariance(np.array([*self.background_sd, 0.0]))
 
     @property
     def target_covariance(self) -> Array:
         """Population covariance C_xx of rows that are not outliers, of shape (n_features, n_features)."""
-        specific = self.signal_sd**2 * np.outer(self.signal, self.signal)
-        return self._shared(self.shared_growth) + specific + self._noise
+        return self._covariance(np.array([*self._target_sd, self.signal_sd]))
 
     @property
     def top_ratio(self) -> float:
@@ -228,9 +225,9 @@ class FactorModel:
         """
         rng = np.random.default_rng(seed)
         shared, sd = self.directions[:, :-1], np.array(self.background_sd)
-        target_sd = sd * np.sqrt(np.where(np.arange(len(sd)) == 0, self.shared_growth, 1.0))
         signal = rng.choice([-1.0, 1.0], size=m) if self.two_clusters else rng.normal(size=m)
-        target = (rng.normal(size=(m, len(sd))) * target_sd) @ shared.T + np.outer(signal * self.signal_sd, self.signal)
+        target = (rng.normal(size=(m, len(sd))) * self._target_sd) @ shared.T
+        target += np.outer(signal * self.signal_sd, self.signal)
         background = (rng.normal(size=(n, len(sd))) * sd) @ shared.T
         for rows in (target, background):
             noise = self._noise_sd * rng.normal(size=rows.shape)
@@ -251,11 +248,9 @@ class FactorModel:
         return np.asarray(self.noise_sd * self._units * scale)
 
     @property
-    def _noise(self) -> Array:
-        return np.diag(self._noise_sd**2)
+    def _target_sd(self) -> Array:
+        return np.array(self.background_sd) * np.sqrt([self.shared_growth, *[1.0] * (len(self.background_sd) - 1)])
 
-    def _shared(self, growth: float) -> Array:
-        variance = np.square(self.background_sd)
-        variance[0] *= growth
-        shared = self.directions[:, :-1]
-        return np.asarray((shared * variance) @ shared.T)
+    def _covariance(self, sd: Array) -> Array:
+        """Return the covariance of rows with this sd along each of the directions."""
+        return (self.directions * sd**2) @ self.directions.T + np.diag(self._noise_sd**2)

@@ -86,16 +86,13 @@ def _cache(make: bool = False) -> Path:
         if make:
             folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise OutputError(
-            f"cache: the data directory of scikit-learn cannot be created ({error}). Name another in the environment "
-            "variable SCIKIT_LEARN_DATA, or give data_dir."
-        ) from error
+        remedy = "Name another in the environment variable SCIKIT_LEARN_DATA, or give data_dir."
+        raise OutputError(f"cache: scikit-learn's data directory cannot be created ({error}). {remedy}") from error
     return folder
 
 
 def _download(public: Public, cache: Path, searched: list[str]) -> None:
     """Download the dataset from OpenML to the cache, and report progress."""
-    dataset = f"{public.openml}, version {public.version}"
     done: Future[Any] = Future()
 
     def run() -> None:
@@ -108,13 +105,14 @@ def _download(public: Public, cache: Path, searched: list[str]) -> None:
     report(f"{public.openml} from OpenML", 0)
     while not wait([done], timeout=_INTERVAL).done:
         report(f"{public.openml} from OpenML", 0)
+    server = f"OpenML ({public.openml}, version {public.version})"
     try:
         bunch = done.result()
     except Exception as error:  # networks and parsers fail in many ways, with the same remedy
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+        found = f"{public.title} was not found in {', '.join(searched)}"
         raise DataMissingError(
-            f"{public.title} was not found in {', '.join(searched)}, and could not be downloaded from OpenML "
-            f"({dataset}): {reason}. {public.remedy}"
+            f"{found}, and could not be downloaded from {server}: {reason}. {public.remedy}"
         ) from error
     try:
         public.keep(bunch, cache)
@@ -122,7 +120,7 @@ def _download(public: Public, cache: Path, searched: list[str]) -> None:
         raise
     except Exception as error:  # malformed data can fail anywhere
         reason = f"{type(error).__name__}: {error}"
-        raise DataMissingError(f"OpenML ({dataset}): the response is malformed ({reason}). {public.remedy}") from error
+        raise DataMissingError(f"{server}: the response is malformed ({reason}). {public.remedy}") from error
 
 
 def _fetch(public: Public) -> Any:
@@ -130,18 +128,15 @@ def _fetch(public: Public) -> Any:
 
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT)  # fetch_openml has no timeout
+    columns = list(public.columns) if public.columns else "default-target"
+    parser = "pandas" if find_spec("pandas") else "liac-arff"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about retries and about the row identifier as a target
             return fetch_openml(
-                public.openml,
-                version=public.version,
-                target_column=list(public.columns) if public.columns else "default-target",
-                as_frame=False,
-                parser="pandas" if find_spec("pandas") else "liac-arff",
-                n_retries=1,
-                delay=0.5,
-            )
+                public.openml, version=public.version, target_column=columns, as_frame=False, parser=parser,
+                n_retries=1, delay=0.5,
+            )  # fmt: skip
     finally:
         socket.setdefaulttimeout(before)
 
