@@ -129,8 +129,9 @@ def dpca(
     _check_arguments(adata, background, groupby, target, copy, params)
     if layer is not None:
         _check_choice("layer", layer, adata.layers, "a layer of adata", "leave layer= out")
-    if subjects is not None:
-        _check_choice("subjects", subjects, adata.obs.columns, "a column of adata.obs")
+    for name, column in (("subjects", subjects), ("groupby", groupby)):
+        if column is not None:
+            _check_choice(name, column, adata.obs.columns, "a column of adata.obs")
     key = None if layer is None else f"layers/{layer}"
     source = read(adata, role="adata", key=key, groups=subjects)
     if groupby is not None:
@@ -148,10 +149,11 @@ def dpca(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ReplicateWarning)  # worded for this function below
         model.fit(_without(cells, dropped), background=None if background is None else fitted.get(_SINGLE, fitted))
-    notes = [spell_arguments(note.text, _spelling) for note in model._solved().notes]
-    for note, text in zip(model._solved().notes, notes, strict=True):
+    notes = []
+    for note in model._solved().notes:
+        notes.append(spell_arguments(note.text, _spelling))
         if note.category is ReplicateWarning:
-            warn_user(text, note.category)
+            warn_user(notes[-1], note.category)
     if min_cells is None and model.regime_ == "shrunk":
         notes += _warn_of_rare_genes(model, backgrounds, adata.var_names)
     arguments = {
@@ -213,35 +215,29 @@ def _split_by_label(
     source: Any, adata: Any, groupby: str, target: Any, background: Any
 ) -> tuple[Source, dict[Any, Source]]:
     """Return views of the target cells and of the cells of each background label."""
-    _check_choice("groupby", groupby, adata.obs.columns, "a column of adata.obs")
     values = np.asarray(adata.obs[groupby], dtype=object)
     text = np.array([None if is_missing(value) else str(value) for value in values], dtype=object)
-    labels = list(dict.fromkeys(value for value in text if value is not None))
-
-    def cells_of(argument: str, given: Any) -> dict[Any, NDArray[np.bool_]]:
-        masks = {}
-        for label in label_list(given):
-            _check_choice(argument, str(label), labels, f"a label in adata.obs[{groupby!r}]")
-            masks[label] = np.asarray(text == str(label), dtype=bool)
-        if not masks:
+    labels = [label for label in dict.fromkeys(text) if label is not None]
+    chosen = {"background": label_list(background), "target": labels if target is None else label_list(target)}
+    for argument, given in chosen.items():
+        if not given:
             raise InputError(f"{argument}: the list is empty. Give at least one label.")
-        return masks
-
-    masks = cells_of("background", background)
-    in_background = np.any(list(masks.values()), axis=0)
+        for label in given:
+            _check_choice(argument, str(label), labels, f"a label in adata.obs[{groupby!r}]")
+    in_background = np.isin(text, [str(label) for label in chosen["background"]])
     if target is None:
         in_target = ~in_background & (text != None)  # noqa: E711 - elementwise
     else:
-        in_target = np.any(list(cells_of("target", target).values()), axis=0)
-    both = in_target & in_background
-    if both.any() or not in_target.any():
-        raise InputError(
-            f"target={target!r} and background={background!r}: of {len(text)} cells, {int(in_target.sum())} are target "
-            f"and {int(both.sum())} are both. Give distinct labels that leave cells for the target."
-        )
-    backgrounds: dict[Any, Source] = {label: RowView(source, np.flatnonzero(mask)) for label, mask in masks.items()}
-    if len(backgrounds) == 1:
-        backgrounds = {_SINGLE: next(iter(backgrounds.values()))}
+        in_target = np.isin(text, [str(label) for label in chosen["target"]])
+    both = int((in_target & in_background).sum())
+    if both or not in_target.any():
+        found = f"of {len(text)} cells, {int(in_target.sum())} are target and {both} are both"
+        remedy = "Give distinct labels that leave cells for the target."
+        raise InputError(f"target={target!r} and background={background!r}: {found}. {remedy}")
+    views: dict[Any, Source] = {
+        label: RowView(source, np.flatnonzero(text == str(label))) for label in chosen["background"]
+    }
+    backgrounds = {_SINGLE: next(iter(views.values()))} if len(views) == 1 else views
     return RowView(source, np.flatnonzero(in_target)), backgrounds
 
 
@@ -261,10 +257,8 @@ def _read_backgrounds(background: Any, key: str | None, subjects: str | None) ->
         role = "background" if name is _SINGLE else background_name(name)
         if not (_is_anndata(data) or (isinstance(data, str | PathLike) and Path(data).exists())):
             shown = repr(data) if isinstance(data, str | int) else type(data).__name__
-            raise InputError(
-                f"{role}: {shown} is neither an AnnData nor a file. Give one of these, or a label together with "
-                "groupby=."
-            )
+            remedy = "Give one of these, or a label together with groupby=."
+            raise InputError(f"{role}: {shown} is neither an AnnData nor a file. {remedy}")
         sources[name] = read(data, role=role, key=key, groups=subjects)
     return sources
 
@@ -277,10 +271,8 @@ def _gene_mask(adata: Any, mask: Any) -> NDArray[np.bool_]:
         mask = adata.var[mask]
     values = np.array(mask)
     if values.dtype != bool or values.shape != (adata.n_vars,):
-        raise InputError(
-            f"mask_var: type {values.dtype} and shape {values.shape} for {adata.n_vars} genes. Give a boolean array, "
-            "one value per gene."
-        )
+        found = f"type {values.dtype} and shape {values.shape} for {adata.n_vars} genes"
+        raise InputError(f"mask_var: {found}. Give a boolean array, one value per gene.")
     return values
 
 

@@ -226,8 +226,8 @@ def _table(found: list[Comparison]) -> str:
         quality = f"{view.silhouette:>12.2f}" if labelled else ""
         lines.append(f"{view.name:<22}{view.share:>16.1%} {quality}   {ratios or 'no component in some fold'}")
     how = "Every method was fitted on some rows and measured on others, by the same folds. Noise gives a ratio of one."
-    how_not = "Rows cannot be held out, so the ratios are those of the fitted rows, which favour methods that fit noise."
-    return "\n".join([*lines, "", how if held_out else how_not])
+    why = "Rows cannot be held out, so the ratios are those of the fitted rows, which favour methods that fit noise."
+    return "\n".join([*lines, "", how if held_out else why])
 
 
 @click.command(cls=Page, examples=_TEST_EXAMPLES, short_help="Test significance, stability and held-out ratio.")
