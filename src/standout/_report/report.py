@@ -37,7 +37,6 @@ from standout._verdict import (
 from standout._version import __version__
 from standout.errors import InputError, listed
 from standout.inference.assess import Assessment
-from standout.inference.permutation import PermutationTest
 from standout.io.output import check_writable, replacing
 from standout.io.stream import ReadSummary
 from standout.plot._components import STABLE_SIGN, has_patterns
@@ -119,14 +118,12 @@ def report(
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import numpy as np
-    >>> from standout import DPCA, report
-    >>> rng = np.random.default_rng(0)
-    >>> control, patients = rng.normal(size=(300, 4)), rng.normal(size=(100, 4)) * [1, 1, 3, 1]
-    >>> model = DPCA().fit(patients, background=control)
+    >>> from standout import DPCA, datasets, report
+    >>> target, background = datasets.FactorModel().sample(100, 300)
+    >>> model = DPCA().fit(target, background=background)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = report(model, patients, control, path=Path(folder) / "report.html", title="Patients")
-    ...     "<h1>Patients</h1>" in page.read_text(encoding="utf-8")
+    ...     page = report(model, target, background, path=Path(folder) / "report.html", title="Factors")
+    ...     "<h1>Factors</h1>" in page.read_text(encoding="utf-8")
     True
     """
     output = check_writable(path, "report")
@@ -220,8 +217,7 @@ def templates(package: str = "standout._report", what: str = "reports") -> Any:
     }  # fmt: skip
     environment.globals |= {
         "account_text": account_text, "caption": _caption, "held_out_text": _held_out_text, "edge_text": EDGE,
-        "permutation_text": _permutation_text, "problem": _problem,
-        "stable_sign": STABLE_SIGN, "stable_words": stable_words, **_LIMITS,
+        "problem": _problem, "stable_sign": STABLE_SIGN, "stable_words": stable_words, **_LIMITS,
     }  # fmt: skip
     return environment
 
@@ -265,18 +261,6 @@ def _held_out_text(low: float, high: float) -> str:
     if math.isnan(low) or math.isnan(high):
         return "unknown"
     return "above one" if low > 1 else "below one" if high < 1 else "includes one"
-
-
-def _permutation_text(test: PermutationTest) -> str:
-    """Return what was permuted, and how often."""
-    drawn = f"All {test.n_possible:,.0f} distinct" if test.complete else f"{test.null.shape[1]:,} random"
-    if test.permuted == "pairs":
-        return f"{drawn} swaps of labels within {test.units[0]:,} pairs were evaluated."
-    backgrounds = " + ".join(f"{units:,}" for units in test.units[1:])
-    return (
-        f"{drawn} labellings of the {test.permuted} ({test.units[0]:,} in the target, {backgrounds} in the background) "
-        "were evaluated."
-    )
 
 
 def _interval_text(low: float, high: float) -> str:

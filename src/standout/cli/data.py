@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -125,30 +126,23 @@ def _split_by_label(
     """Return the arguments of ``read`` that select the rows of the target and of each background."""
     arguments = {"label": by, **arguments}
     parts = [split((name,)) for name in background]
-    taken = [label for part in parts for label in part]
-    chosen = split(labels) or _other_labels(path, by, arguments, taken)
-    every = [*chosen, *taken]
-    duplicates = sorted({label for label in every if every.count(label) > 1})
+    taken, chosen = [label for part in parts for label in part], split(labels)
+    if not chosen:  # all labels that are not background; rows without a label are in neither
+        found = InputFile("target", path, arguments).reading(missing=None, label=by).opened().source.labels
+        chosen = [label for label in dict.fromkeys(found) if label is not None and label not in taken]
+        if not chosen:
+            raise InputError(f"{path}: all rows are background ({by} is one of {', '.join(taken)}). Give fewer labels.")
+    duplicates = sorted(label for label, times in Counter([*chosen, *taken]).items() if times > 1)
     if duplicates:
         raise InputError(f"the label {duplicates[0]!r} is given twice. Give each label once, to target or background.")
     return [{**arguments, "where": {by: part}} for part in (chosen, *parts)]
 
 
-def _other_labels(path: str, by: str, arguments: dict[str, Any], taken: list[str]) -> list[str]:
-    """Return the labels that are not background. Rows without a label are in neither."""
-    found = InputFile("target", path, arguments).reading(missing=None, label=by).opened().source.labels
-    rest = [label for label in dict.fromkeys(found) if label is not None and label not in taken]
-    if not rest:
-        raise InputError(f"{path}: all rows are background ({by} is one of {', '.join(taken)}). Give fewer labels.")
-    return rest
-
-
 def _drop_together(files: list[InputFile]) -> list[InputFile]:
     """Leave features that one dataset lost to missing values out of the other datasets too."""
-    dropped: dict[str, int] = {}
+    dropped: Counter[str] = Counter()
     for account in (file.source.account for file in files):
-        for name in account.features_left_out:
-            dropped[name] = dropped.get(name, 0) + account.missing.get(name, 0)
+        dropped.update({name: account.missing.get(name, 0) for name in account.features_left_out})
     if not dropped:
         return files
     shorter = [file.reading(drop=[*file.arguments.get("drop", []), *dropped]).opened() for file in files]

@@ -104,6 +104,7 @@ class FactorModel:
 
     Examples
     --------
+    >>> from standout.datasets import FactorModel
     >>> model = FactorModel()
     >>> model.top_ratio
     5.0
@@ -185,7 +186,6 @@ class FactorModel:
 
         Examples
         --------
-        >>> from standout.datasets import FactorModel
         >>> model = FactorModel()
         >>> bool(abs(model.population().components[0] @ model.signal) > 0.999)
         True
@@ -206,7 +206,6 @@ class FactorModel:
 
         Examples
         --------
-        >>> from standout.datasets import FactorModel
         >>> target, background = FactorModel(n_features=8).sample(100, 200)
         >>> target.shape, background.shape
         ((100, 8), (200, 8))

@@ -53,13 +53,10 @@ def ratios(model: Any, *, axes: Any = None) -> Any:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from standout import DPCA
-    >>> from standout.plot import ratios
-    >>> rng = np.random.default_rng(0)
-    >>> control, patients = rng.normal(size=(300, 4)), rng.normal(size=(100, 4)) * [1, 1, 3, 1]
-    >>> model = DPCA(n_components=None).fit(patients, background=control)
-    >>> axes = ratios(model)
+    >>> from standout import DPCA, datasets, plot
+    >>> target, background = datasets.FactorModel().sample(100, 300)
+    >>> model = DPCA(n_components=None).fit(target, background=background)
+    >>> axes = plot.ratios(model)
     >>> axes.get_yscale(), axes.lines[0].get_ydata()[0] == model.noise_edge_
     ('log', True)
     """
@@ -148,13 +145,10 @@ def patterns(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from standout import DPCA
-    >>> from standout.plot import patterns
-    >>> rng = np.random.default_rng(0)
-    >>> control, patients = rng.normal(size=(300, 4)), rng.normal(size=(100, 4)) * [1, 1, 3, 1]
-    >>> model = DPCA().fit(patients, background=control)
-    >>> axes = patterns(model)
+    >>> from standout import DPCA, datasets, plot
+    >>> target, background = datasets.FactorModel().sample(100, 300)
+    >>> model = DPCA().fit(target, background=background)
+    >>> axes = plot.patterns(model)
     >>> bool(axes.patches[0].get_width() == model.top_features(1)[0][0].weight)
     True
     """
@@ -218,13 +212,9 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from standout.inference import permutation_test
-    >>> from standout.plot import null
-    >>> rng = np.random.default_rng(0)
-    >>> control, patients = rng.normal(size=(60, 4)), rng.normal(size=(50, 4)) * [1, 1, 3, 1]
-    >>> test = permutation_test(patients, control, n_permutations=99)
-    >>> null(test).get_title()
+    >>> from standout import datasets, permutation_test, plot
+    >>> test = permutation_test(*datasets.FactorModel().sample(50, 60), n_permutations=99)
+    >>> plot.null(test).get_title()
     'dpca0: p = 0.01'
     """
     _check_result(test, "test", PermutationTest, "permutation_test")
@@ -288,13 +278,10 @@ def stability(found: Stability, component: int = 0, *, count: int = 15, axes: An
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from standout import inference, plot
-    >>> rng = np.random.default_rng(0)
-    >>> control, patients = rng.normal(size=(300, 4)), rng.normal(size=(100, 4)) * [1, 1, 3, 1]
-    >>> found = inference.stability(patients, control, n_components=1, n_bootstrap=20)
+    >>> from standout import datasets, plot, stability
+    >>> found = stability(*datasets.FactorModel().sample(100, 300), n_components=1, n_bootstrap=20)
     >>> axes = plot.stability(found)
-    >>> bool(axes.patches[0].get_width() == found.weights[0, 2])
+    >>> bool(axes.patches[0].get_width() == found.top_features(1)[0][0].weight)
     True
     """
     _check_result(found, "found", Stability, "stability")

@@ -136,17 +136,12 @@ def scores(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from standout import DPCA
-    >>> from standout.plot import scores
-    >>> rng = np.random.default_rng(0)
-    >>> control, patients = rng.normal(size=(300, 4)), rng.normal(size=(100, 4)) * [1, 1, 3, 1]
-    >>> model = DPCA().fit(patients, background=control)
-    >>> axes = scores(
-    ...     model.transform(patients), patients[:, 2] > 0, background=model.transform(control), title="patients"
-    ... )
+    >>> from standout import DPCA, datasets, plot
+    >>> drawn = datasets.FactorModel(two_clusters=True).labelled_sample(100, 300)
+    >>> model = DPCA().fit(drawn.target, background=drawn.background)
+    >>> axes = plot.scores(model.transform(drawn.target), drawn.cluster, background=model.transform(drawn.background))
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
-    ['background', 'False', 'True']
+    ['background', '0', '1']
     """
     points = _checked_scores(values, "values")
     layers = [*_background_layers(background, points.shape[1]), *_target_layers(points, labels)]
@@ -268,15 +263,10 @@ def gallery(path: Any, data: Any, labels: Any = None, *, figure: Any = None) -> 
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import standout
-    >>> from standout.plot import gallery
-    >>> rng = np.random.default_rng(0)
-    >>> background = rng.normal(size=(500, 4)) * [9, 3, 1, 1]
-    >>> target = rng.normal(size=(500, 4)) * [9, 3, 1, 4]
-    >>> found = standout.path(target, background, n_representatives=3)
-    >>> figure = gallery(found, target)
-    >>> [axes.get_title() for axes in figure.axes][0]
+    >>> from standout import datasets, path, plot
+    >>> target, background = datasets.FactorModel().sample(100, 300)
+    >>> figure = plot.gallery(path(target, background, n_representatives=3), target)
+    >>> figure.axes[0].get_title()
     'alpha = 0 (PCA)'
     """
     if not isinstance(path, SubspacePath):
