@@ -21,8 +21,8 @@ from scipy.stats import gmean
 from standout._cpca import ContrastiveModel
 from standout._kernel_model import KernelModel
 from standout._model import Model
-from standout._report.contents import Contents, Panel, collect_contents
-from standout._report.figures import null_figure, point_sets, ratio_figure, scores_data
+from standout._report import figures
+from standout._report.figures import Contents, Panel
 from standout._summary import ratio_columns
 from standout._verdict import (
     EDGE,
@@ -131,7 +131,7 @@ def report(
     if trust is not None and not isinstance(trust, Assessment):
         kind = type(trust).__name__
         raise InputError(f"trust: unsupported type {kind}. Give the result of standout.inference.assess.")
-    contents = collect_contents(
+    contents = figures.collect_contents(
         models, target, background, labels=labels, background_labels=background_labels, ids=ids,
         accounts=accounts, notes=notes,
     )  # fmt: skip
@@ -150,18 +150,19 @@ def _page(
     main = contents.panels[0]
     model, compared = main.model, bool(main.model.background_counts)
     results = [result for result in (trust.test, trust.held_out, trust.stability) if result is not None]
-    sections, figures = {"scores": "Scores"}, {}
+    sections, plots = {"scores": "Scores"}, {}
     if results:
         sections["inference"] = "Significance and stability"
     if trust.test is not None:
-        figures["null"] = null_figure(trust.test)
+        plots["null"] = figures.null_figure(trust.test)
     if model.n_components:
         sections["ratios"] = "Ratios of target to background variance" if compared else "Variances of the target"
         sections["patterns"] = "Patterns: top features of each component"
-        figures["ratios"] = ratio_figure(model)
+        plots["ratios"] = figures.ratio_figure(model)
     sections |= {"data": "Data and method", "glossary": "Glossary", "reproduce": "Reproduce this analysis"}
-    columns, legend, estimator_code = ratio_columns(model), point_sets(contents), " ".join(repr(main.estimator).split())
-    scores = scores_data(contents, legend)
+    columns, legend = ratio_columns(model), figures.point_sets(contents)
+    estimator_code = " ".join(repr(main.estimator).split())
+    scores = figures.scores_data(contents, legend)
     script, style = (templates().loader.get_source(templates(), f"report.{kind}")[0] for kind in ("js", "css"))
     scripts = [plotly_script(), script]
     found = verdict(model, trust, test_command)
@@ -195,7 +196,7 @@ def _page(
         "versions": {"standout": __version__, "Python": platform.python_version(), **packages},
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         "policy": _policy(scripts, webgl=any(panel["webgl"] for panel in scores["panels"])),
-        "data": _script_json({"figures": figures, "scores": scores}),
+        "data": _script_json({"figures": plots, "scores": scores}),
         "scripts": scripts,
         "style": style,
     }
