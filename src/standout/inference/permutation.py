@@ -112,8 +112,7 @@ class PermutationTest:
 
     def count(self, level: float = _LEVEL) -> int:
         """Return the number of components that are significant at this level, tested one after the other."""
-        passed = self.p_values <= level
-        return len(passed) if passed.all() else int(np.argmin(passed))
+        return int(np.argmin([*(self.p_values <= level), False]))
 
     def edge(self, level: float = _LEVEL) -> Array:
         """Return the ratio that permuted labels exceed with probability ``level``, for each component."""
