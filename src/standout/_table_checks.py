@@ -1,9 +1,8 @@
 """Checks of the tables: transposed ones, columns that are not measurements, shared rows, rare features.
 
 A ratio compares variances. It is meaningless for row numbers, batches and years, for rows that are in both datasets,
-and for a table whose rows are features. A feature that varies in a handful of background rows has a background
-variance that these rows determine. The checks need rows in memory and compare a few of them first, so that they cost
-next to nothing on data without such faults.
+for a table whose rows are features, and for features that vary in a handful of background rows. The checks need rows in
+memory and compare a few of them first, so that they cost next to nothing on data without such faults.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ _TINY = 1e-3
 # Columns, and rows, that are copied at a time.
 _PANEL, _BLOCK = 64, 4096
 
+_REMEDY = "Use `standout.read(X, transpose=True)`."
 # Words in the names of columns that describe rows.
 _ROW_WORD = re.compile(
     "ids?|index|idx|row|rownum|rowid|unnamed|year|yr|month|day|date|datetime|time|timestamp|age|sex|gender|male|female|"
@@ -266,7 +266,10 @@ def _shared_notes(target: Dataset, rows: Rows | None, other: Dataset, part: Rows
             text = f"{shared} of the {among}{n_rows} rows are" if shared < n_rows else f"all {among}{n_rows} rows are"
             text = "its only row is" if len(part) == 1 else text
     elif isinstance(target.source, Stream) and isinstance(other.source, Stream):
-        text = "its first rows are" if _same_start(target.source, other.source) else ""
+        streams = (target.source, other.source)
+        if streams[0].path == streams[1].path:  # the first block of each is read
+            first, second = (next(iter(stream.open_blocks(256, (), None))).numbers for stream in streams)
+            text = "its first rows are" if np.array_equal(first, second, equal_nan=True) else ""
     if not text:
         return []
     text = f"{other.role}: {text} also in the target, so that the datasets are not independent. Check that the right "
@@ -315,14 +318,6 @@ def _has_digits(rows: Rows) -> bool:
     few = rows[:256]
     distinct = [len(np.unique(column)) for column in few.T[:: max(1, rows.shape[1] // 64)]]
     return sum(2 * count > len(few) for count in distinct) >= min(2, rows.shape[1]) and not _whole(few)
-
-
-def _same_start(one: Stream, other: Stream) -> bool:
-    """Return whether two streams of one file begin with the same rows; only the first block of each is read."""
-    if one.path != other.path:
-        return False
-    first, second = (next(iter(stream.open_blocks(256, (), None))).numbers for stream in (one, other))
-    return first.shape == second.shape and bool(np.array_equal(first, second, equal_nan=True))
 
 
 # Rare features
@@ -403,9 +398,6 @@ def transposed_hint(target: Dataset | None, other: Dataset) -> str:
     if _alike(*ids):
         return f" Both have rows of the same names, so that both look transposed. {_REMEDY}"
     return ""
-
-
-_REMEDY = "Use `standout.read(X, transpose=True)`."
 
 
 def _alike(one: Collection[str], other: Collection[str]) -> bool:

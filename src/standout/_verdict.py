@@ -219,11 +219,10 @@ def _doubts(model: Model, assessment: Assessment | None) -> list[Note]:
 
 
 def _test_reason(model: Model, test: PermutationTest) -> str:
-    p, drawn = float(test.p_values[0]), test.null.shape[1]
     owner = "" if _is_linear(model) else " of linear dPCA, not of this kernel"
-    labellings = f"all {number(test.n_possible)}" if test.complete else f"{drawn:,} random"
+    labellings = f"all {number(test.n_possible)}" if test.complete else f"{test.null.shape[1]:,} random"
     by = f"{labellings} labellings of the {test.permuted}"
-    text = f"Permutation test{owner}: p = {number(p)} for the largest ratio, by {by}."
+    text = f"Permutation test{owner}: p = {number(float(test.p_values[0]))} for the largest ratio, by {by}."
     if test.smallest_p > LEVEL:
         remedy = f"Give more {test.permuted}" if test.complete else "Use more permutations"
         return f"{text} No p-value below {number(test.smallest_p)} is possible with so few. {remedy}."
@@ -249,9 +248,9 @@ def _held_out_reason(model: Model, held: HeldOut) -> str:
 def _formula_reason(model: Model, test: PermutationTest | None) -> str:
     """Return the ratio with its noise edge and p-value, or why there are none, and whether the test disagrees."""
     ratio = f"The ratio of {model.component_names[0]} is {number(model.ratios[0])}" if model.n_components else ""
+    if not _has_edge(model) and not _is_linear(model):
+        return f"{ratio}. A flexible kernel gives large ratios on pure noise too."
     if not _has_edge(model):
-        if not _is_linear(model):
-            return f"{ratio}. A flexible kernel gives large ratios on pure noise too."
         return f"{ratio or 'There are no components'}; {_no_edge(model)}."
     edge, p = f"the noise edge, {EDGE}, is {number(model.noise_edge)}", p_text(model)
     if model.n_components == 0:

@@ -144,16 +144,13 @@ def held_out_ratio(
 
     Notes
     -----
-    Variances are unbiased and taken about the mean of the held-out rows: within groups plus between groups, by a
-    one-way analysis of variance. The logarithm of an unbiased variance is too small on average, by
-    ln(ν/2) − ψ(ν/2) for ν degrees of freedom. Each fold's ratio is therefore divided by the ratio expected of Gaussian
-    rows with equal population variances (and, with groups, with the observed intraclass correlation), so that the log
-    ratio of noise is zero on average.
+    Variances are unbiased, within groups plus between groups, and taken about the mean of the held-out rows. The
+    logarithm of an unbiased variance is too small on average. Each fold's ratio is therefore divided by the ratio
+    expected of Gaussian rows with equal population variances, so that the log ratio of noise is zero on average.
 
-    For one split the interval is exact for Gaussian scores of independent rows: given the components, the uncorrected
-    ratio is the true one times an F variate. With groups, each counts as one row, which is too wide unless the rows of
-    a group are copies of each other. Over folds, training sets overlap, so that the t interval of the mean log ratio
-    is widened as proposed by Nadeau and Bengio (2003).
+    For one split the interval is exact for Gaussian scores of independent rows. With groups, each counts as one row,
+    which is too wide unless the rows of a group are copies of each other. Over folds, training sets overlap, so that
+    the t interval of the mean log ratio is widened as proposed by Nadeau and Bengio (2003).
 
     A fold in which neither the held-out target nor the held-out background varies is left out. If only the background
     does not vary, the ratio is infinite, and the lower end of the interval is that of the finite folds (zero if fewer
@@ -162,10 +159,9 @@ def held_out_ratio(
     Examples
     --------
     >>> import numpy as np
-    >>> from standout.inference import held_out_ratio
-    >>> rng = np.random.default_rng(0)
-    >>> noise, other = rng.normal(size=(60, 30)), rng.normal(size=(50, 30))
-    >>> found = held_out_ratio(noise, other)
+    >>> from standout import held_out_ratio
+    >>> noise = np.random.default_rng(0).normal(size=(2, 60, 30))
+    >>> found = held_out_ratio(*noise)
     >>> bool(found.training_ratios.min() > 2 and found.low[0] < 1 < found.high[0])
     True
     """
@@ -174,9 +170,8 @@ def held_out_ratio(
     if not isinstance(estimator, BaseContrast):
         raise InputError(f"estimator: unsupported type {type(estimator).__name__}. Use DPCA, CPCA or KernelDPCA.")
     if estimator.background_label is not None:
-        raise InputError(
-            f"estimator: background_label={estimator.background_label!r} and background= cannot be combined. Use one."
-        )
+        label = f"background_label={estimator.background_label!r}"
+        raise InputError(f"estimator: {label} and background= cannot be combined. Use one.")
     level = check_level(level)
     samples = collect_samples(target, background, groups, background_groups, features, "held_out_ratio")
     sides = _split(samples, check_count("folds", folds), split, np.random.default_rng(seed_from(random_state)))

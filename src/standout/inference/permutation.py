@@ -208,26 +208,19 @@ def permutation_test(
 
     Notes
     -----
-    The shift is the median of all differences between target and background rows (the Hodges–Lehmann estimate):
-    feature by feature if the background is shrunk, along the components for the exact problem. For groups and pairs
-    of several rows it is the difference between the means of the subjects. Up to the error of that estimate the test
-    is exact. In simulations (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of
-    freedom and counts at its nominal rate, and less often with few groups.
-
-    Equal covariances are not enough: if the background has heavier tails than the target the test can reject
-    although no direction has a larger variance (10 to 17 % for Gaussian against t₄ rows of equal covariance, at a
-    level of 5 %). For sparse counts the exact ratio is infinite whenever a labelling leaves a feature constant in the
-    background. If more than 5 % of the labellings do so the test cannot reject at that level; a note reports it.
+    The shift is the median of all differences between target and background rows (the Hodges–Lehmann estimate); for
+    groups and pairs of several rows it is the difference between the means of the subjects. Up to the error of that
+    estimate the test is exact. Equal covariances are not enough: if the background has heavier tails than the target
+    the test can reject although no direction has a larger variance.
 
     Subjects are exchangeable only with subjects that have as many rows: with 5 rows for each subject against 4, noise
     would be rejected in two of five cases. Of each pair both sides therefore use as many rows as the smaller side has,
-    and with groups, rows are dropped until the number of rows per subject has the same distribution in every set.
-    Rows are drawn at random, and the ratios are those of the rows used; a note reports it.
+    and with groups, rows are dropped at random until the number of rows per subject has the same distribution in every
+    set. The ratios are those of the rows used; a note reports it.
 
     With far more features than rows (rows² × features above 4e9) features are scaled by their overall sd instead of
-    the background's, the shift is estimated along principal axes, and the background is shrunk toward its mean
-    variance, so that one Gram matrix serves all permutations. Such a test detects signals in many features, and hardly
-    those in a few; a note reports it.
+    the background's, and the background is shrunk toward its mean variance, so that one Gram matrix serves all
+    permutations. Such a test detects signals in many features, and hardly those in a few; a note reports it.
 
     Examples
     --------

@@ -382,8 +382,7 @@ def _balanced_by_rank(shuffle: Shuffle, sizes: Index) -> Index:
     """Return the number of rows to use of each unit, so that sizes have the same distribution in every set.
 
     The sizes of a set, sorted, are a step function of the rank from 0 to 1. The minimum of these functions over all
-    sets is the common distribution, however many units the sets have; a unit that covers several of its steps gets
-    their mean. Nothing is dropped if every set would lose less than a twentieth.
+    sets is the common distribution; a unit that covers several of its steps gets their mean.
     """
     sets = [np.flatnonzero(shuffle.labels == label) for label in range(shuffle.labels.max() + 1)]
     sets = [units[np.argsort(sizes[units], kind="stable")] for units in sets]

@@ -1,8 +1,7 @@
 """Bootstrap stability of components and of the weights of their features.
 
 Only directions are assessed. A bootstrap sample contains each row several times or not at all, which increases every
-ratio, so that bootstrap intervals of ratios fail to cover the true ones. The variability of directions is estimated
-well.
+ratio, so that bootstrap intervals of ratios fail to cover the true ones.
 """
 
 from __future__ import annotations
@@ -37,10 +36,6 @@ _FEW_UNITS = 5
 class FeatureStability:
     """Weight of a feature in a component, with its interval.
 
-    See Also
-    --------
-    standout.inference.Stability, standout.plot.stability
-
     Examples
     --------
     >>> from standout import datasets, stability
@@ -74,9 +69,8 @@ class Stability:
     weights : ndarray of shape (n_components, n_features)
         Change of a feature, in background sd, when the score changes by one target sd.
     weight_low, weight_high : ndarray of shape (n_components, n_features)
-        The weight plus and minus the root mean square deviation of the bootstrap weights from it, times Student's t
-        with as many degrees of freedom as the smallest set has rows (groups), less one. These intervals include the
-        error of the background sd and can contain zero even if ``same_sign`` is 1.
+        The weight plus and minus the root mean square deviation of the bootstrap weights from it, times Student's t.
+        These intervals include the error of the background sd and can contain zero even if ``same_sign`` is 1.
     same_sign : ndarray of shape (n_components, n_features)
         Share of the bootstrap samples in which a weight has the same sign.
     level : float
@@ -162,8 +156,7 @@ def stability(
     """Estimate how much components and their features vary from sample to sample.
 
     Rows (groups, where given) of each set are drawn with replacement, components are fitted with the shrinkage of the
-    original fit, and matched to the original ones regardless of their order. The weights of features are in background
-    sd of the same bootstrap sample, so that their intervals include the error of these sd.
+    original fit, and matched to the original ones regardless of their order.
 
     Parameters
     ----------
@@ -204,9 +197,8 @@ def stability(
     for sample in samples.sets:
         if sample.units.count < 2:
             what = "group" if sample.units.ids else "row"
-            raise NotEnoughRowsError(
-                f"{sample.role}: {sample.units.count} {what}, and a bootstrap needs at least 2. Give more {what}s."
-            )
+            few = f"{sample.units.count} {what}, and a bootstrap needs at least 2"
+            raise NotEnoughRowsError(f"{sample.role}: {few}. Give more {what}s.")
     target_rows = samples.sets[0].source
     options = estimator._with_graph(options, target_rows.n_features)
     model = _fit(samples, [(np.arange(sample.n_rows), sample.units.rows) for sample in samples.sets], options)
@@ -274,9 +266,9 @@ def _draw(units: Units, rng: np.random.Generator) -> tuple[Index, Index]:
     chosen = rng.integers(units.count, size=units.count)
     if not units.ids:
         return chosen, chosen
-    rows = rows_by_unit(units.rows)
-    draws = np.repeat(np.arange(len(chosen)), [len(rows[unit]) for unit in chosen])
-    return np.concatenate([rows[unit] for unit in chosen]), draws
+    by_unit = rows_by_unit(units.rows)
+    rows = [by_unit[unit] for unit in chosen]
+    return np.concatenate(rows), np.repeat(np.arange(len(chosen)), list(map(len, rows)))
 
 
 def _fit(samples: Samples, drawn: list[tuple[Index, Index]], options: SolveOptions) -> Model:
