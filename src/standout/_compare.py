@@ -128,10 +128,7 @@ def compare(
 
 
 def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Source | None]:
-    """Return the arguments of all fits, and the target rows if there are any.
-
-    Datasets on a cluster are replaced by their moments, so that they are summed once and not in every fit.
-    """
+    """Return the arguments of all fits, with moments for datasets on a cluster, and the target rows, if any."""
     inputs = parse_inputs(given, whole=True)
     if not inputs.backgrounds:
         raise InputError("compare needs a background. Give background rows.")

@@ -94,10 +94,9 @@ def count_effective_rows(datasets: Sequence[Dataset]) -> None:
 
 
 def _comparison_basis(datasets: Sequence[Dataset], sources: Sequence[Source]) -> Array:
-    """Return the map, of shape (n_features, q), to the coordinates in which groups are compared.
+    """Return the map, (n_features, q), to the coordinates in which groups are compared: white, at most _DIMENSIONS.
 
-    It whitens the pooled covariance. With more features than rows, where whitening would make all rows orthogonal,
-    features are scaled by their sd instead. Beyond ``_DIMENSIONS`` a random projection follows.
+    With more features than rows, whitening would make all rows orthogonal: features are scaled by their sd instead.
     """
     n_rows, size = sum(data.counts.rows for data in datasets), datasets[0].n_features
     whitens = 2 * size < n_rows and size <= _MOST_WHITENED

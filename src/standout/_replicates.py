@@ -421,10 +421,7 @@ def is_unit_name(name: str | None) -> bool:
 
 
 def _is_without_trend(distance: Array, rule: _Rule) -> bool:
-    """Return whether rows of a unit are also closer than rows of the next units, in the order of the units.
-
-    Rows of the same age or date are close, and rows of the next age or date are nearly as close.
-    """
+    """Return whether rows of a unit are also closer than rows of the next units (of the next age or date)."""
     names: list[Any] = list(map(int, rule.names)) if all(map(str.isdecimal, rule.names)) else rule.names
     order = np.array(sorted(range(len(names)), key=names.__getitem__))
     if (order[1:] > order[:-1]).all():

@@ -80,9 +80,9 @@ class Verdict:
             lines.append(f"  {self.next_step.text(on_command_line=on_command_line)}")
         return lines
 
-    def to_dict(self, *, on_command_line: bool = False) -> dict[str, Any]:
-        """Return the verdict for JSON."""
-        step = None if self.next_step is None else self.next_step.text(on_command_line=on_command_line)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict for the JSON of the command line."""
+        step = None if self.next_step is None else self.next_step.text(on_command_line=True)
         return {"kind": self.kind, "headline": self.headline, "reasons": list(self.reasons), "next_step": step}
 
 

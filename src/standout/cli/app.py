@@ -83,7 +83,7 @@ def info(model: Path, top: int, methods: bool, **given: Any) -> None:
     if command:
         lines.append(f"command: {command}")
     tested = _tested_by(command)
-    judged = verdict(estimator._solved(), command=tested).to_dict(on_command_line=True)
+    judged = verdict(estimator._solved(), command=tested).to_dict()
     result = {"command": "info", "file": head, "verdict": judged, "model": to_dict(estimator, top)}
     text = estimator.methods_text() if methods else "\n".join([*lines, "", model_text(estimator, top, tested)])
     session.show(result, text, {})

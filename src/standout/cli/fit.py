@@ -111,7 +111,7 @@ def _fit(
                 write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
     command = command_to_test()
     model = estimator._solved()
-    judged = verdict(model, command=command).to_dict(on_command_line=True)
+    judged = verdict(model, command=command).to_dict()
     result = {"command": "fit", "verdict": judged, "model": to_dict(estimator), "data": accounts(files)}
     text = "\n".join([model_text(estimator, command=command), *_reading_text(files)])
     written = {"model": output, "scores": scores, "report": page}
@@ -218,7 +218,7 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
     ]
     result = {
         "command": "compare",
-        "verdict": judged.to_dict(on_command_line=True),
+        "verdict": judged.to_dict(),
         "views": views,
         "data": accounts(files),
     }
@@ -296,7 +296,7 @@ def test(
             write_page(found.estimator, files, page, trust=found)
     judged = verdict(found.estimator._solved(), found, command_to_test())
     result = {
-        "command": "test", "verdict": judged.to_dict(on_command_line=True), "model": to_dict(found.estimator),
+        "command": "test", "verdict": judged.to_dict(), "model": to_dict(found.estimator),
         "data": accounts(files), **_results(found),
     }  # fmt: skip
     parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability) if part is not None]

@@ -21,6 +21,7 @@ from standout._folds import Index
 from standout._inputs import check_choice, check_count, solve_options
 from standout._summary import Summary
 from standout._table_checks import rare_features
+from standout._verdict import LEVEL, count
 from standout.errors import InputError, NotEnoughRowsError, listed, named_features
 from standout.inference.resampling import (
     Samples,
@@ -38,7 +39,6 @@ from standout.solvers.problem import SolveOptions, check_varies
 
 # A permuted ratio that is smaller than the observed one by less than this relative difference counts as equal.
 _TIE = 1e-9
-_LEVEL = 0.05
 # Numbers of labellings above this overflow, and are not given.
 _MOST_LABELLINGS = 1e300
 # A feature hardly varies if at most this share of its values differ from the usual one.
@@ -110,11 +110,11 @@ class PermutationTest:
         """Smallest p-value that this number of permutations can give."""
         return float(1 / (self.null.shape[1] + 1))
 
-    def count(self, level: float = _LEVEL) -> int:
+    def count(self, level: float = LEVEL) -> int:
         """Return the number of components that are significant at this level, tested one after the other."""
         return int(np.argmin([*(self.p_values <= level), False]))
 
-    def edge(self, level: float = _LEVEL) -> Array:
+    def edge(self, level: float = LEVEL) -> Array:
         """Return the ratio that permuted labels exceed with probability ``level``, for each component."""
         return np.asarray(np.quantile(self.null, 1 - level, axis=1, method="higher"))
 
@@ -270,11 +270,7 @@ def permutation_test(
 
 
 def _with_usual_values(samples: Samples, with_gaps: list[Array]) -> Samples:
-    """Replace missing values of features that hardly vary by their usual value, for all sets alike.
-
-    The mean of a set, or a draw from it, would mark its rows: if the only carriers of an allele are in the target, the
-    background is constant under the true labels, and under no others.
-    """
+    """Replace missing values of features that hardly vary by their usual value; a mean of a set would mark its rows."""
     together = np.concatenate(with_gaps)
     usual = np.nanmedian(together, axis=0)
     share = (together == usual).sum(axis=0) / np.maximum(np.isfinite(together).sum(axis=0), 1)
@@ -301,13 +297,13 @@ def _tested(
     labels, n_possible = shuffle.row_labels, shuffle.count()
     complete = n_possible - 1 <= n_permutations
     labellings = [new for new in shuffle.all() if (new != labels).any()] if complete else None
-    count = n_permutations if labellings is None else len(labellings)
+    n_drawn = n_permutations if labellings is None else len(labellings)
     with threads_for(0):
         try:
             rows, problem = prepared(_centred(samples, shuffle), problem, shuffle)
             limit = min(problem.rank, samples.sets[0].n_rows - 1)
             if n_components > limit:
-                only = f"only {limit} dimension{'s' if limit != 1 else ''}. Ask for at most {limit}."
+                only = f"only {count(limit, 'dimension')}. Ask for at most {limit}."
                 raise InputError(f"`n_components={n_components}`, but the data have {only}")
         except InputError as error:
             if not used:
@@ -320,7 +316,7 @@ def _tested(
             ratios.append(statistic.ratio(labels))
             work = partial(_null_ratio, statistic_of(shuffle.inflated(rows), problem), shuffle, labellings)
             what = f"permutations, dpca{step}" if n_components > 1 else "permutations"
-            null.append(run_chunks(work, count, options.seed, n_jobs, what))
+            null.append(run_chunks(work, n_drawn, options.seed, n_jobs, what))
             scores, rho = statistic.component(labels)
             shrunk.append(rho)
             if step + 1 < n_components:
@@ -405,7 +401,7 @@ def _rare_notes(found: PermutationTest, rest: PermutationTest, rare: Sequence[st
 def _notes(found: PermutationTest, problem: NullProblem) -> list[str]:
     """Return caveats on the power of the test."""
     notes = []
-    if found.smallest_p > _LEVEL:
+    if found.smallest_p > LEVEL:
         why = f"only {found.n_possible:.0f} distinct labellings exist" if found.complete else "of too few permutations"
         remedy = f"Give more {found.permuted}" if found.complete else "Use more permutations"
         notes.append(
@@ -416,7 +412,7 @@ def _notes(found: PermutationTest, problem: NullProblem) -> list[str]:
     dof = n_background - len(found.units[1:])
     if dof < found.rank and found.count() == 0:
         notes.append(
-            f"{n_background} background {found.permuted} leave {dof} degree{'s' if dof != 1 else ''} of freedom for "
+            f"{n_background} background {found.permuted} leave {count(dof, 'degree')} of freedom for "
             f"{found.rank} dimensions: noise alone then gives large ratios, and only a very large one can be "
             f"significant. Give more background {found.permuted}, or choose fewer features (without looking at the "
             "labels)."
@@ -429,7 +425,7 @@ def _notes(found: PermutationTest, problem: NullProblem) -> list[str]:
             "depends on these rows. Check for outliers and for features that rarely vary, and leave these out."
         )
     infinite = float(np.isinf(found.null[0]).mean())
-    if infinite >= _LEVEL and found.count() == 0:
+    if infinite >= LEVEL and found.count() == 0:
         notes.append(
             f"{100 * infinite:.0f} % of the permutations leave the background constant along some direction, and the "
             "ratio infinite: the test cannot reject at the 5 % level. Use `shrinkage='oas'` for finite ratios, or "

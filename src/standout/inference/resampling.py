@@ -231,9 +231,8 @@ class Shuffle:
         """Remove the shift between the sets, feature by feature, in place.
 
         The median of all differences ignores outliers, and is exactly zero where most values are equal, as in sparse
-        counts. A difference of means would leave a trace of the true labels in every row. Where units have several
-        rows, rows stay centred by set: the median of few differences is noisy (three groups against three: 1 %
-        rejected instead of 5).
+        counts; a difference of means would leave a trace of the true labels in every row. Where units have several
+        rows, rows stay centred by set, because the median of few differences is noisy.
         """
         if len(self.units) > len(self.labels):
             return rows
@@ -249,11 +248,9 @@ class Shuffle:
         return rows
 
     def inflated(self, residuals: Array) -> Array:
-        """Restore the variance between units that was lost by estimating the shift.
+        """Restore the variance between units that was lost by estimating the shift: about one of G degrees of freedom.
 
-        The G unit means of a set have lost about one of G degrees of freedom, and lose as much again, over all units,
-        when they are centred under other labels. Otherwise the test rejects too often with few groups (11 % instead
-        of 5 for three against three); with this correction, slightly too rarely.
+        Otherwise the test rejects too often with few groups (11 % instead of 5 for three against three).
         """
         sizes, total = np.bincount(self.labels), len(self.labels)
         factor = np.sqrt(sizes / (sizes - 1) * ((total - 1) / total))[self.labels]
@@ -416,9 +413,8 @@ def check_level(level: Any) -> float:
 def run_chunks(work: Work[_Result], count: int, seed: int, n_jobs: Any, what: str) -> list[_Result]:
     """Run ``count`` replications in chunks, in several processes where that saves time; return their results in order.
 
-    Every chunk has a separate generator, so that results do not depend on ``n_jobs``. The first chunk is timed to
-    decide whether other processes are worth their start. Threads are not an alternative: scipy's eigensolvers hold the
-    global interpreter lock.
+    Every chunk has a separate generator, so that results do not depend on ``n_jobs``. Processes, because scipy's
+    eigensolvers hold the global interpreter lock.
     """
     processes = cpu_count() if n_jobs is None or n_jobs == -1 else _inputs.check_count("n_jobs", n_jobs)
     chunks = [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]

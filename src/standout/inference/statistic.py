@@ -1,9 +1,8 @@
 """Statistic of the permutation test: the largest ratio of rows, as a function of their labels.
 
-It equals the first ratio of a fitted model: of the exact problem, or against the background estimate of
-:mod:`standout._shrinkage`, which is computed for every labelling. With no more features than rows it is computed from
-covariances, otherwise (always shrunk) from the Gram matrix of the rows. Every set is centred by its mean. Label 0 is
-the target, k the k-th background.
+It equals the first ratio of a fitted model, with the background estimated for every labelling. With no more features
+than rows it is computed from covariances, otherwise (always shrunk) from the Gram matrix of the rows. Every set is
+centred by its mean. Label 0 is the target, k the k-th background.
 """
 
 from __future__ import annotations
@@ -88,11 +87,8 @@ class NullProblem:
     def unit_variance(
         self, target: Array, background: Array, constant: NDArray[np.bool_] | None, here: slice = slice(None)
     ) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the variances that features are divided by, and which of them vary in the background.
-
-        The unit is the background variance of the whole feature, or its target variance if the background is constant.
-        Features have an overall variance of about one.
-        """
+        """Return the variances that features are divided by, and which of them vary in the background."""
+        # Of the whole feature in the background, or in the target if the background is constant; overall about one.
         whole = background if self.removed is None else background + self.removed[here]
         varies = whole > _CONSTANT
         if constant is not None:
@@ -101,11 +97,7 @@ class NullProblem:
         return np.where(whole > 0, whole, 1.0), varies
 
     def settled(self, sizes: Index, rank: int, structural: bool = False) -> NullProblem:
-        """Return the problem with "auto" decided, once for all labellings.
-
-        ``structural`` means that the background does not vary in some direction: with enough rows the exact problem is
-        then solved, as in a fit.
-        """
+        """Return the problem with "auto" decided, once for all labellings; exact as in a fit if ``structural``."""
         settled = replace(self, rank=rank)
         evidence = settled.evidence(sizes, rank, float(rank))
         exact = self.shrinkage in (None, 0.0)
@@ -117,11 +109,8 @@ class NullProblem:
 
 
 def prepared(rows: Array, problem: NullProblem, shuffle: Shuffle) -> tuple[Array, NullProblem]:
-    """Choose the method: return the aligned rows in suitable coordinates, and the settled problem.
-
-    Rows are aligned feature by feature. For the exact problem, which is invariant under linear maps, they are aligned
-    along the components under the true labels, so that p-values are invariant too.
-    """
+    """Choose the method: return the aligned rows in suitable coordinates, and the settled problem."""
+    # Along the components the exact problem, and with it p-values, is invariant under linear maps of the features.
     labels, (n_rows, n_features) = shuffle.row_labels, rows.shape
     sizes = np.bincount(labels)[1:]
     if n_features <= n_rows:
@@ -184,10 +173,7 @@ def _structural(white: Array, labels: Index) -> bool:
 
 
 def deflated(rows: Array, scores: Array, labels: Index) -> Array:
-    """Remove a component, given its scores, from the rows of all sets.
-
-    All other components of the same problem keep their scores, as if the rows were projected on them.
-    """
+    """Remove a component, given its scores, from the rows of all sets; other components keep their scores."""
     target = labels == 0
     centred = scores[target] - scores[target].mean()
     pattern = (centred @ rows[target]) / (centred @ centred)
@@ -227,10 +213,7 @@ class Statistic:
         return self.rows @ (vector[:, 0] / unit), rho
 
     def _pair(self, labels: Index) -> tuple[Array, Array, Array | float, float]:
-        """Return target and (shrunk) background covariance, units of the features, and the shrinkage.
-
-        Of the background only the lower triangle is defined.
-        """
+        """Return target and (shrunk) background covariance (its lower triangle), units of features, and shrinkage."""
         scatters, sizes = self._scatters(labels)
         target = mirror(scatters[0] / sizes[0])
         weights = self.problem.mixture(sizes[1:]).shares / sizes[1:]
@@ -287,11 +270,7 @@ def _largest_ratio(matrix: Array, factor: Array | None) -> float:
 
 
 class _GramStatistic(Statistic):
-    """Statistic from the Gram matrix of the rows, against the shrunk background.
-
-    It is computed in background-sd units for every labelling. With far more features than rows, one Gram matrix in
-    overall-sd units serves all labellings.
-    """
+    """Statistic from the Gram matrix of the rows of each labelling; if features are very many, one serves them all."""
 
     def __init__(self, rows: Array, problem: NullProblem):
         self.rows, self.problem = rows, problem
