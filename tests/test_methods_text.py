@@ -59,6 +59,7 @@ def test_the_paragraph_has_the_counts_ratios_and_results_of_every_test(rows, ass
         (DPCA(None), "Wang et al.", "(the first 5 of 6)"),
         (CPCA(alpha=2.5), "Abid et al.", "with α = 2.5."),
         (CPCA(alpha="auto"), "Abid et al.", "chosen by a search over subspaces"),
+        (CPCA(alpha="trace_ratio"), "Abid et al.", "the trace ratio"),
         (KernelDPCA(), "Wang et al.", "in the feature space of a kernel (rbf"),
     ],
     ids=str,
@@ -71,6 +72,12 @@ def test_every_method_is_described_and_cited(rows, estimator, cited, words):
     named = {re.match(r"\w+", line)[0] for line in references} - {"The"}
     assert all(name in paragraph for name in named)
     assert len(set(re.findall(r"(\w+)(?: et al\.| and Smyth)?, 20\d\d\)", paragraph)) - {"Smyth"} - named) == 0
+
+
+@quiet
+def test_the_shrinkage_of_contrastive_pca_is_reported(rows):
+    model = CPCA(1, alpha="trace_ratio").fit(rows[0], background=rows[1][:20])
+    assert f"shrunk by {model._solved().shrinkage:.3g} toward its diagonal, by oracle" in model.methods_text()
 
 
 def test_without_a_background_nothing_is_compared(rows):

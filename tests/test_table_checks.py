@@ -307,14 +307,15 @@ def test_features_that_vary_in_a_handful_of_background_rows_are_named():
     frames = [pd.DataFrame(rows, columns=names) for rows in (target, background)]
     with pytest.warns(RareFeatureWarning, match=r"1 feature varies in few rows: 'rs104' \(2 rows\)"):
         DPCA(1).fit(frames[0], background=frames[1])
-    assert rare_features([background[:261], background[261:]]) == {4: 2}
+    assert rare_features([background[:261], background[261:]], background) == {4: 2}
 
 
 def test_a_variance_that_rests_on_few_rows_is_rare_and_heavy_tails_are_not():
     rng = np.random.default_rng(10)
     rows = rng.normal(size=(135, 20))
     rows[[5, 80], 3] = 200.0
-    assert rare_features([rows]) == {3: 2}
-    assert not any(rare_features([rng.standard_t(4, size=(100, 20))]) for _ in range(50))
-    assert rare_features([np.where(np.arange(60)[:, None] < 6, 1.0, 0.0)]) == {}  # six rows are not a handful
-    assert rare_features([np.ones((60, 2))]) == {}  # constant features are structural
+    assert rare_features([rows], rows) == {3: 2}
+    assert not any(rare_features([tails], tails) for tails in rng.standard_t(4, size=(50, 100, 20)))
+    six = np.where(np.arange(60)[:, None] < 6, 1.0, 0.0)
+    assert rare_features([six], six) == {}  # six rows are not a handful
+    assert rare_features([np.ones((60, 2))], np.ones((60, 2))) == {}  # constant features are structural

@@ -31,10 +31,9 @@ from standout._inputs import (
     parse_inputs,
 )
 from standout._kernel_model import KernelModel
-from standout._methods_text import methods_text
 from standout._model import Model, TopFeature, log_likelihood_gain
 from standout._moments import Moments
-from standout._summary import Summary, summarize
+from standout._summary import Summary, methods_text, summarize
 from standout._table_checks import data_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.gaussian import Fill

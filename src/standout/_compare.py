@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,12 +19,14 @@ from standout._blas import Array
 from standout._cpca import CPCA
 from standout._dataset import Dataset
 from standout._dpca import DPCA
+from standout._effective import feature_variance
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
 from standout.errors import DoubtWarning, InputError, RowsNeededError, StandoutWarning, warn_user
 from standout.inference.held_out import HeldOut, held_out_ratio
+from standout.inference.resampling import as_background, background_keys
 from standout.io.read import open_data
-from standout.io.source import RowSource, Source, block_rows, collect_values
+from standout.io.source import RowSource, Source, collect_values
 
 # The silhouette needs all pairs of rows; a sample of this size keeps it fast.
 _SILHOUETTE_ROWS = 2000
@@ -85,10 +87,7 @@ def compare(
 
     See Also
     --------
-    standout.DPCA : Discriminative PCA.
-    standout.CPCA : Contrastive PCA.
-    standout.held_out_ratio : Held-out ratios of one estimator.
-    standout.report : HTML report that shows the methods side by side.
+    standout.DPCA, standout.CPCA, standout.held_out_ratio, standout.report
 
     Examples
     --------
@@ -114,9 +113,8 @@ def compare(
         warnings.simplefilter("ignore", StandoutWarning)  # the models keep their notes; do not repeat them per method
         search = CPCA(n_components, n_representatives=n_representatives, **common).fit(arguments.X, **sides)
         methods: dict[str, Any] = {"PCA": CPCA(n_components, alpha=0.0, **common)}
-        for alpha in search.path_.representative_values:
-            if alpha > 0:
-                methods[f"cPCA, alpha {alpha:.3g}"] = CPCA(n_components, alpha=float(alpha), **common)
+        for alpha in filter(None, search.path_.representative_values.tolist()):
+            methods[f"cPCA, alpha {alpha:.3g}"] = CPCA(n_components, alpha=alpha, **common)
         for axes in ("ratio", "signal"):
             methods[f"dPCA by {axes}"] = DPCA(n_components, axes=axes, shrinkage=shrinkage, **common)
         for estimator in methods.values():
@@ -130,10 +128,7 @@ def compare(
 
 
 def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Source | None]:
-    """Return the arguments of all fits, and the target rows if there are any.
-
-    Datasets on a cluster are replaced by their moments, so that they are summed once and not in every fit.
-    """
+    """Return the arguments of all fits, with moments for datasets on a cluster, and the target rows, if any."""
     inputs = parse_inputs(given, whole=True)
     if not inputs.backgrounds:
         raise InputError("compare needs a background. Give background rows.")
@@ -144,21 +139,16 @@ def _summed_once(given: FitArguments, features: str) -> tuple[FitArguments, Sour
         return (data.source, data.groups) if local else (data.moments, None)
 
     (X, *parts), (groups, *part_groups) = zip(*map(once, inputs.datasets), strict=True)
-    background: Any = parts[0]
-    background_groups: Any = part_groups[0]
-    if inputs.datasets[1].role != "background":  # several, in a list or a dict
-        keys = given.background if isinstance(given.background, Mapping) else range(len(parts))
-        background = dict(zip(keys, parts, strict=True))
-        grouped = any(own is not None for own in part_groups)
-        background_groups = dict(zip(keys, part_groups, strict=True)) if grouped else None
-    source = inputs.datasets[0].source
-    return FitArguments(X, background=background, groups=groups, background_groups=background_groups), source
+    keys = background_keys(given.background)
+    grouped = as_background(keys, part_groups) if any(own is not None for own in part_groups) else None
+    arguments = FitArguments(X, background=as_background(keys, parts), groups=groups, background_groups=grouped)
+    return arguments, inputs.datasets[0].source
 
 
 def _held_out(estimator: Any, arguments: FitArguments, features: str) -> HeldOut | None:
     """Return the held-out ratios of a method, by the same folds for all; None if rows cannot be held out."""
     backgrounds = arguments.background
-    parts = list(backgrounds.values()) if isinstance(backgrounds, dict) else [backgrounds]
+    parts = backgrounds.values() if isinstance(backgrounds, dict) else [backgrounds]
     if not all(isinstance(part, RowSource) for part in (arguments.X, *parts)):
         return None
     groups = {"groups": arguments.groups, "background_groups": arguments.background_groups}
@@ -169,7 +159,7 @@ def _held_out(estimator: Any, arguments: FitArguments, features: str) -> HeldOut
 
 
 def _evaluate(
-    methods: dict[str, Any], held_out: list[HeldOut | None], arguments: FitArguments, rows: Source | None, labels: Any
+    methods: dict[str, Any], held_out: list[HeldOut | None], arguments: FitArguments, rows: Any, labels: Any
 ) -> list[Comparison]:
     """Return ratios, explained variance and silhouette of each fitted method."""
     moments = arguments.X if isinstance(arguments.X, Moments) else None
@@ -181,10 +171,9 @@ def _evaluate(
     if rows is not None and (labels is not None or moments is None):  # otherwise rows stay on the cluster
         scores = rows.collect_mapped([estimator._scores for estimator in methods.values()], "target")
     if labels is not None and np.shape(labels) != (len(scores[0]),):
-        raise InputError(
-            f"labels: shape {np.shape(labels)} for {len(scores[0])} rows of the target. Give one label for each row."
-        )
-    total = _total_variance(rows) if moments is None else float(np.trace(moments.covariance()))
+        given = f"shape {np.shape(labels)} for {len(scores[0])} rows of the target"
+        raise InputError(f"labels: {given}. Give one label for each row.")
+    total = float((feature_variance(rows) if moments is None else moments.variance()).sum())
     found = []
     for (name, estimator), held, values in zip(methods.items(), held_out, scores, strict=True):
         if estimator.n_components_ == 0:
@@ -201,16 +190,6 @@ def _evaluate(
         quality = _silhouette(values, labels)
         found.append(Comparison(name, estimator, estimator.ratios_, sampled, held, explained / total, quality))
     return found
-
-
-def _total_variance(source: Any) -> float:
-    """Return the sum of the variances of all features, in one pass."""
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler()
-    for block in source.blocks(block_rows(source.n_features)):
-        scaler.partial_fit(block)
-    return float(scaler.var_.sum())
 
 
 def _silhouette(scores: Array | None, labels: Any) -> float:

@@ -41,11 +41,9 @@ _DIMENSIONS = 50
 _MOST_WHITENED = 3000
 # Limit of the values of projected rows held in memory.
 _MOST_VALUES = 25_000_000
-# Rows compared for serial correlation, and the lag at which only slow changes (classes, drifts) remain.
-_SERIAL_ROWS, _FAR_LAG = 4096, 20
-_SERIAL_FEATURES = 8
-# Fewest rows that are compared.
-_SERIAL_LEAST = 24
+# Most and fewest rows compared for serial correlation, features that are compared first, and the lag at which only
+# slow changes (classes, drifts) remain.
+_SERIAL_ROWS, _SERIAL_LEAST, _SERIAL_FEATURES, _FAR_LAG = 4096, 24, 8, 20
 # Serial correlation is reported if neighbours correlate by more than this beyond distant rows,
 _SERIAL_CORRELATION = 0.1
 # and by more than this many standard errors.
@@ -53,28 +51,8 @@ _SERIAL_SIGMAS = 6.0
 
 
 def degrees_of_freedom(rows: Array, weights: Array, groups: NDArray[np.intp]) -> float:
-    """Return ν of rows in groups.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, q)
-        Any linear map of the rows; whitened rows weight all directions alike.
-    weights : ndarray of shape (n_rows,)
-        Positive weights.
-    groups : ndarray of shape (n_rows,)
-        Group of each row, as whole numbers from 0 on.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> alike, groups = np.repeat(rng.normal(size=(30, 5)), 10, axis=0), np.repeat(np.arange(30), 10)
-    >>> 26 < degrees_of_freedom(alike, np.ones(300), groups) < 32
-    True
-    >>> degrees_of_freedom(rng.normal(size=(300, 5)), np.ones(300), groups) > 200
-    True
-    """
-    total = weights.sum()
-    share = weights / total
+    """Return ν of (a linear map of) rows of positive weight, given the group of each as a number from 0 on."""
+    share = weights / weights.sum()
     centred = rows - share @ rows
     covariance = (centred * share[:, None]).T @ centred
     group_shares = np.bincount(groups, share)
@@ -95,15 +73,13 @@ def degrees_of_freedom(rows: Array, weights: Array, groups: NDArray[np.intp]) ->
 
 def count_effective_rows(datasets: Sequence[Dataset]) -> None:
     """Set the counts of datasets with groups to their effective number of rows, where rows can be read again."""
+    sources = [data.source for data in datasets if data.source is not None and data.source.rereadable]
     # Groups of one row each are rows.
-    grouped = [
-        data
-        for data in datasets
-        if _rereadable(data) and 1 < data.counts.units < data.counts.rows and data.group_ids is not None
-    ]
+    grouped = [data for data in datasets if data.source in sources and 1 < data.counts.units < data.counts.rows]
+    grouped = [data for data in grouped if data.group_ids is not None]
     if not grouped:
         return
-    basis = _comparison_basis(datasets)
+    basis = _comparison_basis(datasets, sources)
     for data in grouped:
         assert data.source is not None
         blocks = data.source.blocks(block_rows_of(data.source))
@@ -117,15 +93,10 @@ def count_effective_rows(datasets: Sequence[Dataset]) -> None:
             data.counts = replace(data.counts, effective=effective, units=freedom + 1)
 
 
-def _rereadable(data: Dataset) -> bool:
-    return data.source is not None and data.source.rereadable
+def _comparison_basis(datasets: Sequence[Dataset], sources: Sequence[Source]) -> Array:
+    """Return the map, (n_features, q), to the coordinates in which groups are compared: white, at most _DIMENSIONS.
 
-
-def _comparison_basis(datasets: Sequence[Dataset]) -> Array:
-    """Return the map, of shape (n_features, q), to the coordinates in which groups are compared.
-
-    It whitens the pooled covariance. With more features than rows, where whitening would make all rows orthogonal,
-    features are scaled by their sd instead. Beyond ``_DIMENSIONS`` a random projection follows.
+    With more features than rows, whitening would make all rows orthogonal: features are scaled by their sd instead.
     """
     n_rows, size = sum(data.counts.rows for data in datasets), datasets[0].n_features
     whitens = 2 * size < n_rows and size <= _MOST_WHITENED
@@ -137,7 +108,7 @@ def _comparison_basis(datasets: Sequence[Dataset]) -> Array:
         kept = values > rank_tolerance(size) * values[0]
         basis = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
     else:
-        scale = _reciprocal(np.sqrt(np.mean([_variance(data) for data in datasets if _rereadable(data)], axis=0)))
+        scale = _reciprocal(np.sqrt(np.mean([feature_variance(source) for source in sources], axis=0)))
         basis = np.diag(scale) if size <= _DIMENSIONS else np.empty((size, 0))
     most = max(2, min(_DIMENSIONS, _MOST_VALUES // max(n_rows, 1)))
     if 0 < basis.shape[1] <= most:
@@ -147,12 +118,11 @@ def _comparison_basis(datasets: Sequence[Dataset]) -> Array:
     return np.asarray(basis @ projection if basis.shape[1] else scale[:, None] * projection)
 
 
-def _variance(data: Dataset) -> Array:
+def feature_variance(source: Source) -> Array:
     """Return the variance of each feature, in one pass over the rows and about the first of them."""
-    assert data.source is not None
-    first, total, squares, seen = None, np.zeros(data.n_features), np.zeros(data.n_features), 0
+    first, total, squares, seen = None, np.zeros(source.n_features), np.zeros(source.n_features), 0
     with np.errstate(all="ignore"):
-        for block in data.source.blocks(block_rows_of(data.source)):
+        for block in source.blocks(block_rows_of(source)):
             rows = np.asarray(block, dtype=np.float64)
             first = rows[0] if first is None else first
             rows = rows - first
@@ -169,17 +139,17 @@ def serial_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
     notes = []
     for data in datasets:
         source = data.source
-        if source is None or not source.rereadable or data.is_incomplete or data.groups is not None:
+        grouped = data.groups is not None or (source is not None and source.has_groups)
+        if source is None or grouped or not source.rereadable or data.is_incomplete:
             continue
-        if not source.has_groups:
-            found = serial_correlation(_first_rows(source))
-            if found > 0:
-                text = (
-                    f"{data.role}: consecutive rows are correlated (lag-1 correlation {found:.2g} above that of "
-                    "distant rows), as in a time series or in replicates, so p-values that count rows are too small. "
-                    "Give the subject, the trial, or blocks of rows much longer than the correlation as `groups=`."
-                )
-                notes.append(Note(SerialWarning, text))
+        found = serial_correlation(_first_rows(source))
+        if found > 0:
+            text = (
+                f"{data.role}: consecutive rows are correlated (lag-1 correlation {found:.2g} above that of distant "
+                "rows), as in a time series or in replicates, so p-values that count rows are too small. Give the "
+                "subject, the trial, or blocks of rows much longer than the correlation as `groups=`."
+            )
+            notes.append(Note(SerialWarning, text))
     return tuple(notes)
 
 
@@ -201,14 +171,6 @@ def serial_correlation(rows: NDArray[Any]) -> float:
     Rows that are sorted by class, or drift slowly, are about as similar at lag 20 as at lag 1, and do not count.
     Without serial correlation, the mean over n rows and p features of the products of standardised rows at one lag has
     a standard error of ``sqrt(tr C² / n) / p``.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> noise = rng.normal(size=(500, 4))
-    >>> series = noise + 0.9 * np.vstack([np.zeros(4), noise[:-1]])
-    >>> serial_correlation(noise), round(serial_correlation(series), 1)
-    (0.0, 0.5)
     """
     n_rows, size = rows.shape
     if n_rows < _SERIAL_LEAST or rows.dtype.kind not in "fiub":
@@ -237,6 +199,5 @@ def _standardised(rows: NDArray[Any]) -> Array:
 def _lagged_excess(rows: Array) -> float:
     """Return the mean product of neighbouring rows minus that of distant rows."""
     lags = (1, min(_FAR_LAG, len(rows) // 3))
-    near, far = (np.vdot(rows[:-lag], rows[lag:]) / (len(rows) - lag) for lag in lags)
-    excess: float = float(near - far) / rows.shape[1]
-    return excess
+    near, far = (float(np.vdot(rows[:-lag], rows[lag:])) / (len(rows) - lag) for lag in lags)
+    return (near - far) / int(rows.shape[1])

@@ -1,12 +1,16 @@
-"""Results as text and as JSON: the summary of a model, and values that can be serialised.
+"""Results as text and as JSON: the summary of a model, its methods paragraph, and values that can be serialised.
 
-The summary shows the ratios with the noise edge, then the verdict of :mod:`standout._verdict`, then further notes.
+The summary shows the ratios with the noise edge, then the verdict of :mod:`standout._verdict`, then further notes. The
+methods paragraph is what a paper needs to report, with references.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import platform
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +18,32 @@ from standout._blas import Array
 from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._moments import Counts
-from standout._shrinkage import estimate_text
-from standout._verdict import verdict
+from standout._verdict import background_estimate, count, joined, number, p_text, verdict
+from standout._version import __version__
+
+if TYPE_CHECKING:
+    from standout.inference.assess import Assessment
+
+# Components that are listed one by one.
+_LISTED = 5
+# By the words that cite them.
+_REFERENCES = {
+    "Abid et al.": "Abid, A., Zhang, M. J., Bagaria, V. K. & Zou, J. (2018). Exploring patterns enriched in a dataset "
+    "with contrastive principal component analysis. Nature Communications 9, 2134.",
+    "Chen et al.": "Chen, Y., Wiesel, A., Eldar, Y. C. & Hero, A. O. (2010). Shrinkage algorithms for MMSE covariance "
+    "estimation. IEEE Transactions on Signal Processing 58, 5016–5029.",
+    "Chiani": "Chiani, M. (2016). Distribution of the largest root of a matrix for Roy's test in multivariate analysis "
+    "of variance. Journal of Multivariate Analysis 143, 467–471.",
+    "Phipson and Smyth": "Phipson, B. & Smyth, G. K. (2010). Permutation p-values should never be zero: calculating "
+    "exact p-values when permutations are randomly drawn. Statistical Applications in Genetics and Molecular Biology "
+    "9, 39.",
+    "standout": f"The standout developers. standout: discriminative PCA and related methods (version {__version__}).",
+    "Wang et al.": "Wang, G., Chen, J. & Giannakis, G. B. (2018). DPCA: dimensionality reduction for discriminative "
+    "analytics of multiple large-scale datasets. IEEE International Conference on Acoustics, Speech and Signal "
+    "Processing. arXiv:1710.09429.",
+}
+_MIXES = {"pooled": "by number of rows", "equal": "equal weights", "minimax": "minimax weights"}
+_SEARCHES = {"auto": ", chosen by a search over subspaces", "trace_ratio": ", the trace ratio"}
 
 
 class Summary(str):
@@ -34,8 +62,7 @@ def summarize(model: Model, command: str | None = None) -> Summary:
     size = f"of {len(model.mean)} features ("
     if isinstance(model, KernelModel):
         size = f"over {len(model.landmarks.rows)} landmarks (kernel {model.landmarks.kernel.name}; "
-    components = f"{model.n_components} component{'s' if model.n_components != 1 else ''}"
-    lines = [f"{title}: {components} {size}joint rank {model.rank})"]
+    lines = [f"{title}: {count(model.n_components, 'component')} {size}joint rank {model.rank})"]
     if isinstance(model, KernelModel) and model.landmarks.scale is not None:
         lines.append("  units       features divided by their background sd")
     lines.append(f"  target      {_rows(model.target_counts)}")
@@ -49,18 +76,13 @@ def summarize(model: Model, command: str | None = None) -> Summary:
     return Summary("\n".join(lines))
 
 
-def _rows(counts: Counts) -> str:
-    text = f"{counts.rows} rows"
-    if round(counts.units) != counts.rows:
-        text += f" worth {counts.units:.4g} independent units"
-    return text
+def _rows(counts: Counts, units: str = " worth {:.4g} independent units") -> str:
+    return f"{counts.rows} rows" + (units.format(counts.units) if round(counts.units) != counts.rows else "")
 
 
 def _problem(model: Model) -> str:
-    if model.regime == "shrunk" and isinstance(model, KernelModel):
-        return f"background covariance shrunk by {model.shrinkage:.3g} toward the identity, in the kernel's norm"
     if model.regime == "shrunk":
-        return f"background covariance estimated by {estimate_text(model.shrinkage, model.n_factors)}"
+        return f"background covariance {background_estimate(model)}"
     if model.regime == "structural":
         return "exact; the background does not vary in some directions (infinite ratios)"
     return "exact"
@@ -83,92 +105,52 @@ def ratio_columns(model: Model) -> dict[str, Array]:
 
 
 def _table(model: Model) -> list[str]:
-    columns = ratio_columns(model)
-    shown = {name: values for name, values in columns.items() if name == "noise edge" or not np.isnan(values).all()}
-    rows = [
-        [label, *(_number(values[k]) for values in shown.values())] for k, label in enumerate(model.component_names)
-    ]
-    return _aligned([["component", *shown], *rows])
+    """Return the columns that are not empty, aligned to the right."""
+    columns = [["component", *model.component_names]]
+    for name, values in ratio_columns(model).items():
+        if name == "noise edge" or not np.isnan(values).all():
+            columns.append([name, *("-" if math.isnan(value) else f"{value:.4g}" for value in values)])
+    padded = [[cell.rjust(max(map(len, column))) for cell in column] for column in columns]
+    return ["  " + "  ".join(row) for row in zip(*padded, strict=True)]
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
-    width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  " + "  ".join(cell.rjust(w) for cell, w in zip(row, width, strict=True)) for row in rows]
-
-
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.4g}"
-
-
-def to_dict(estimator: Any, count: int = 10) -> dict[str, Any]:
-    """Return the results of a fitted estimator; infinite values become strings, undefined values None.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-        The model.
-    count : int
-        Number of top features of each component.
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from standout import DPCA
-    >>> rng = np.random.default_rng(0)
-    >>> model = DPCA(1).fit(rng.normal(size=(50, 3)) * [1, 1, 9], background=rng.normal(size=(999, 3)))
-    >>> facts = to_dict(model)
-    >>> facts["method"], facts["regime"], facts["components"][0]["top_features"][0]["feature"]
-    ('DPCA', 'exact', 2)
-    """
+def to_dict(estimator: Any, n_top: int = 10) -> dict[str, Any]:
+    """Return the results of a fitted estimator; infinite values become strings, undefined values None."""
     model: Model = estimator._solved()
+    # Components of a kernel model are functions, which have no feature weights.
+    tops = estimator.top_features(n_top) if hasattr(estimator, "top_features") else [[] for _ in model.ratios]
     found = {
         "method": type(estimator).__name__ if model.background_counts else model.method,
-        "parameters": {name: plain(value) for name, value in estimator.get_params().items()},
+        "parameters": estimator.get_params(),
         "n_features": int(estimator.n_features_in_),
         "rank": model.rank,
         "regime": model.regime,
-        "shrinkage": plain(model.shrinkage),
+        "shrinkage": model.shrinkage,
         "n_factors": model.n_factors,
         "solver": model.solver,
-        "noise_edge": plain(model.noise_edge),
-        "p_value": plain(model.p_value),
-        "target": _counts(model.target_counts),
+        "noise_edge": model.noise_edge,
+        "p_value": model.p_value,
+        "target": {"rows": model.target_counts.rows, "units": model.target_counts.units},
         "backgrounds": {
-            name: {**_counts(counts), "share": plain(share)}
+            name: {"rows": counts.rows, "units": counts.units, "share": share}
             for (name, counts), share in zip(model.background_counts, model.mix, strict=True)
         },
-        "components": _components(estimator, model, count),
+        "components": [
+            {
+                "name": name,
+                "ratio": model.ratios[k],
+                "unshrunk_ratio": model.unshrunk_ratios[k],
+                "debiased_ratio": model.debiased_ratios[k],
+                "target_variance": model.target_variance[k],
+                "background_variance": model.background_variance[k],
+                "top_features": [top._asdict() for top in tops[k]],
+            }
+            for k, name in enumerate(model.component_names)
+        ],
         "notes": [note.text for note in model.notes],
     }
-    for name in ("alpha", "gamma"):
-        if hasattr(model, name):
-            found[name] = plain(getattr(model, name))
-    return found
-
-
-def _components(estimator: Any, model: Model, count: int) -> list[dict[str, Any]]:
-    # Components of a kernel model are functions, which have no feature weights.
-    tops = estimator.top_features(count) if hasattr(estimator, "top_features") else [[] for _ in model.ratios]
-    return [
-        {
-            "name": name,
-            "ratio": plain(model.ratios[k]),
-            "unshrunk_ratio": plain(model.unshrunk_ratios[k]),
-            "debiased_ratio": plain(model.debiased_ratios[k]),
-            "target_variance": plain(model.target_variance[k]),
-            "background_variance": plain(model.background_variance[k]),
-            "top_features": [{"feature": top.feature, "weight": plain(top.weight)} for top in tops[k]],
-        }
-        for k, name in enumerate(model.component_names)
-    ]
-
-
-def _counts(counts: Counts) -> dict[str, Any]:
-    return {"rows": counts.rows, "units": plain(counts.units)}
+    found |= {name: getattr(model, name) for name in ("alpha", "gamma") if hasattr(model, name)}
+    return {name: plain(value) for name, value in found.items()}
 
 
 def plain(value: Any) -> Any:
@@ -179,10 +161,8 @@ def plain(value: Any) -> Any:
     >>> plain(np.array([1.0, np.nan, np.inf])), plain({"a": (1, None)})
     ([1.0, None, 'inf'], {'a': [1, None]})
     """
-    if isinstance(value, np.ndarray):
-        return [plain(item) for item in value.tolist()]
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, dict):
@@ -190,3 +170,130 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def methods_text(estimator: Any, assessment: Assessment | None = None) -> Summary:
+    """Return the methods paragraph of a fitted estimator and its references, separated by an empty line."""
+    model: Model = estimator._solved()
+    sentences = [_method(estimator, model), _data(estimator, model)]
+    if model.background_counts:
+        sentences += [_background(estimator, model), _ratios(estimator, model)]
+        sentences += [] if assessment is None else _resampling(assessment)
+        found = verdict(model, assessment)
+        sentences.append(f"Overall assessment: {found.headline}.")
+        sentences += [f"Unresolved: {reason.rstrip('.')}." for reason in found.reasons[: found.n_doubts]]
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
+    sentences.append(f"Computations used standout {__version__} with Python {platform.python_version()}, {packages}.")
+    text = " ".join(sentences)
+    return Summary("\n".join([text, "", *(entry for cited, entry in _REFERENCES.items() if cited in text)]))
+
+
+def _method(estimator: Any, model: Model) -> str:
+    """Return what the components are."""
+    if not model.background_counts:
+        return "The components are the principal components of the target; there was no background."
+    alpha = getattr(model, "alpha", None)
+    if alpha is not None:
+        search = _SEARCHES.get(estimator.alpha, "") if isinstance(estimator.alpha, str) else ""
+        return (
+            "Components were computed by contrastive PCA (cPCA; Abid et al., 2018) as the leading eigenvectors of "
+            f"C_xx − α C_yy, the covariances of target and background, with α = {alpha:.4g}{search}."
+        )
+    text = (
+        "Components specific to the target were computed by discriminative PCA (dPCA; Wang et al., 2018), which "
+        "maximises the ratio λ of target to background variance by solving C_xx u = λ C_yy u"
+    )
+    if isinstance(model, KernelModel):
+        text += (
+            f", in the feature space of a kernel ({model.landmarks.kernel.name}; {len(model.landmark_rows)} landmarks)"
+        )
+    if getattr(estimator, "axes", "ratio") == "signal":
+        text += "; the axes are the principal axes of the target denoised by all components above the noise edge"
+    if getattr(estimator, "graph", None) is not None:
+        text += f"; components that are rough on a graph of features were penalised (weight {estimator.smoothness:g})"
+    return f"{text}."
+
+
+def _data(estimator: Any, model: Model) -> str:
+    """Return the counts of rows, independent units and features, and the centring."""
+    used = estimator.n_features_in_ if model.used is None else len(model.used)
+    units = " ({:.4g} independent)"
+    named = [(name if " " in name else f"the {name}", rows) for name, rows in model.background_counts]
+    counts = [f"{name} {_rows(rows, units)}" for name, rows in (("The target had", model.target_counts), *named)]
+    text = f"{_and(counts)}, with {used} features."
+    if len(model.mix) > 1:
+        weights = _MIXES[estimator.mix] if isinstance(estimator.mix, str) else "given weights"
+        text += f" The backgrounds were mixed with weights {_and(f'{share:.2f}' for share in model.mix)} ({weights})."
+    if not model.background_counts:
+        return f"{text} Rows were centred by their mean."
+    if getattr(estimator, "centering", "own") == "own":
+        return f"{text} Each dataset was centred by its own mean."
+    return f"{text} The target was centred by the mean of the background."
+
+
+def _background(estimator: Any, model: Model) -> str:
+    """Return how the background covariance was estimated."""
+    if model.regime == "structural":
+        return "Shrinkage was not used; the background does not vary in some directions, where ratios are infinite."
+    if model.regime == "exact":
+        return "Shrinkage was not used."
+    is_chosen = isinstance(getattr(estimator, "shrinkage", "auto"), str)  # cPCA has no such parameter
+    cited = ", by oracle approximating shrinkage (Chen et al., 2010)" if is_chosen else ""
+    return f"The background covariance was {background_estimate(model)}{cited}."
+
+
+def _ratios(estimator: Any, model: Model) -> str:
+    """Return the ratios, the noise edge, and the p-value of the fit."""
+    text = "No component was retained."
+    if model.n_components:
+        what = "ratio of the component was" if model.n_components == 1 else "ratios of the components were"
+        text = f"The {what} {_and(map(number, model.ratios))}."
+    if math.isnan(model.noise_edge):
+        return f"{text} There is no noise edge."
+    shrunk = " without shrinkage" if model.regime == "shrunk" else ""
+    text += f" The largest ratio expected from noise{shrunk} is {number(model.noise_edge)}"
+    if math.isnan(model.p_value):
+        return f"{text}."
+    # Components of cPCA and signal axes do not have the largest ratio, to which the p-value refers.
+    other = hasattr(model, "alpha") or getattr(estimator, "axes", "ratio") == "signal"
+    which = "the largest ratio of any direction" if other else "the largest ratio"
+    return f"{text}; {which} has {p_text(model)} by Roy's largest root (Chiani, 2016), which assumes Gaussian rows."
+
+
+def _resampling(found: Assessment) -> list[str]:
+    """Return the tests by resampling, with their results."""
+    sentences = []
+    if found.test is not None:
+        test = found.test
+        drawn = (
+            f"all {test.n_possible:,.0f} labellings" if test.complete else f"{test.null.shape[1]:,} random labellings"
+        )
+        what = "swapped within pairs" if test.permuted == "pairs" else f"permuted between {test.permuted}"
+        sentences.append(
+            f"Significance was tested by permutation: labels were {what} ({drawn}), and components were tested "
+            f"one after the other (p = {_and(f'{p:.2g}' for p in test.p_values)}; Phipson and Smyth, 2010)."
+        )
+    if found.held_out is not None:
+        held = found.held_out
+        n_folds = len(held.fold_ratios)
+        split = f"{n_folds}-fold cross-validation" if n_folds > 1 else "one split"
+        ratios = (
+            number(ratio) + ("" if math.isnan(low) else f" ({100 * held.level:g} % interval {low:.3g} to {high:.3g})")
+            for ratio, low, high in zip(held.ratios, held.low, held.high, strict=True)
+        )
+        sentences.append(f"In {split} by {held.by}, the held-out ratio was {_and(ratios)}.")
+    if found.stability is not None:
+        stable = found.stability
+        sentences.append(
+            f"In {len(stable.correlations):,} bootstrap samples of {stable.by}, the median absolute correlation of the "
+            f"scores with those of the fit was {_and(f'{median:.2f}' for median in stable.median)}."
+        )
+    return sentences
+
+
+def _and(items: Iterable[str]) -> str:
+    """Return a list in words; of more than a few items the first ones and their number."""
+    shown = list(items)
+    if len(shown) > _LISTED:
+        return f"{', '.join(shown[:_LISTED])} (the first {_LISTED} of {len(shown)})"
+    return joined(shown)

@@ -1,9 +1,8 @@
 """Checks of the tables: transposed ones, columns that are not measurements, shared rows, rare features.
 
 A ratio compares variances. It is meaningless for row numbers, batches and years, for rows that are in both datasets,
-and for a table whose rows are features. A feature that varies in a handful of background rows has a background
-variance that these rows determine. The checks need rows in memory and compare a few of them first, so that they cost
-next to nothing on data without such faults.
+for a table whose rows are features, and for features that vary in a handful of background rows. The checks need rows in
+memory and compare a few of them first, so that they cost next to nothing on data without such faults.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _GLANCE, _SAMPLE = 8, 16
 # Values of rows that are read again from a file, and of rows that are compared between datasets.
 _MOST_READ, _MOST_COMPARED = 1_000_000, 2_500_000
 # A feature is rare if at most this many background rows, and at most this share of them, differ from its usual value;
-RARE_ROWS, _RARE_SHARE = 5, 0.1
+_RARE_ROWS, _RARE_SHARE = 5, 0.1
 # or if this share of its variance comes from as few of the rows, which must be neither few nor so many that a look at
 # every value would cost as much as the moments.
 _OUTLIER_SHARE, _MIN_OUTLIER_ROWS, _MOST_OUTLIER_ROWS = 0.98, 50, 2000
@@ -43,6 +42,7 @@ _TINY = 1e-3
 # Columns, and rows, that are copied at a time.
 _PANEL, _BLOCK = 64, 4096
 
+_REMEDY = "Use `standout.read(X, transpose=True)`."
 # Words in the names of columns that describe rows.
 _ROW_WORD = re.compile(
     "ids?|index|idx|row|rownum|rowid|unnamed|year|yr|month|day|date|datetime|time|timestamp|age|sex|gender|male|female|"
@@ -74,16 +74,7 @@ def data_notes(given: Sequence[Dataset], matched: Sequence[Dataset]) -> tuple[No
 
 
 def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
-    """Return findings about the tables of a fit: the target and the backgrounds, on the same features.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows = np.column_stack([rng.normal(size=(40, 3)), np.arange(40)])
-    >>> [note] = table_notes([Dataset.of("target", rows)])
-    >>> note.text.split(":")[0]
-    '1 feature does not look like a measurement'
-    """
+    """Return findings about the tables of a fit: the target and the backgrounds, on the same features."""
     with np.errstate(all="ignore"):  # bad values are located by the solver
         parts = [_rows(data) for data in datasets]
         notes, named = _transposed_notes(datasets), datasets[0].names is not None
@@ -95,7 +86,7 @@ def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
             if len(rows) > 1:
                 raws = (getattr(data.source, "raw", None) for data in datasets)
                 target, *backgrounds = (part if raw is None else raw for part, raw in zip(rows, raws, strict=True))
-                notes += rare_notes(datasets[0].names, rare_features(backgrounds, target, outliers=named))
+                notes += _rare_notes(datasets[0].names, rare_features(backgrounds, target, outliers=named))
         for data, part in zip(datasets[1:], parts[1:], strict=True):
             notes += _shared_notes(datasets[0], parts[0], data, part)
     return tuple(notes)
@@ -143,13 +134,21 @@ def _column_notes(names: tuple[str, ...] | None, parts: Sequence[Rows]) -> list[
             doubtful[int(i)] = "disjoint ranges in target and background"
         elif any(_is_monotone(column, n_features, suspicious) for column in columns):
             doubtful[int(i)] = "sorted in row order"
+    notes = []
     if 2 * len(doubtful) > n_features:  # rows that drift as a whole
         doubtful = {}
-    notes = _doubt_note(names, doubtful) if doubtful else []
+    if doubtful:
+        what = "feature does not look like a measurement"
+        what = f"1 {what}" if len(doubtful) == 1 else f"{len(doubtful)} features do not look like measurements"
+        text = f"{what}: {_with_reasons(names, doubtful)}. A ratio may be due to how the rows were collected or sorted."
+        notes.append(Note(TableWarning, f"{text} {_left_out(names, doubtful)}."))
     if names is not None:
         odd = {} if discrete else {int(i): _kind([part[:, i] for part in parts]) for i in np.flatnonzero(whole)}
         reasons = {**{i: kind for i, kind in odd.items() if kind}, **named}
-        notes += _check_note(names, {i: reasons[i] for i in sorted(reasons) if i not in doubtful})
+        reasons = {i: reasons[i] for i in sorted(reasons) if i not in doubtful}
+        if reasons:
+            text = f"used as features, and perhaps not measurements: {_with_reasons(names, reasons)}."
+            notes.append(Note(FeatureWarning, f"{text} {_left_out(names, reasons)} unless measured."))
     return notes
 
 
@@ -178,10 +177,9 @@ def _whole(column: Rows) -> bool:
 
 
 def _separates(columns: Sequence[Rows], n_features: int, suspicious: bool, discrete: bool) -> bool:
-    """Return whether a column that is not a measurement predicts the dataset of every row, beyond chance.
+    """Return whether a column predicts the dataset of every row, beyond chance, and is not a measurement.
 
-    The classes of a study may differ that clearly in a measurement. The column must therefore hold whole numbers among
-    features that do not, have a name that describes rows, or be constant within every dataset.
+    The classes of a study may differ that clearly in a measurement, but not in a constant of every dataset.
     """
     target, rest = columns[0], np.concatenate(columns[1:])
     if not (target.max() < rest.min() or target.min() > rest.max()):
@@ -208,7 +206,7 @@ def _kind(columns: Sequence[Rows]) -> str:
         return ""
     together = np.concatenate(columns)
     values = np.unique(together)
-    if len(values) == 2 and set(values.tolist()) == {0, 1}:
+    if values.tolist() == [0, 1]:
         return "0 or 1"
     if len(values) > 2 and len(together) >= 10:
         for column in (together, *columns):
@@ -222,28 +220,8 @@ def _kind(columns: Sequence[Rows]) -> str:
     return ""
 
 
-def _doubt_note(names: tuple[str, ...] | None, doubtful: Mapping[int, str]) -> list[Note]:
-    count = "1 feature does not look like a measurement"
-    if len(doubtful) > 1:
-        count = f"{len(doubtful)} features do not look like measurements"
-    text = f"{count}: {_with_reasons(names, doubtful)}. A ratio may be due to how the rows were collected or sorted."
-    return [Note(TableWarning, f"{text} {_left_out(names, doubtful)}.")]
-
-
-def _check_note(names: tuple[str, ...], reasons: Mapping[int, str]) -> list[Note]:
-    if not reasons:
-        return []
-    text = (
-        f"used as features, and perhaps not measurements: {_with_reasons(names, reasons)}. "
-        f"{_left_out(names, reasons)} unless measured."
-    )
-    return [Note(FeatureWarning, text)]
-
-
 def _with_reasons(names: tuple[str, ...] | None, reasons: Mapping[int, str]) -> str:
-    found = [
-        f"{listed([name])} ({reasons[i]})" for name, i in zip(named_features(names, reasons), reasons, strict=True)
-    ]
+    found = [f"{listed(named_features(names, [i]))} ({reason})" for i, reason in reasons.items()]
     return ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
 
 
@@ -288,16 +266,14 @@ def _shared_notes(target: Dataset, rows: Rows | None, other: Dataset, part: Rows
             text = f"{shared} of the {among}{n_rows} rows are" if shared < n_rows else f"all {among}{n_rows} rows are"
             text = "its only row is" if len(part) == 1 else text
     elif isinstance(target.source, Stream) and isinstance(other.source, Stream):
-        text = "its first rows are" if _same_start(target.source, other.source) else ""
+        streams = (target.source, other.source)
+        if streams[0].path == streams[1].path:  # the first block of each is read
+            first, second = (next(iter(stream.open_blocks(256, (), None))).numbers for stream in streams)
+            text = "its first rows are" if np.array_equal(first, second, equal_nan=True) else ""
     if not text:
         return []
-    return [
-        Note(
-            TableWarning,
-            f"{other.role}: {text} also in the target, so that the datasets are not independent. Check that the right "
-            "data were given, and give each row to one dataset.",
-        )
-    ]
+    text = f"{other.role}: {text} also in the target, so that the datasets are not independent. Check that the right "
+    return [Note(TableWarning, f"{text}data were given, and give each row to one dataset.")]
 
 
 def _observed(data: Dataset, rows: Rows | None) -> Rows | None:
@@ -344,24 +320,16 @@ def _has_digits(rows: Rows) -> bool:
     return sum(2 * count > len(few) for count in distinct) >= min(2, rows.shape[1]) and not _whole(few)
 
 
-def _same_start(one: Stream, other: Stream) -> bool:
-    """Return whether two streams of one file begin with the same rows; only the first block of each is read."""
-    if one.path != other.path:
-        return False
-    first, second = (next(iter(stream.open_blocks(256, (), None))).numbers for stream in (one, other))
-    return first.shape == second.shape and bool(np.array_equal(first, second, equal_nan=True))
-
-
 # Rare features
 
 
-def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None, *, outliers: bool = True) -> dict[int, int]:
+def rare_features(backgrounds: Sequence[Rows], target: Rows, *, outliers: bool = True) -> dict[int, int]:
     """Return the features that vary in a handful of background rows, with the number of these rows.
 
-    With a target, also those that vary in a handful of target rows and in no background row, and those whose variance
-    is far smaller in the few background rows in which they vary, as after filling in means. NaN does not count as
-    variation. Without ``outliers``, features whose variance rests on a few of many different values are not looked
-    for, which takes most of the time; a fit of arrays leaves them to the permutation test.
+    Also those that vary in a handful of target rows and in no background row, and those whose variance is far smaller
+    in the few background rows in which they vary, as after filling in means. NaN does not count as variation. Without
+    ``outliers``, features whose variance rests on a few of many different values are not looked for, which takes most
+    of the time; a fit of arrays leaves them to the permutation test.
     """
     n_rows = sum(map(len, backgrounds))
     found: dict[int, int] = {}
@@ -377,14 +345,13 @@ def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None, *, ou
         for part, sample in zip(backgrounds, samples, strict=True):
             usual = np.nanmedian(sample[:, columns], axis=0)
             differing += ((part[:, columns] != usual) & (part[:, columns] == part[:, columns])).sum(axis=0)
-        rare = (differing > 0) & (differing <= min(RARE_ROWS, _RARE_SHARE * n_rows))
-        if target is not None:
-            own = ((target[:, columns] != usual) & (target[:, columns] == target[:, columns])).sum(axis=0)
-            few = (differing == 0) & (own > 0) & (own <= min(RARE_ROWS, _RARE_SHARE * len(target)))
-            spread = [np.nanvar(part[:, columns].astype(np.float64), axis=0) for part in (target, *backgrounds)]
-            tiny = np.max(spread[1:], axis=0) < _TINY * spread[0]
-            rare |= few | ((differing > 0) & (differing <= _RARE_SHARE * n_rows) & tiny)
-            differing = np.where(few, own, differing)
+        rare = (differing > 0) & (differing <= min(_RARE_ROWS, _RARE_SHARE * n_rows))
+        own = ((target[:, columns] != usual) & (target[:, columns] == target[:, columns])).sum(axis=0)
+        few = (differing == 0) & (own > 0) & (own <= min(_RARE_ROWS, _RARE_SHARE * len(target)))
+        spread = [np.nanvar(part[:, columns].astype(np.float64), axis=0) for part in (target, *backgrounds)]
+        tiny = np.max(spread[1:], axis=0) < _TINY * spread[0]
+        rare |= few | ((differing > 0) & (differing <= _RARE_SHARE * n_rows) & tiny)
+        differing = np.where(few, own, differing)
         found |= dict(zip(columns[rare].tolist(), differing[rare].tolist(), strict=True))
     if outliers and _MIN_OUTLIER_ROWS <= n_rows <= _MOST_OUTLIER_ROWS:
         centred = [part - np.full(len(part), 1 / len(part)) @ part for part in backgrounds]
@@ -393,25 +360,22 @@ def rare_features(backgrounds: Sequence[Rows], target: Rows | None = None, *, ou
         ones = np.ones(n_rows)
         total = ones @ squares
         # If k values make up the share s of the sum of squares, Σ d⁴ ≥ (s Σ d²)²/k.
-        heavy = ones @ np.square(squares) >= (_OUTLIER_SHARE * total) ** 2 / RARE_ROWS
+        heavy = ones @ np.square(squares) >= (_OUTLIER_SHARE * total) ** 2 / _RARE_ROWS
         for i in np.flatnonzero(heavy & (total > 0)):
-            largest = np.cumsum(np.sort(squares[:, i])[::-1][:RARE_ROWS]) >= _OUTLIER_SHARE * total[i]
+            largest = np.cumsum(np.sort(squares[:, i])[::-1][:_RARE_ROWS]) >= _OUTLIER_SHARE * total[i]
             if int(i) not in found and largest.any():
                 found[int(i)] = int(np.argmax(largest)) + 1
     return dict(sorted(found.items()))
 
 
-def rare_notes(names: tuple[str, ...] | None, rare: Mapping[int, int]) -> list[Note]:
+def _rare_notes(names: tuple[str, ...] | None, rare: Mapping[int, int]) -> list[Note]:
     """Return a note that names rare features."""
     if not rare:
         return []
     reasons = {i: f"{count} row{'s' * (count > 1)}" for i, count in rare.items()}
-    one = len(rare) == 1
-    text = (
-        f"{len(rare)} feature{'' if one else 's'} var{'ies' if one else 'y'} in few rows: "
-        f"{_with_reasons(names, reasons)}. A large ratio may rest on these rows alone: see the result without such "
-        f"features. {_left_out(names, rare)}."
-    )
+    vary = "1 feature varies" if len(rare) == 1 else f"{len(rare)} features vary"
+    remedy = f"see the result without such features. {_left_out(names, rare)}."
+    text = f"{vary} in few rows: {_with_reasons(names, reasons)}. A large ratio may rest on these rows alone: {remedy}"
     return [Note(RareFeatureWarning, text)]
 
 
@@ -423,9 +387,8 @@ def transposed_hint(target: Dataset | None, other: Dataset) -> str:
     if target is None:
         return ""
     if target.names is None or other.names is None:
-        if other.source is None or other.source.n_rows != target.n_features:
-            return ""
-        return f" It has as many rows as the target has features: is it transposed? {_REMEDY}"
+        same = other.source is not None and other.source.n_rows == target.n_features
+        return f" It has as many rows as the target has features: is it transposed? {_REMEDY}" if same else ""
     features = set(target.names), set(other.names)
     ids = set(_row_names(target.source) or ()), set(_row_names(other.source) or ())
     if _alike(ids[1], features[0]):
@@ -437,9 +400,6 @@ def transposed_hint(target: Dataset | None, other: Dataset) -> str:
     return ""
 
 
-_REMEDY = "Use `standout.read(X, transpose=True)`."
-
-
 def _alike(one: Collection[str], other: Collection[str]) -> bool:
     common = len(set(one).intersection(other))
     return common >= 3 and 2 * common >= min(len(one), len(other))
@@ -449,22 +409,21 @@ def _transposed_notes(datasets: Sequence[Dataset]) -> list[Note]:
     """Return a note if rows have names of features, or columns have names of samples."""
     for data in datasets:
         ids = _row_names(data.source)
-        genes = ids is not None and (
-            _mostly(_FEATURE_NAME, ids) or sum(_KNOWN_GENE.fullmatch(name) is not None for name in ids) >= 3
-        )
-        samples = data.names is not None and _mostly(_SAMPLE_NAME, data.names)
-        if genes or samples:
-            what = f"its rows have names of features ({listed(ids or (), 3)})" if genes else ""
-            what += " and " * (genes and samples)
-            what += f"its columns have names of samples ({listed(data.names or (), 3)})" if samples else ""
-            return [Note(TableWarning, f"{data.role}: {what}, so that the table looks transposed. {_REMEDY}")]
+        found = []
+        if ids and (_mostly(_FEATURE_NAME, ids) or sum(map(bool, map(_KNOWN_GENE.fullmatch, ids))) >= 3):
+            found.append(f"its rows have names of features ({listed(ids, 3)})")
+        if data.names is not None and _mostly(_SAMPLE_NAME, data.names):
+            found.append(f"its columns have names of samples ({listed(data.names, 3)})")
+        if found:
+            what = f"{data.role}: {' and '.join(found)}"
+            return [Note(TableWarning, f"{what}, so that the table looks transposed. {_REMEDY}")]
     return []
 
 
 def _mostly(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
     """Return whether at least four of five names match a pattern; of many names a sample is compared."""
     few = names[:: max(1, len(names) // 50)]
-    return len(few) >= 3 and 5 * sum(pattern.fullmatch(name) is not None for name in few) >= 4 * len(few)
+    return len(few) >= 3 and 5 * sum(map(bool, map(pattern.fullmatch, few))) >= 4 * len(few)
 
 
 def _row_names(source: Any) -> Sequence[str] | None:
@@ -473,9 +432,7 @@ def _row_names(source: Any) -> Sequence[str] | None:
         return None
     names = getattr(source, "row_ids", None)
     inner = getattr(source, "source", source)
-    if names is None and isinstance(inner, Stream):
-        return None
-    if names is None and len(getattr(inner, "aside", ())) == 1:
+    if names is None and len(getattr(inner, "aside", ())) == 1 and not isinstance(inner, Stream):
         names = inner.about(inner.aside[0])
     if names is None and hasattr(inner, "frame"):
         import narwhals.stable.v2 as nw

@@ -7,7 +7,7 @@ The specification is the table of cases in ``tests/verdict_cases.py``, which doc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from standout._largest_root import critical_value
 from standout._model import Model
+from standout._moments import Counts
 from standout._shrinkage import estimate_text
 from standout._spectrum import count_components
 from standout.errors import DoubtWarning, ReplicateWarning, SerialWarning, TableWarning, listed
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from standout.inference.assess import Assessment
     from standout.inference.held_out import HeldOut
     from standout.inference.permutation import PermutationTest
-    from standout.inference.stability import Stability
 
 Kind = Literal["stands_out", "may_stand_out", "noise", "not_judged", "no_background"]
 
@@ -38,7 +38,6 @@ _STABLE, _INTERPRETABLE = 0.9, 0.5
 # What the noise edge is, wherever a line is drawn or explained. It is not the critical value of a 5 % test.
 EDGE = "the largest ratio expected from noise (exceeded by pure noise in about 6–15 % of fits)"
 _COMMAND = "standout test TARGET -b BACKGROUND"
-_STARTS = {"may_stand_out": "May stand out: ", "not_judged": "Cannot be judged: "}
 # Doubts about the data, the most serious first: dependent rows invalidate every p-value that counts rows.
 _DOUBTS = {
     ReplicateWarning: "rows look like replicates of fewer independent units",
@@ -81,26 +80,17 @@ class Verdict:
             lines.append(f"  {self.next_step.text(on_command_line=on_command_line)}")
         return lines
 
-    def to_dict(self, *, on_command_line: bool = False) -> dict[str, Any]:
-        """Return the verdict for JSON."""
-        step = None if self.next_step is None else self.next_step.text(on_command_line=on_command_line)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict for the JSON of the command line."""
+        step = None if self.next_step is None else self.next_step.text(on_command_line=True)
         return {"kind": self.kind, "headline": self.headline, "reasons": list(self.reasons), "next_step": step}
 
 
 def verdict(model: Model, assessment: Assessment | None = None, command: str | None = None) -> Verdict:
-    """Return the verdict on a model.
+    """Return the verdict on a model; ``command`` tests the same data, for the next step.
 
     A permutation test decides, and is confirmed by the held-out ratio. Without a test the formula can support
     "May stand out" at most. Doubts about the data withhold a positive verdict.
-
-    Parameters
-    ----------
-    model : Model
-        The fitted model.
-    assessment : Assessment, optional
-        Result of :func:`standout.assess`.
-    command : str, optional
-        The command that tests the same data, for the next step.
     """
     if not model.background_counts:
         reason = (
@@ -108,18 +98,15 @@ def verdict(model: Model, assessment: Assessment | None = None, command: str | N
             "specific to it. Give a background measured on the same features to find what is specific."
         )
         return Verdict("no_background", f"{model.method} of the target, no background", (reason,))
-    test = held_out = stability = None
-    if assessment is not None:
-        test, held_out, stability = assessment.test, assessment.held_out, assessment.stability
+    test, held_out = (None, None) if assessment is None else (assessment.test, assessment.held_out)
     linear = test if _is_linear(model) else None  # the test is of linear directions, not of a kernel's functions
     kind, why = _by_formula(model, held_out) if linear is None else _by_test(model, linear, held_out)
     established = _n_established(model, linear, held_out, kind)
     doubts = _doubts(model, assessment)
     dependent = bool(doubts) and issubclass(doubts[0].category, _DEPENDENT)
-    if doubts and kind in ("stands_out", "may_stand_out"):
-        kind, why = ("not_judged" if dependent else "may_stand_out"), _doubt_phrase(doubts[0])
-    elif dependent and kind == "not_judged":
-        why = _doubt_phrase(doubts[0])
+    if (doubts and kind in ("stands_out", "may_stand_out")) or (dependent and kind == "not_judged"):
+        kind = "not_judged" if dependent else "may_stand_out"
+        why = next(phrase for category, phrase in _DOUBTS.items() if issubclass(doubts[0].category, category))
     reasons = [note.text for note in doubts]
     if test is not None:
         reasons.append(_test_reason(model, test))
@@ -127,16 +114,21 @@ def verdict(model: Model, assessment: Assessment | None = None, command: str | N
         reasons.append(_held_out_reason(model, held_out))
     reasons.append(_formula_reason(model, linear))
     if kind in ("stands_out", "may_stand_out"):
-        reasons += _component_reasons(model, established, linear, held_out, stability)
+        reasons += _component_reasons(model, established, linear, assessment) if established else []
         reasons += _cautions(model, linear)
+    headline = f"May stand out: {why}"
     if kind == "stands_out":
         headline = "Stands out" + (f": {_listed(model.component_names[:established])}" if established else "")
-    else:
-        headline = "Cannot be told from noise" if kind == "noise" else f"{_STARTS[kind]}{why}"
-    if kind == "not_judged":
-        established = None
+    elif kind == "noise":
+        headline = "Cannot be told from noise"
+    elif kind == "not_judged":
+        headline, established = f"Cannot be judged: {why}", None
     step = _next_step(model, kind, linear, held_out, dependent, command or _COMMAND)
     return Verdict(kind, headline, tuple(reasons), step, established, len(doubts))
+
+
+def _counts(model: Model) -> list[Counts]:
+    return [model.target_counts, *(counts for _, counts in model.background_counts)]
 
 
 def _is_linear(model: Model) -> bool:
@@ -191,8 +183,7 @@ def _by_formula(model: Model, held_out: HeldOut | None) -> tuple[Kind, str]:
             return "may_stand_out", "the formula refers to the components of dPCA, not to these"
         if held_out is not None and not confirmed:
             return "may_stand_out", f"significant by the formula, but not confirmed on held-out {held_out.by}"
-        also = "" if held_out is None else f" and above one on held-out {held_out.by}"
-        return "may_stand_out", f"significant by the formula ({p_text(model)}){also}, not yet tested"
+        return "may_stand_out", f"significant by the formula ({p_text(model)}){_also(held_out)}, not yet tested"
     if held_out is not None and confirmed:
         return "may_stand_out", f"above one on held-out {held_out.by}, but without a permutation test"
     if _has_edge(model):
@@ -215,31 +206,23 @@ def _n_established(model: Model, test: PermutationTest | None, held_out: HeldOut
     else:
         number_above = min(test.count(LEVEL), model.n_components)
     if held_out is not None:
-        confirmed = held_out.low[:number_above] > 1
-        number_above = len(confirmed) if confirmed.all() else int(np.argmin(confirmed))
+        number_above = int(np.argmin([*(held_out.low[:number_above] > 1), False]))
     return number_above
 
 
 def _doubts(model: Model, assessment: Assessment | None) -> list[Note]:
     """Return the findings that withhold a positive verdict, the most serious first."""
-    found = [note for note in model.notes if issubclass(note.category, DoubtWarning)]
-    known = {note.text for note in found}
     replicates = () if assessment is None else assessment.replicates
-    found += [Note(ReplicateWarning, finding.text) for finding in replicates if finding.text not in known]
-    order = list(_DOUBTS)
-    return sorted(found, key=lambda note: next(i for i, kind in enumerate(order) if issubclass(note.category, kind)))
-
-
-def _doubt_phrase(note: Note) -> str:
-    return next(phrase for kind, phrase in _DOUBTS.items() if issubclass(note.category, kind))
+    notes = (*model.notes, *(Note(ReplicateWarning, finding.text) for finding in replicates))
+    found = {note.text: note for note in notes if issubclass(note.category, DoubtWarning)}
+    return sorted(found.values(), key=lambda note: [not issubclass(note.category, kind) for kind in _DOUBTS])
 
 
 def _test_reason(model: Model, test: PermutationTest) -> str:
-    p, drawn = float(test.p_values[0]), test.null.shape[1]
     owner = "" if _is_linear(model) else " of linear dPCA, not of this kernel"
-    labellings = f"all {number(test.n_possible)}" if test.complete else f"{drawn:,} random"
-    text = f"Permutation test{owner}: p = {number(p)} for the largest ratio, by {labellings} labellings"
-    text += f" of the {test.permuted}."
+    labellings = f"all {number(test.n_possible)}" if test.complete else f"{test.null.shape[1]:,} random"
+    by = f"{labellings} labellings of the {test.permuted}"
+    text = f"Permutation test{owner}: p = {number(float(test.p_values[0]))} for the largest ratio, by {by}."
     if test.smallest_p > LEVEL:
         remedy = f"Give more {test.permuted}" if test.complete else "Use more permutations"
         return f"{text} No p-value below {number(test.smallest_p)} is possible with so few. {remedy}."
@@ -265,9 +248,9 @@ def _held_out_reason(model: Model, held: HeldOut) -> str:
 def _formula_reason(model: Model, test: PermutationTest | None) -> str:
     """Return the ratio with its noise edge and p-value, or why there are none, and whether the test disagrees."""
     ratio = f"The ratio of {model.component_names[0]} is {number(model.ratios[0])}" if model.n_components else ""
+    if not _has_edge(model) and not _is_linear(model):
+        return f"{ratio}. A flexible kernel gives large ratios on pure noise too."
     if not _has_edge(model):
-        if not _is_linear(model):
-            return f"{ratio}. A flexible kernel gives large ratios on pure noise too."
         return f"{ratio or 'There are no components'}; {_no_edge(model)}."
     edge, p = f"the noise edge, {EDGE}, is {number(model.noise_edge)}", p_text(model)
     if model.n_components == 0:
@@ -305,41 +288,37 @@ def _no_edge(model: Model) -> str:
 
 
 def _component_reasons(
-    model: Model, established: int | None, test: PermutationTest | None, held_out: HeldOut | None,
-    stability: Stability | None,
-) -> list[str]:  # fmt: skip
+    model: Model, established: int, test: PermutationTest | None, assessment: Assessment | None
+) -> list[str]:
     """Return which components are supported, and which of these are unstable."""
-    if not established:
-        return []
     names, reasons = model.component_names, []
+    supported, rest = names[:established], names[established:]
     if len(names) > 1:
         by = "by the formula" if test is None else "in the permutation test"
-        also = "" if held_out is None else " and above one on held-out " + held_out.by
-        rest = names[established:]
+        also = _also(None if assessment is None else assessment.held_out)
         not_established = f"; {_listed(rest)} {_be(rest)} not established" if rest else ""
-        supported = names[:established]
         noun = "Component" if len(supported) == 1 else "Components"
         reasons.append(f"{noun} {_listed(supported)} {_be(supported)} significant {by}{also}{not_established}.")
-    intervals = [] if stability is None else list(zip(names[:established], stability.low, stability.high, strict=False))
-    reasons += [
-        f"The direction of {name} varies between bootstrap samples (correlation {low:.2f} to {high:.2f}): do not "
-        "interpret its features."
-        for name, low, high in intervals
-        if low < _INTERPRETABLE
-    ]
+    if assessment is not None and assessment.stability is not None:
+        reasons += [
+            f"The direction of {name} varies between bootstrap samples (correlation {low:.2f} to {high:.2f}): do not "
+            "interpret its features."
+            for name, low, high in zip(supported, assessment.stability.low, assessment.stability.high, strict=False)
+            if low < _INTERPRETABLE
+        ]
     return reasons
+
+
+def _also(held_out: HeldOut | None) -> str:
+    return "" if held_out is None else f" and above one on held-out {held_out.by}"
 
 
 def _cautions(model: Model, test: PermutationTest | None) -> list[str]:
     """Return the assumptions behind a positive verdict."""
-    counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
-    by_rows = all(round(part.units) == part.rows for part in counts) and (test is None or test.permuted == "rows")
     cautions = []
-    if by_rows:
-        cautions.append(
-            "Every row is counted as independent. If several rows come from one subject, give `groups=`; otherwise the "
-            "p-value is too small."
-        )
+    if all(round(part.units) == part.rows for part in _counts(model)) and (test is None or test.permuted == "rows"):
+        remedy = "If several rows come from one subject, give `groups=`; otherwise the p-value is too small."
+        cautions.append(f"Every row is counted as independent. {remedy}")
     if test is None and _has_edge(model):
         what = "Gaussian data" if _is_linear(model) else "Gaussian kernel features"
         cautions.append(f"The formula assumes {what}; under heavy tails its p-value is too small.")
@@ -349,38 +328,38 @@ def _cautions(model: Model, test: PermutationTest | None) -> list[str]:
 def _next_step(
     model: Model, kind: Kind, test: PermutationTest | None, held_out: HeldOut | None, dependent: bool, command: str
 ) -> NextStep | None:
-    counts = [model.target_counts, *(counts for _, counts in model.background_counts)]
-    groups: dict[str, object] = {"groups": "groups", "background_groups": "background_groups"}
-    grouped = groups if any(round(part.units) < part.rows == part.weight for part in counts) else {}
-    size: dict[str, object] = {"n_components": max(model.n_components, 1)}
+    groups = ("groups=groups", "background_groups=background_groups")
+    grouped = groups if any(round(part.units) < part.rows == part.weight for part in _counts(model)) else ()
+    size = f"n_components={max(model.n_components, 1)}"
     if dependent and kind == "not_judged":
-        call = _call("assess", size | groups)
         given = command if "--groups" in command else f"{command} --groups COLUMN"
-        return NextStep("test again with the independent unit of each row", call, given)
+        return NextStep("test again with the independent unit of each row", _call("assess", size, *groups), given)
     if not _is_linear(model):
-        call = _call("held_out_ratio", {"estimator": "model", **grouped})
+        call = _call("held_out_ratio", "estimator=model", *grouped)
         return None if held_out is not None else NextStep("measure the ratio on held-out rows", call, None)
     if test is None:
         purpose = {"may_stand_out": "confirm it", "noise": "check it without assuming Gaussian data"}
-        return NextStep(purpose.get(kind, "test it"), _call("assess", size | grouped), command)
+        return NextStep(purpose.get(kind, "test it"), _call("assess", size, *grouped), command)
     if not test.complete and (test.smallest_p > LEVEL or _is_near_level(test)):
         permutations = max(999, 10 * test.null.shape[1])
-        call = _call("assess", {**size, "n_permutations": permutations, **grouped})
+        call = _call("assess", size, f"n_permutations={permutations}", *grouped)
         return NextStep("use more permutations", call, f"{command} --permutations {permutations}")
     if kind == "may_stand_out" and held_out is None:
-        return NextStep("measure the held-out ratio", _call("held_out_ratio", size | grouped), command)
+        return NextStep("measure the held-out ratio", _call("held_out_ratio", size, *grouped), command)
     return None
 
 
-def _call(function: str, arguments: Mapping[str, object]) -> str:
-    given = ["target", "background", *(f"{name}={value}" for name, value in arguments.items())]
-    return f"standout.{function}({', '.join(given)})"
+def _call(function: str, *arguments: str) -> str:
+    return f"standout.{function}({', '.join(['target', 'background', *arguments])})"
 
 
 def _listed(names: Sequence[str]) -> str:
-    if len(names) > 3:
-        return f"{names[0]} to {names[-1]}"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f"{names[0]} to {names[-1]}" if len(names) > 3 else joined(names)
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return words as a list with commas and "and"."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _be(names: Sequence[str]) -> str:
@@ -390,9 +369,9 @@ def _be(names: Sequence[str]) -> str:
 def background_estimate(model: Model) -> str:
     """Return how a background covariance that was shrunk was estimated."""
     if not _is_linear(model):
-        return f"shrunk by {number(model.shrinkage)} towards the identity in the kernel's norm"
+        return f"shrunk by {number(model.shrinkage)} toward the identity in the kernel's norm"
     if model.method == "cPCA":
-        return f"shrunk by {number(model.shrinkage)} towards its diagonal"
+        return f"shrunk by {number(model.shrinkage)} toward its diagonal"
     return f"estimated by {estimate_text(model.shrinkage, model.n_factors)}"
 
 
@@ -403,7 +382,7 @@ def stable_words(low: float) -> str:
 
 def p_text(model: Model) -> str:
     """Format the p-value of the formula, no smaller than it is accurate: with groups or weights it is approximate."""
-    parts = [model.target_counts, *(counts for _, counts in model.background_counts)]
+    parts = _counts(model)
     exact = len(parts) == 2 and all(part.units == part.rows for part in parts)
     smallest = _SMALLEST_EXACT if exact else _SMALLEST_APPROXIMATE
     return f"p < {smallest}" if model.p_value < float(smallest) else f"p = {model.p_value:.2g}"

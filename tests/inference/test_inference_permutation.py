@@ -13,8 +13,8 @@ from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import InputError, NotEnoughRowsError, RowsNeededError
 from standout.inference import resampling, statistic
-from standout.inference.exchange import Shuffle, balanced_rows
 from standout.inference.permutation import PermutationTest, permutation_test
+from standout.inference.resampling import Shuffle, balanced_rows
 from standout.io.source import watching
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")

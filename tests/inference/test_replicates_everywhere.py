@@ -311,12 +311,15 @@ def replicated(rng, n_units, n_rows=12, n_features=6):
     return rng.normal(size=(n_units, n_features))[units] + 0.3 * rng.normal(size=(len(units), n_features)), units
 
 
-def test_colouring_by_subject_does_not_hide_replicates(tmp_path):
+@pytest.mark.parametrize("reading", [{}, {"memory": 0}], ids=["in memory", "in blocks"])
+def test_colouring_by_subject_does_not_hide_replicates(tmp_path, reading):
     rows, units = replicated(np.random.default_rng(1), 9)
     frame = pd.DataFrame(rows).add_prefix("protein").assign(subject=[f"P{unit:02}" for unit in units])
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    finding = standout.find_replicates(standout.read(tmp_path / "rows.csv", label="subject"))
+    source = standout.read(tmp_path / "rows.csv", label="subject", **reading)
+    finding = standout.find_replicates(source)
     assert finding.n_units == 9 and "groups='subject'" in finding.text
+    assert len(found(lambda: DPCA(1).fit(source, background=np.random.default_rng(2).normal(size=rows.shape)))) == 1
 
 
 def test_a_whole_number_index_that_repeats_is_tried_as_ids():

@@ -84,7 +84,7 @@ def info(model: Path, top: int, methods: bool, **given: Any) -> None:
     if words[:2] == ["standout", "fit"]:
         with suppress(click.ClickException):  # written by another version, with other options
             tested = command_to_test(fit.make_context("fit", words[2:]))
-    judged = verdict(estimator._solved(), command=tested).to_dict(on_command_line=True)
+    judged = verdict(estimator._solved(), command=tested).to_dict()
     result = {"command": "info", "file": head, "verdict": judged, "model": to_dict(estimator, top)}
     origin = f"written by standout {head.get('standout', '?')} on {head.get('created', '?')}\n"
     origin += f"command: {command}\n" if command else ""

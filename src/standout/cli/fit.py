@@ -110,7 +110,7 @@ def _fit(
             if page is not None:
                 write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
     command, model = command_to_test(), estimator._solved()
-    judged = verdict(model, command=command).to_dict(on_command_line=True)
+    judged = verdict(model, command=command).to_dict()
     result = {"command": "fit", "verdict": judged, "model": to_dict(estimator), "data": accounts(files)}
     text = "\n".join([model_text(estimator, command=command), *_reading_text(files)])
     written = {"model": output, "scores": scores, "report": page}
@@ -209,7 +209,7 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
         held_out = None if view.held_out is None else view.held_out.ratios
         facts = {name: getattr(view, name) for name in ("name", "ratios", "sample_ratios", "share", "silhouette")}
         views.append({**facts, "held_out_ratios": held_out, "model": to_dict(view.estimator)})
-    judged_facts = judged.to_dict(on_command_line=True)
+    judged_facts = judged.to_dict()
     result = {"command": "compare", "verdict": judged_facts, "views": views, "data": accounts(files)}
     text = "\n".join([_table(found), "", f"Verdict on {main.name}:", *judged.lines(on_command_line=True)])
     session.show(result, text, {"report": page}, judged.reasons)
@@ -282,7 +282,7 @@ def test(
             write_page(found.estimator, files, page, trust=found)
     judged = verdict(found.estimator._solved(), found, command_to_test())
     result = {
-        "command": "test", "verdict": judged.to_dict(on_command_line=True), "model": to_dict(found.estimator),
+        "command": "test", "verdict": judged.to_dict(), "model": to_dict(found.estimator),
         "data": accounts(files), **_results(found),
     }  # fmt: skip
     parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability) if part is not None]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from sklearn.base import clone
 
@@ -15,13 +16,10 @@ from standout._replicates import ReplicateFinding, replicate_findings
 from standout._summary import Summary
 from standout._verdict import Verdict, verdict
 from standout.errors import NotEnoughRowsError, StandoutWarning, warn_user
-from standout.inference.exchange import check_pairs
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import PermutationTest, permutation_test
-from standout.inference.resampling import collect_sides
+from standout.inference.resampling import check_pairs, collect_sides
 from standout.inference.stability import Stability, stability
-
-_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,7 @@ class Assessment:
 
     See Also
     --------
-    standout.assess : Compute an assessment.
-    standout.report : HTML report that shows it.
+    standout.assess, standout.report
 
     Examples
     --------
@@ -68,8 +65,9 @@ class Assessment:
     def summary(self) -> Summary:
         """Return the results as text, one after the other, and the verdict at the end."""
         parts = [str(found.summary()) for found in (self.test, self.held_out, self.stability) if found is not None]
-        found = self.verdict()
-        return Summary("\n\n".join([*parts, *([] if found is None else ["\n".join(found.lines())])]))
+        if self.estimator is not None:
+            parts.append("\n".join(verdict(self.estimator._solved(), self).lines()))
+        return Summary("\n\n".join(parts))
 
 
 def assess(
@@ -110,21 +108,13 @@ def assess(
 
     See Also
     --------
-    standout.permutation_test : The test of significance alone.
-    standout.held_out_ratio : The ratios on held-out rows alone.
-    standout.stability : The bootstrap alone.
-    standout.find_replicates : The check for replicates alone.
+    standout.permutation_test, standout.held_out_ratio, standout.stability, standout.find_replicates
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from standout.inference import assess
-    >>> rng = np.random.default_rng(0)
-    >>> background = rng.normal(size=(200, 5)) * [9, 3, 1, 1, 1]
-    >>> target = rng.normal(size=(150, 5)) * [9, 3, 1, 4, 1]      # the fourth varies more
+    >>> from standout import assess, datasets
+    >>> target, background = datasets.FactorModel().sample(100, 200)
     >>> found = assess(target, background, n_components=1, n_permutations=99, n_bootstrap=20)
-    >>> float(found.test.p_values[0]), bool(found.held_out.low[0] > 1), bool(found.stability.low[0] > 0.9)
-    (0.01, True, True)
     >>> found.verdict().headline
     'Stands out: dpca0'
     """
@@ -132,7 +122,8 @@ def assess(
     estimator = DPCA(n_components or 2) if estimator is None else estimator
     if n_components is None:
         n_components = check_count("n_components", estimator.n_components)
-    parameters = {**estimator.get_params(), "n_components": n_components, "random_state": random_state}
+    estimator = clone(estimator).set_params(n_components=n_components)
+    parameters = {**estimator.get_params(), "random_state": random_state}
     exchanged = units = {"groups": groups, "background_groups": background_groups}
     if pairs is not None:  # rows of a pair are held out and drawn together
         exchanged = {"pairs": pairs, "background_pairs": background_pairs}
@@ -140,42 +131,35 @@ def assess(
     target, background = collect_sides(target, background)
     inputs = parse_inputs(FitArguments(target, background=background, **units))
     replicates = replicate_findings(inputs.datasets)
-    fitted = clone(estimator).set_params(n_components=n_components)
-    fitted.fit(target, background=background, **units)
+    fitted = clone(estimator).fit(target, background=background, **units)
+    run = partial(_unless_too_few_rows, target, background)
     test = held_out = stable = None
     if n_permutations and not (isinstance(estimator, DPCA) and estimator.centering == "own"):
-        warn_user(
-            "the permutation test was skipped, because it applies only to DPCA with `centering='own'`. Use that for a "
-            "test.",
-            StandoutWarning,
-        )
+        text = "the permutation test was skipped, because it applies only to DPCA with `centering='own'`. "
+        warn_user(f"{text}Use that for a test.", StandoutWarning)
     elif n_permutations:
         names = ("n_components", "shrinkage", "mix", "features", "random_state")
         options = {name: parameters[name] for name in names} | exchanged
-        test = _unless_too_few_rows(
-            permutation_test, target, background, n_permutations=n_permutations, n_jobs=n_jobs, **options
-        )
+        test = run(permutation_test, n_permutations=n_permutations, n_jobs=n_jobs, **options)
     if folds:
-        unseeded = clone(estimator).set_params(n_components=n_components, random_state=None)
+        unseeded = estimator.set_params(random_state=None)
         options = {"features": estimator.features, "random_state": random_state, **units}
-        held_out = _unless_too_few_rows(held_out_ratio, target, background, estimator=unseeded, folds=folds, **options)
+        held_out = run(held_out_ratio, estimator=unseeded, folds=folds, **options)
     if n_bootstrap and isinstance(estimator, DPCA):
-        stable = _unless_too_few_rows(
-            stability, target, background, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters
-        )
-    texts = [finding.text for finding in replicates]  # the summary gives each finding about the data once, first
+        stable = run(stability, n_bootstrap=n_bootstrap, n_jobs=n_jobs, **units, **parameters)
+    known = [finding.text for finding in replicates]  # the summary gives each finding about the data once, first
     results: list[Any] = []
     for found in (test, held_out, stable):
-        results.append(found and replace(found, notes=tuple(note for note in found.notes if note not in texts)))
-        texts += () if found is None else found.notes
+        results.append(found and replace(found, notes=tuple(note for note in found.notes if note not in known)))
+        known += () if found is None else found.notes
     test, held_out, stable = results
     return Assessment(test, held_out, stable, replicates, fitted)
 
 
-def _unless_too_few_rows(analysis: Callable[..., _Found], *data: Any, **options: Any) -> _Found | None:
+def _unless_too_few_rows(target: Any, background: Any, analysis: Callable[..., Any], **options: Any) -> Any:
     """Run an analysis; if the rows are too few for it, warn and return None, so that the other results are not lost."""
     try:
-        return analysis(*data, **options)
+        return analysis(target, background, **options)
     except NotEnoughRowsError as error:
         warn_user(f"{analysis.__name__} was skipped: {error}", StandoutWarning)
         return None

@@ -25,7 +25,7 @@ from standout._inputs import check_count, seed_from
 from standout._moments import Counts
 from standout._summary import Summary
 from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
-from standout.inference.resampling import Samples, check_level, collect_samples
+from standout.inference.resampling import Samples, as_background, check_level, collect_samples
 from standout.io.source import RowView
 
 
@@ -55,8 +55,7 @@ class HeldOut:
 
     See Also
     --------
-    standout.held_out_ratio : Compute held-out ratios.
-    standout.compare : Held-out ratios of several methods.
+    standout.held_out_ratio, standout.compare
 
     Examples
     --------
@@ -94,9 +93,8 @@ class HeldOut:
             f"  {'component':>11}  {'training ratio':>14}  {'held-out ratio':>14}  {percent:>19}",
         ]
         names = self.estimators[0].get_feature_names_out()
-        for name, training, ratio, low, high in zip(
-            names, training_ratios, self.ratios, self.low, self.high, strict=False
-        ):
+        columns = (names, training_ratios, self.ratios, self.low, self.high)
+        for name, training, ratio, low, high in zip(*columns, strict=False):
             lines.append(f"  {name:>11}  {training:>14.4g}  {ratio:>14.4g}  {f'{low:.3g} to {high:.3g}':>19}")
         lines.append("  Noise alone gives a held-out ratio of one.")
         return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
@@ -142,23 +140,17 @@ def held_out_ratio(
 
     See Also
     --------
-    standout.assess : All tests together, with a verdict.
-    standout.permutation_test : Test whether the ratios could arise if labels were random.
-    standout.stability : Variation of components between bootstrap samples.
-    standout.compare : Held-out ratios of several methods.
+    standout.assess, standout.permutation_test, standout.stability, standout.compare
 
     Notes
     -----
-    Variances are unbiased and taken about the mean of the held-out rows: within groups plus between groups, by a
-    one-way analysis of variance. The logarithm of an unbiased variance is too small on average, by
-    ln(ν/2) − ψ(ν/2) for ν degrees of freedom, which are few in the folds of a small background. Each fold's ratio is
-    therefore divided by the ratio expected of Gaussian rows with equal population variances (and, with groups, with
-    the observed intraclass correlation), so that the log ratio of noise is zero on average.
+    Variances are unbiased, within groups plus between groups, and taken about the mean of the held-out rows. The
+    logarithm of an unbiased variance is too small on average. Each fold's ratio is therefore divided by the ratio
+    expected of Gaussian rows with equal population variances, so that the log ratio of noise is zero on average.
 
-    For one split the interval is exact for Gaussian scores of independent rows: given the components, the uncorrected
-    ratio is the true one times an F variate. With groups, each counts as one row, which is too wide unless the rows of
-    a group are copies of each other. Over folds, training sets overlap, so that the t interval of the mean log ratio
-    is widened as proposed by Nadeau and Bengio (2003).
+    For one split the interval is exact for Gaussian scores of independent rows. With groups, each counts as one row,
+    which is too wide unless the rows of a group are copies of each other. Over folds, training sets overlap, so that
+    the t interval of the mean log ratio is widened as proposed by Nadeau and Bengio (2003).
 
     A fold in which neither the held-out target nor the held-out background varies is left out. If only the background
     does not vary, the ratio is infinite, and the lower end of the interval is that of the finite folds (zero if fewer
@@ -167,10 +159,9 @@ def held_out_ratio(
     Examples
     --------
     >>> import numpy as np
-    >>> from standout.inference import held_out_ratio
-    >>> rng = np.random.default_rng(0)
-    >>> noise, other = rng.normal(size=(60, 30)), rng.normal(size=(50, 30))
-    >>> found = held_out_ratio(noise, other)
+    >>> from standout import held_out_ratio
+    >>> noise = np.random.default_rng(0).normal(size=(2, 60, 30))
+    >>> found = held_out_ratio(*noise)
     >>> bool(found.training_ratios.min() > 2 and found.low[0] < 1 < found.high[0])
     True
     """
@@ -179,18 +170,15 @@ def held_out_ratio(
     if not isinstance(estimator, BaseContrast):
         raise InputError(f"estimator: unsupported type {type(estimator).__name__}. Use DPCA, CPCA or KernelDPCA.")
     if estimator.background_label is not None:
-        raise InputError(
-            f"estimator: background_label={estimator.background_label!r} and background= cannot be combined. Use one."
-        )
+        label = f"background_label={estimator.background_label!r}"
+        raise InputError(f"estimator: {label} and background= cannot be combined. Use one.")
     level = check_level(level)
     samples = collect_samples(target, background, groups, background_groups, features, "held_out_ratio")
     sides = _split(samples, check_count("folds", folds), split, np.random.default_rng(seed_from(random_state)))
     notes = list(samples.notes)
     if split is None and len(sides) < folds:
-        notes.append(
-            f"{len(sides)} folds instead of {folds}: a fold needs at least 2 independent units of each set. Give "
-            "more of them for more folds."
-        )
+        need = "a fold needs at least 2 independent units of each set. Give more of them for more folds."
+        notes.append(f"{len(sides)} folds instead of {folds}: {need}")
     fitted, measured, freedom = zip(*(_fit_and_measure(estimator, samples, held) for held in sides), strict=True)
     n_components = min(len(fold.unit) for fold in measured)
     if n_components == 0:
@@ -264,21 +252,20 @@ def _fit_and_measure(
     estimator: BaseContrast, samples: Samples, held: list[Index]
 ) -> tuple[BaseContrast, Fold, tuple[float, float]]:
     """Return the estimator fitted without the held-out rows, their variances, and the degrees of freedom of these."""
-    kept, out = [], []
-    for sample, index in zip(samples.sets, held, strict=True):
-        kept.append(RowView(sample.source, np.setdiff1d(np.arange(sample.n_rows), index)))
-        out.append(RowView(sample.source, index))
+    sets = list(zip(samples.sets, held, strict=True))
+    kept = [RowView(sample.source, np.delete(np.arange(sample.n_rows), index)) for sample, index in sets]
+    out = [RowView(sample.source, index) for sample, index in sets]
     (target, *backgrounds), held_out = fill_by_training(kept, out)
     for part in (target, *backgrounds):
         part.is_checked = True
     groups: dict[str, Any] = {}
     if samples.unit_kind == "groups":
-        own, *others = (np.delete(sample.units.rows, index) for sample, index in zip(samples.sets, held, strict=True))
-        groups = {"groups": own, "background_groups": samples.as_background(others)}
+        own, *others = (np.delete(sample.units.rows, index) for sample, index in sets)
+        groups = {"groups": own, "background_groups": as_background(samples.keys, others)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
-        fitted = clone(estimator).fit(target, background=samples.as_background(backgrounds), **groups)
-    units = [sample.units.rows[index] for sample, index in zip(samples.sets, held, strict=True)]
+        fitted = clone(estimator).fit(target, background=as_background(samples.keys, backgrounds), **groups)
+    units = [sample.units.rows[index] for sample, index in sets]
     spread, *spreads = (Spread.of(fitted._scores(rows), of) for rows, of in zip(held_out, units, strict=True))
     counts = [Counts(len(of), len(of), len(of), len(np.unique(of))) for of in units]
     mixture = Mixture.of(counts[1:], fitted.mix_)

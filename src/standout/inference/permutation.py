@@ -10,18 +10,28 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from standout._blas import Array, constant_features, threads_for
+from standout._folds import Index
 from standout._inputs import check_choice, check_count, solve_options
 from standout._summary import Summary
 from standout._table_checks import rare_features
+from standout._verdict import LEVEL, count
 from standout.errors import InputError, NotEnoughRowsError, listed, named_features
-from standout.inference.exchange import Shuffle, balance_units, check_pairs, shuffle_of
-from standout.inference.resampling import Sample, Samples, collect_samples, run_chunks
+from standout.inference.resampling import (
+    Samples,
+    Shuffle,
+    balance_units,
+    check_pairs,
+    collect_samples,
+    run_chunks,
+    shuffle_of,
+)
 from standout.inference.statistic import NullProblem, Statistic, deflated, prepared, statistic_of
 from standout.io.missing import FilledRows, raw_rows
 from standout.io.source import Progress, watching
@@ -29,7 +39,6 @@ from standout.solvers.problem import SolveOptions, check_varies
 
 # A permuted ratio that is smaller than the observed one by less than this relative difference counts as equal.
 _TIE = 1e-9
-_LEVEL = 0.05
 # Numbers of labellings above this overflow, and are not given.
 _MOST_LABELLINGS = 1e300
 # A feature hardly varies if at most this share of its values differ from the usual one.
@@ -70,16 +79,17 @@ class PermutationTest:
 
     See Also
     --------
-    standout.permutation_test : Compute the test.
-    standout.plot.null : Plot of the permutation distribution.
+    standout.permutation_test, standout.plot.null
 
     Examples
     --------
     >>> from standout import datasets, permutation_test
     >>> target, background = datasets.FactorModel().sample(100, 200)
-    >>> test = permutation_test(target, background, n_permutations=99)
+    >>> test = permutation_test(target, background, n_components=2, n_permutations=99)
     >>> test.ratios.round(1), test.p_values
-    (array([5.4]), array([0.01]))
+    (array([5.4, 1.7]), array([0.01, 0.9 ]))
+    >>> test.count(), test.edge().round(1)
+    (1, array([2.5, 2.4]))
     """
 
     ratios: Array
@@ -100,29 +110,12 @@ class PermutationTest:
         """Smallest p-value that this number of permutations can give."""
         return float(1 / (self.null.shape[1] + 1))
 
-    def count(self, level: float = _LEVEL) -> int:
-        """Return the number of components that are significant at this level, tested one after the other.
+    def count(self, level: float = LEVEL) -> int:
+        """Return the number of components that are significant at this level, tested one after the other."""
+        return int(np.argmin([*(self.p_values <= level), False]))
 
-        Examples
-        --------
-        >>> from standout import datasets, permutation_test
-        >>> target, background = datasets.FactorModel().sample(100, 200)
-        >>> permutation_test(target, background, n_components=2, n_permutations=99).count()
-        1
-        """
-        passed = self.p_values <= level
-        return len(passed) if passed.all() else int(np.argmin(passed))
-
-    def edge(self, level: float = _LEVEL) -> Array:
-        """Return the ratio that permuted labels exceed with probability ``level``, for each component.
-
-        Examples
-        --------
-        >>> from standout import datasets, permutation_test
-        >>> target, background = datasets.FactorModel().sample(100, 200)
-        >>> permutation_test(target, background, n_components=2, n_permutations=99).edge().round(1)
-        array([2.5, 2.4])
-        """
+    def edge(self, level: float = LEVEL) -> Array:
+        """Return the ratio that permuted labels exceed with probability ``level``, for each component."""
         return np.asarray(np.quantile(self.null, 1 - level, axis=1, method="higher"))
 
     def summary(self) -> Summary:
@@ -146,11 +139,8 @@ class PermutationTest:
         for k, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True)):
             lines.append(f"  {f'dpca{k}':>9}  {ratio:>12.4g}  {edge:>18.4g}  {p:>7.3g}")
         if self.without_rare is not None:
-            rest, one = self.without_rare, len(self.rare) == 1
-            lines.append(
-                f"  without {listed(self.rare)}, which var{'ies' if one else 'y'} in few rows: "
-                f"ratio {rest.ratios[0]:.4g}, p = {rest.p_values[0]:.3g}"
-            )
+            rest = self.without_rare
+            lines.append(f"  without {_few(self.rare)}: ratio {rest.ratios[0]:.4g}, p = {rest.p_values[0]:.3g}")
         return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
 
 
@@ -214,46 +204,33 @@ def permutation_test(
 
     See Also
     --------
-    standout.assess : All tests together, with a verdict.
-    standout.held_out_ratio : Ratios on rows that components were not fitted on.
-    standout.stability : Variation of components between bootstrap samples.
-    standout.plot.null : Plot of the permutation distribution.
+    standout.assess, standout.held_out_ratio, standout.stability, standout.plot.null
 
     Notes
     -----
-    The shift is the median of all differences between target and background rows (the Hodges–Lehmann estimate):
-    feature by feature if the background is shrunk, along the components for the exact problem. For groups and pairs
-    of several rows it is the difference between the means of the subjects. Up to the error of that estimate the test
-    is exact. In simulations (``python -m simulations``) it rejects Gaussian noise, tails down to t with 1.5 degrees of
-    freedom and counts at its nominal rate, and less often with few groups.
-
-    Equal covariances are not enough: if the background has heavier tails than the target the test can reject
-    although no direction has a larger variance (10 to 17 % for Gaussian against t₄ rows of equal covariance, at a
-    level of 5 %). For sparse counts the exact ratio is infinite whenever a labelling leaves a feature constant in the
-    background. If more than 5 % of the labellings do so the test cannot reject at that level; a note reports it.
+    The shift is the median of all differences between target and background rows (the Hodges–Lehmann estimate); for
+    groups and pairs of several rows it is the difference between the means of the subjects. Up to the error of that
+    estimate the test is exact. Equal covariances are not enough: if the background has heavier tails than the target
+    the test can reject although no direction has a larger variance.
 
     Subjects are exchangeable only with subjects that have as many rows: with 5 rows for each subject against 4, noise
     would be rejected in two of five cases. Of each pair both sides therefore use as many rows as the smaller side has,
-    and with groups, rows are dropped until the number of rows per subject has the same distribution in every set.
-    Rows are drawn at random, and the ratios are those of the rows used; a note reports it.
+    and with groups, rows are dropped at random until the number of rows per subject has the same distribution in every
+    set. The ratios are those of the rows used; a note reports it.
 
     With far more features than rows (rows² × features above 4e9) features are scaled by their overall sd instead of
-    the background's, the shift is estimated along principal axes, and the background is shrunk toward its mean
-    variance, so that one Gram matrix serves all permutations. Such a test detects signals in many features, and hardly
-    those in a few; a note reports it.
+    the background's, and the background is shrunk toward its mean variance, so that one Gram matrix serves all
+    permutations. Such a test detects signals in many features, and hardly those in a few; a note reports it.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from standout.inference import permutation_test
+    >>> from standout import permutation_test
     >>> rng = np.random.default_rng(0)
     >>> background = rng.standard_t(5, size=(60, 5)) * [9, 3, 1, 1, 1]
     >>> target = rng.standard_t(5, size=(40, 5)) * [9, 3, 1, 4, 1]      # the fourth varies more
-    >>> found = permutation_test(target, background, n_components=2, n_permutations=199)
-    >>> found.p_values[0]
-    np.float64(0.005)
-    >>> found.count()
-    1
+    >>> permutation_test(target, background, n_permutations=199).p_values
+    array([0.005])
     """
     n_components = check_count("n_components", n_components)
     n_permutations = check_count("n_permutations", n_permutations)
@@ -271,9 +248,13 @@ def permutation_test(
         if not paired:
             raise
         raise type(error)(str(error).replace("groups: ", "pairs: ")) from error  # pairs are read as groups
-    samples = _without_fill_of_constants(samples)
-    target_rows, *background_rows = map(_with_gaps, samples.sets)
-    rare = rare_features(background_rows, target_rows)
+    with_gaps = [
+        np.asarray(raw_rows(sample.source) if sample.source.is_incomplete else sample.source.rows(0, sample.n_rows))
+        for sample in samples.sets
+    ]
+    if any(sample.source.is_incomplete for sample in samples.sets):
+        samples = _with_usual_values(samples, with_gaps)
+    rare = rare_features(with_gaps[1:], with_gaps[0])
     kept = np.setdiff1d(np.arange(samples.sets[0].source.n_features), list(rare))
     with watching(progress) if progress is not None else nullcontext():
         found = _tested(samples, paired, options, n_permutations, n_components, n_jobs)
@@ -288,21 +269,14 @@ def permutation_test(
     return replace(found, rare=named, without_rare=rest, notes=(*found.notes, *_rare_notes(found, rest, named)))
 
 
-def _without_fill_of_constants(samples: Samples) -> Samples:
-    """Replace missing values of features that hardly vary by their usual value, for all sets alike.
-
-    The mean of a set, or a draw from it, would mark its rows: if the only carriers of an allele are in the target, the
-    background is constant under the true labels, and under no others.
-    """
-    if not any(sample.source.is_incomplete for sample in samples.sets):
-        return samples
-    rows = list(map(_with_gaps, samples.sets))
-    together = np.concatenate(rows)
+def _with_usual_values(samples: Samples, with_gaps: list[Array]) -> Samples:
+    """Replace missing values of features that hardly vary by their usual value; a mean of a set would mark its rows."""
+    together = np.concatenate(with_gaps)
     usual = np.nanmedian(together, axis=0)
     share = (together == usual).sum(axis=0) / np.maximum(np.isfinite(together).sum(axis=0), 1)
     constant = np.flatnonzero(share >= 1 - _HARDLY_VARIES)
     sets = []
-    for sample, raw in zip(samples.sets, rows, strict=True):
+    for sample, raw in zip(samples.sets, with_gaps, strict=True):
         filled = sample.rows()
         filled[:, constant] = np.where(np.isnan(raw[:, constant]), usual[constant], raw[:, constant])
         source = FilledRows(filled, sample.source, raw) if sample.source.is_incomplete else sample.source
@@ -310,43 +284,39 @@ def _without_fill_of_constants(samples: Samples) -> Samples:
     return replace(samples, sets=tuple(sets))
 
 
-def _with_gaps(sample: Sample) -> Array:
-    """Return the rows of a set, with NaN for missing values."""
-    return np.asarray(raw_rows(sample.source) if sample.source.is_incomplete else sample.source.rows(0, sample.n_rows))
-
-
 def _tested(
     samples: Samples, paired: bool, options: SolveOptions, n_permutations: int, n_components: int, n_jobs: int | None
 ) -> PermutationTest:
     """Return the test of all features of the samples."""
-    mix = options.mix
     shuffle = shuffle_of(samples, paired)
     sizes = [sample.n_rows for sample in samples.sets[1:]]
     samples, shuffle, used = balance_units(samples, shuffle, options.seed)
     # Pooled backgrounds keep their shares when rows are dropped.
-    shares = sizes if used and isinstance(mix, str) and mix == "pooled" else options.mix
+    shares = sizes if used and isinstance(options.mix, str) and options.mix == "pooled" else options.mix
     problem = NullProblem(tuple(sample.role for sample in samples.sets[1:]), shares, options.shrinkage)
     labels, n_possible = shuffle.row_labels, shuffle.count()
     complete = n_possible - 1 <= n_permutations
     labellings = [new for new in shuffle.all() if (new != labels).any()] if complete else None
-
-    def null_ratios(statistic: Statistic, step: int) -> list[float]:
-        def work(rng: np.random.Generator, chunk: range) -> list[float]:
-            drawn = (shuffle.draw(rng) if labellings is None else labellings[number] for number in chunk)
-            return [statistic.ratio(new) for new in drawn]
-
-        count = n_permutations if labellings is None else len(labellings)
-        what = "permutations" + (f", dpca{step}" if n_components > 1 else "")
-        return run_chunks(work, count, options.seed, n_jobs, what)
-
+    n_drawn = n_permutations if labellings is None else len(labellings)
     with threads_for(0):
-        rows, problem = _prepared(samples, shuffle, problem, n_components, used)
+        try:
+            rows, problem = prepared(_centred(samples, shuffle), problem, shuffle)
+            limit = min(problem.rank, samples.sets[0].n_rows - 1)
+            if n_components > limit:
+                only = f"only {count(limit, 'dimension')}. Ask for at most {limit}."
+                raise InputError(f"`n_components={n_components}`, but the data have {only}")
+        except InputError as error:
+            if not used:
+                raise
+            raise NotEnoughRowsError(f"{used}, so that exchangeable subjects have equally many: {error}") from error
         original, variance = rows, problem.background_variance(rows, labels)
         ratios, null, shrunk = [], [], []
         for step in range(n_components):
             statistic = statistic_of(rows, problem)
             ratios.append(statistic.ratio(labels))
-            null.append(null_ratios(statistic_of(shuffle.inflated(rows), problem), step))
+            work = partial(_null_ratio, statistic_of(shuffle.inflated(rows), problem), shuffle, labellings)
+            what = f"permutations, dpca{step}" if n_components > 1 else "permutations"
+            null.append(run_chunks(work, n_drawn, options.seed, n_jobs, what))
             scores, rho = statistic.component(labels)
             shrunk.append(rho)
             if step + 1 < n_components:
@@ -364,36 +334,21 @@ def _tested(
         n_possible=n_possible,
         complete=complete,
         shrinkage=shrunk[0],
-        notes=samples.notes,
+        notes=(),
     )
-    return replace(found, notes=(*found.notes, *_notes(found, problem)))
+    return replace(found, notes=(*samples.notes, *_notes(found, problem)))
 
 
-def _prepared(
-    samples: Samples, shuffle: Shuffle, problem: NullProblem, n_components: int, used: str
-) -> tuple[Array, NullProblem]:
-    """Return the aligned rows and the problem to solve; ``used`` explains a lack of rows."""
-    try:
-        rows, problem = prepared(_centred(samples, shuffle), problem, shuffle)
-        limit = min(problem.rank, samples.sets[0].n_rows - 1)
-        if n_components > limit:
-            raise InputError(
-                f"`n_components={n_components}`, but the data have only {limit} dimension{'s' if limit != 1 else ''}. "
-                f"Ask for at most {limit}."
-            )
-    except InputError as error:
-        if not used:
-            raise
-        raise NotEnoughRowsError(f"{used}, so that exchangeable subjects have equally many: {error}") from error
-    return rows, problem
+def _null_ratio(
+    statistic: Statistic, shuffle: Shuffle, labellings: list[Index] | None, rng: np.random.Generator, number: int
+) -> float:
+    """Return the ratio of a random labelling, or of one of all labellings."""
+    return statistic.ratio(shuffle.draw(rng) if labellings is None else labellings[number])
 
 
 def _centred(samples: Samples, shuffle: Shuffle) -> Array:
-    """Return all rows, each set centred by the mean of its unit means; rounding errors of constant features become 0.
-
-    Centring by the mean of the rows would give every small unit the deviation of a large one, under the true labels
-    only.
-    """
+    """Return all rows, each set centred by the mean of its unit means; constant features become exactly 0."""
+    # The mean of the rows would give every small unit the deviation of a large one, under the true labels only.
     parts = []
     counts = np.bincount(shuffle.units)[shuffle.units]
     weights = np.split(1 / counts, np.cumsum([sample.n_rows for sample in samples.sets])[:-1])
@@ -413,16 +368,8 @@ def _centred(samples: Samples, shuffle: Shuffle) -> Array:
 def null_modes(null: Array) -> tuple[float, float] | None:
     """Return the medians of two separate groups of null ratios; None unless the distribution is clearly bimodal.
 
-    The widest gap between consecutive log ratios, with at least 5 % of them on either side, must exceed twice
-    the sd within the groups. Null distributions of Gaussian rows, counts and genotypes have no such gap (0 of
-    470 tests each), and those of lognormal rows in 0.2 % of tests. Heavy tails have it due to their outliers (t₃: 2 %).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> null_modes(np.exp(rng.normal(size=999)))
-    >>> null_modes(np.exp(np.concatenate([rng.normal(0, 0.1, 800), rng.normal(3, 0.1, 199)])))
-    (..., ...)
+    Null distributions of Gaussian rows, counts and genotypes never are (0 of 470 tests each), those of lognormal rows
+    in 0.2 % of tests, and those of heavy tails due to their outliers (t₃: 2 %).
     """
     logs = np.log(np.sort(null[np.isfinite(null) & (null > 0)]))
     edge = max(_FEWEST_IN_MODE, math.ceil(_SHARE_IN_MODE * len(logs)))
@@ -437,12 +384,15 @@ def null_modes(null: Array) -> tuple[float, float] | None:
     return float(np.exp(np.median(low))), float(np.exp(np.median(high)))
 
 
+def _few(rare: Sequence[str | int]) -> str:
+    return f"{listed(rare)}, which var{'ies' if len(rare) == 1 else 'y'} in few rows"
+
+
 def _rare_notes(found: PermutationTest, rest: PermutationTest, rare: Sequence[str | int]) -> list[str]:
     """Return a note if the tests with and without rare features disagree."""
     if bool(found.count()) == bool(rest.count()):
         return []
-    features = f"{listed(rare)}, which var{'ies' if len(rare) == 1 else 'y'} in few rows"
-    p = f"p = {found.p_values[0]:.2g} with {features}, and p = {rest.p_values[0]:.2g} without"
+    p = f"p = {found.p_values[0]:.2g} with {_few(rare)}, and p = {rest.p_values[0]:.2g} without"
     if found.count():
         return [f"{p}: the finding rests on a handful of rows. Leave such features out, or give more background rows."]
     return [f"{p}: such features hide the finding, because permutations move these rows. Leave them out."]
@@ -451,7 +401,7 @@ def _rare_notes(found: PermutationTest, rest: PermutationTest, rare: Sequence[st
 def _notes(found: PermutationTest, problem: NullProblem) -> list[str]:
     """Return caveats on the power of the test."""
     notes = []
-    if found.smallest_p > _LEVEL:
+    if found.smallest_p > LEVEL:
         why = f"only {found.n_possible:.0f} distinct labellings exist" if found.complete else "of too few permutations"
         remedy = f"Give more {found.permuted}" if found.complete else "Use more permutations"
         notes.append(
@@ -462,7 +412,7 @@ def _notes(found: PermutationTest, problem: NullProblem) -> list[str]:
     dof = n_background - len(found.units[1:])
     if dof < found.rank and found.count() == 0:
         notes.append(
-            f"{n_background} background {found.permuted} leave {dof} degree{'s' if dof != 1 else ''} of freedom for "
+            f"{n_background} background {found.permuted} leave {count(dof, 'degree')} of freedom for "
             f"{found.rank} dimensions: noise alone then gives large ratios, and only a very large one can be "
             f"significant. Give more background {found.permuted}, or choose fewer features (without looking at the "
             "labels)."
@@ -475,7 +425,7 @@ def _notes(found: PermutationTest, problem: NullProblem) -> list[str]:
             "depends on these rows. Check for outliers and for features that rarely vary, and leave these out."
         )
     infinite = float(np.isinf(found.null[0]).mean())
-    if infinite >= _LEVEL and found.count() == 0:
+    if infinite >= LEVEL and found.count() == 0:
         notes.append(
             f"{100 * infinite:.0f} % of the permutations leave the background constant along some direction, and the "
             "ratio infinite: the test cannot reject at the 5 % level. Use `shrinkage='oas'` for finite ratios, or "

@@ -1,13 +1,13 @@
 """Bootstrap stability of components and of the weights of their features.
 
 Only directions are assessed. A bootstrap sample contains each row several times or not at all, which increases every
-ratio, so that bootstrap intervals of ratios fail to cover the true ones. The variability of directions is estimated
-well.
+ratio, so that bootstrap intervals of ratios fail to cover the true ones.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,6 @@ _FEW_UNITS = 5
 @dataclass(frozen=True)
 class FeatureStability:
     """Weight of a feature in a component, with its interval.
-
-    See Also
-    --------
-    standout.inference.Stability : The result that lists these features.
-    standout.plot.stability : Plot of the weights with their intervals.
 
     Examples
     --------
@@ -74,9 +69,8 @@ class Stability:
     weights : ndarray of shape (n_components, n_features)
         Change of a feature, in background sd, when the score changes by one target sd.
     weight_low, weight_high : ndarray of shape (n_components, n_features)
-        The weight plus and minus the root mean square deviation of the bootstrap weights from it, times Student's t
-        with as many degrees of freedom as the smallest set has rows (groups), less one. These intervals include the
-        error of the background sd and can contain zero even if ``same_sign`` is 1.
+        The weight plus and minus the root mean square deviation of the bootstrap weights from it, times Student's t.
+        These intervals include the error of the background sd and can contain zero even if ``same_sign`` is 1.
     same_sign : ndarray of shape (n_components, n_features)
         Share of the bootstrap samples in which a weight has the same sign.
     level : float
@@ -88,9 +82,7 @@ class Stability:
 
     See Also
     --------
-    standout.stability : Compute the stability.
-    standout.inference.FeatureStability : An item of ``top_features``.
-    standout.plot.stability : Plot of the weights with their intervals.
+    standout.stability, standout.inference.FeatureStability, standout.plot.stability
 
     Examples
     --------
@@ -99,6 +91,8 @@ class Stability:
     >>> found = stability(target, background, n_components=1, n_bootstrap=50)
     >>> found.median.round(2), found.weights.shape
     (array([0.99]), (1, 12))
+    >>> [top.feature for top in found.top_features(2)[0]]
+    [10, 0]
     """
 
     correlations: Array
@@ -116,16 +110,7 @@ class Stability:
     notes: tuple[str, ...]
 
     def top_features(self, count: int = 5) -> list[list[FeatureStability]]:
-        """Return the features with the largest weights of each component.
-
-        Examples
-        --------
-        >>> from standout import datasets, stability
-        >>> target, background = datasets.FactorModel().sample(100, 200)
-        >>> found = stability(target, background, n_components=1, n_bootstrap=50)
-        >>> [top.feature for top in found.top_features(2)[0]]
-        [10, 0]
-        """
+        """Return the features with the largest weights of each component."""
         names = self.names if self.names is not None else range(self.weights.shape[1])
         order = np.argsort(-np.abs(self.weights), axis=1, kind="stable")[:, : check_count("count", count)]
         values = np.stack([self.weights, self.weight_low, self.weight_high, self.same_sign], axis=-1)
@@ -141,10 +126,8 @@ class Stability:
             f"  all components together: median angle {np.median(self.angles):.0f}°",
         ]
         for k, features in enumerate(self.top_features(count)):
-            lines.append(
-                f"  dpca{k}: correlation {self.median[k]:.2f} ({self.low[k]:.2f} to {self.high[k]:.2f}), "
-                f"{stable_words(self.low[k])}"
-            )
+            interval = f"{self.median[k]:.2f} ({self.low[k]:.2f} to {self.high[k]:.2f})"
+            lines.append(f"  dpca{k}: correlation {interval}, {stable_words(self.low[k])}")
             lines += [
                 f"    {feature.feature!s:<20} {feature.weight:>7.2f} ({feature.low:.2f} to {feature.high:.2f}), "
                 f"same sign in {100 * feature.same_sign:.0f} %"
@@ -173,8 +156,7 @@ def stability(
     """Estimate how much components and their features vary from sample to sample.
 
     Rows (groups, where given) of each set are drawn with replacement, components are fitted with the shrinkage of the
-    original fit, and matched to the original ones regardless of their order. The weights of features are in background
-    sd of the same bootstrap sample, so that their intervals include the error of these sd.
+    original fit, and matched to the original ones regardless of their order.
 
     Parameters
     ----------
@@ -195,23 +177,15 @@ def stability(
 
     See Also
     --------
-    standout.assess : All tests together, with a verdict.
-    standout.permutation_test : Test whether the ratios could arise if labels were random.
-    standout.held_out_ratio : Ratios on rows that components were not fitted on.
-    standout.plot.stability : Plot of the weights with their intervals.
+    standout.assess, standout.permutation_test, standout.held_out_ratio, standout.plot.stability
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from standout.inference import stability
-    >>> rng = np.random.default_rng(0)
-    >>> background = rng.normal(size=(200, 5)) * [9, 3, 1, 1, 1]
-    >>> target = rng.normal(size=(150, 5)) * [9, 3, 1, 4, 1]      # the fourth varies more
+    >>> from standout import datasets, stability
+    >>> target, background = datasets.FactorModel().sample(100, 200)
     >>> found = stability(target, background, n_components=1, n_bootstrap=50)
-    >>> bool(found.low[0] > 0.95)
-    True
-    >>> [[top.feature, top.same_sign] for top in found.top_features(1)[0]]
-    [[3, 1.0]]
+    >>> found.low.round(2), found.high.round(2)
+    (array([0.98]), array([1.]))
     """
     n_components, n_bootstrap = check_count("n_components", n_components), check_count("n_bootstrap", n_bootstrap)
     level = check_level(level)
@@ -223,13 +197,11 @@ def stability(
     for sample in samples.sets:
         if sample.units.count < 2:
             what = "group" if sample.units.ids else "row"
-            raise NotEnoughRowsError(
-                f"{sample.role}: {sample.units.count} {what}, and a bootstrap needs at least 2. Give more {what}s."
-            )
-    every = [(np.arange(sample.n_rows), sample.units.rows) for sample in samples.sets]
+            few = f"{sample.units.count} {what}, and a bootstrap needs at least 2"
+            raise NotEnoughRowsError(f"{sample.role}: {few}. Give more {what}s.")
     target_rows = samples.sets[0].source
     options = estimator._with_graph(options, target_rows.n_features)
-    model = _fit(samples, every, options)
+    model = _fit(samples, [(np.arange(sample.n_rows), sample.units.rows) for sample in samples.sets], options)
     if model.n_components == 0:
         raise InputError("no component is above noise, so there is nothing to resample. Use `axes='ratio'`.")
     options = replace(options, n_components=model.n_components)
@@ -238,11 +210,7 @@ def stability(
         options = replace(options, intensity=model.shrinkage)
     else:
         options = replace(options, shrinkage=model.shrinkage if model.regime == "shrunk" else None)
-    scores = _unit_scores(model, target_rows)
-
-    def work(rng: np.random.Generator, chunk: range) -> list[_Replicate]:
-        return [_replicate(samples, options, scores, rng) for _ in chunk]
-
+    work = partial(_replicate, samples, options, _unit_scores(model, target_rows))
     drawn = run_chunks(work, n_bootstrap, seed_from(random_state), n_jobs, "bootstrap samples")
     correlations, angles, drawn_weights = (np.stack(values) for values in zip(*drawn, strict=True))
     weights = _weights(model)
@@ -272,7 +240,7 @@ def stability(
 _Replicate = tuple[Array, float, NDArray[np.float32]]
 
 
-def _replicate(samples: Samples, options: SolveOptions, scores: Array, rng: np.random.Generator) -> _Replicate:
+def _replicate(samples: Samples, options: SolveOptions, scores: Array, rng: np.random.Generator, _: int) -> _Replicate:
     """Fit one bootstrap sample, and match its components to the original ones, given the target's scores of these."""
     target = samples.sets[0].source
     correlations = np.zeros(scores.shape[1])
@@ -298,9 +266,9 @@ def _draw(units: Units, rng: np.random.Generator) -> tuple[Index, Index]:
     chosen = rng.integers(units.count, size=units.count)
     if not units.ids:
         return chosen, chosen
-    rows = rows_by_unit(units.rows)
-    draws = np.repeat(np.arange(len(chosen)), [len(rows[unit]) for unit in chosen])
-    return np.concatenate([rows[unit] for unit in chosen]), draws
+    by_unit = rows_by_unit(units.rows)
+    rows = [by_unit[unit] for unit in chosen]
+    return np.concatenate(rows), np.repeat(np.arange(len(chosen)), list(map(len, rows)))
 
 
 def _fit(samples: Samples, drawn: list[tuple[Index, Index]], options: SolveOptions) -> Model:

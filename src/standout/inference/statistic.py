@@ -1,15 +1,13 @@
 """Statistic of the permutation test: the largest ratio of rows, as a function of their labels.
 
-It equals the first ratio of a fitted model: of the exact problem, or against the background estimate of
-:mod:`standout._shrinkage`, which is computed for every labelling. With no more features than rows it is computed from
-covariances, otherwise (always shrunk) from the Gram matrix of the rows. Every set is centred by its mean. Label 0 is
-the target, k the k-th background.
+It equals the first ratio of a fitted model, with the background estimated for every labelling. With no more features
+than rows it is computed from covariances, otherwise (always shrunk) from the Gram matrix of the rows. Every set is
+centred by its mean. Label 0 is the target, k the k-th background.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -32,8 +30,7 @@ from standout._shrinkage import (
     shrinks,
     start_features,
 )
-from standout.inference.exchange import Shuffle
-from standout.inference.resampling import panels
+from standout.inference.resampling import Shuffle, panels
 from standout.solvers import dense
 from standout.solvers.gram import GramProblem, Span, gram_shrinkage
 
@@ -73,8 +70,9 @@ class NullProblem:
             self._mixtures[key] = Mixture.of([Counts(n, n, n, n) for n in key], self.mix, self.roles)
         return self._mixtures[key]
 
-    def evidence(self, mixture: Mixture, n_varying: int, trace_squared: float) -> Evidence:
+    def evidence(self, sizes: Index, n_varying: int, trace_squared: float) -> Evidence:
         """Return the input of the shrinkage rule, for a background correlation matrix with this tr S²."""
+        mixture = self.mixture(sizes)
         return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, trace_squared)
 
     def background_variance(self, rows: Array, labels: Index) -> Array:
@@ -89,11 +87,8 @@ class NullProblem:
     def unit_variance(
         self, target: Array, background: Array, constant: NDArray[np.bool_] | None, here: slice = slice(None)
     ) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the variances that features are divided by, and which of them vary in the background.
-
-        The unit is the background variance of the whole feature, or its target variance if the background is constant.
-        Features have an overall variance of about one.
-        """
+        """Return the variances that features are divided by, and which of them vary in the background."""
+        # Of the whole feature in the background, or in the target if the background is constant; overall about one.
         whole = background if self.removed is None else background + self.removed[here]
         varies = whole > _CONSTANT
         if constant is not None:
@@ -102,13 +97,9 @@ class NullProblem:
         return np.where(whole > 0, whole, 1.0), varies
 
     def settled(self, sizes: Index, rank: int, structural: bool = False) -> NullProblem:
-        """Return the problem with "auto" decided, once for all labellings.
-
-        ``structural`` means that the background does not vary in some direction: with enough rows the exact problem is
-        then solved, as in a fit.
-        """
+        """Return the problem with "auto" decided, once for all labellings; exact as in a fit if ``structural``."""
         settled = replace(self, rank=rank)
-        evidence = settled.evidence(self.mixture(sizes), rank, float(rank))
+        evidence = settled.evidence(sizes, rank, float(rank))
         exact = self.shrinkage in (None, 0.0)
         if exact:
             intensity(self.shrinkage, evidence)  # raises if the problem has no solution
@@ -118,11 +109,8 @@ class NullProblem:
 
 
 def prepared(rows: Array, problem: NullProblem, shuffle: Shuffle) -> tuple[Array, NullProblem]:
-    """Choose the method: return the aligned rows in suitable coordinates, and the settled problem.
-
-    Rows are aligned feature by feature. For the exact problem, which is invariant under linear maps, they are aligned
-    along the components under the true labels, so that p-values are invariant too.
-    """
+    """Choose the method: return the aligned rows in suitable coordinates, and the settled problem."""
+    # Along the components the exact problem, and with it p-values, is invariant under linear maps of the features.
     labels, (n_rows, n_features) = shuffle.row_labels, rows.shape
     sizes = np.bincount(labels)[1:]
     if n_features <= n_rows:
@@ -185,10 +173,7 @@ def _structural(white: Array, labels: Index) -> bool:
 
 
 def deflated(rows: Array, scores: Array, labels: Index) -> Array:
-    """Remove a component, given its scores, from the rows of all sets.
-
-    All other components of the same problem keep their scores, as if the rows were projected on them.
-    """
+    """Remove a component, given its scores, from the rows of all sets; other components keep their scores."""
     target = labels == 0
     centred = scores[target] - scores[target].mean()
     pattern = (centred @ rows[target]) / (centred @ centred)
@@ -197,44 +182,30 @@ def deflated(rows: Array, scores: Array, labels: Index) -> Array:
     return np.asarray(rest)
 
 
-class Statistic(ABC):
-    """The largest ratio as a function of the labels of the rows."""
-
-    def __init__(self, rows: Array, problem: NullProblem):
-        self.rows, self.problem = rows, problem
-
-    @abstractmethod
-    def ratio(self, labels: Index) -> float:
-        """Return the largest ratio of target to (shrunk) background variance, possibly infinite."""
-
-    @abstractmethod
-    def component(self, labels: Index) -> tuple[Array, float]:
-        """Return the scores of all rows along the first component, (n_rows,), and the shrinkage of the background."""
-
-
 def statistic_of(rows: Array, problem: NullProblem) -> Statistic:
     """Return the statistic for prepared rows and a settled problem."""
     if problem.shrinkage is None:
-        return _CovarianceStatistic(_whitened(rows), problem)
-    by_rows = problem.spanned or rows.shape[1] > len(rows)
-    return _GramStatistic(rows, problem) if by_rows else _CovarianceStatistic(rows, problem)
+        return Statistic(_whitened(rows), problem)
+    return (_GramStatistic if problem.spanned or rows.shape[1] > len(rows) else Statistic)(rows, problem)
 
 
-class _CovarianceStatistic(Statistic):
-    """Statistic from the covariances of a labelling, by a dense eigensolver."""
+class Statistic:
+    """The largest ratio as a function of the labels of the rows, from covariances and by a dense eigensolver."""
 
     def __init__(self, rows: Array, problem: NullProblem):
-        super().__init__(rows, problem)
+        self.rows, self.problem = rows, problem
         self.total = np.tril(rows.T @ rows).copy(order="F")
         self.sum = rows.sum(axis=0)
 
     def ratio(self, labels: Index) -> float:
+        """Return the largest ratio of target to (shrunk) background variance, possibly infinite."""
         target, background, _, _ = self._pair(labels)
         factor, info = lapack.dpotrf(background, lower=1, overwrite_a=1)
         found = _largest_ratio(target, factor) if info == 0 else math.inf
         return found if found < _INFINITE else math.inf
 
     def component(self, labels: Index) -> tuple[Array, float]:
+        """Return the scores of all rows along the first component, (n_rows,), and the shrinkage of the background."""
         target, background, unit, rho = self._pair(labels)
         last = len(target) - 1
         # Against the sum of both, which is positive definite even if the background is singular.
@@ -242,16 +213,13 @@ class _CovarianceStatistic(Statistic):
         return self.rows @ (vector[:, 0] / unit), rho
 
     def _pair(self, labels: Index) -> tuple[Array, Array, Array | float, float]:
-        """Return target and (shrunk) background covariance, units of the features, and the shrinkage.
-
-        Of the background only the lower triangle is defined.
-        """
+        """Return target and (shrunk) background covariance (its lower triangle), units of features, and shrinkage."""
         scatters, sizes = self._scatters(labels)
-        mixture = self.problem.mixture(sizes[1:])
         target = mirror(scatters[0] / sizes[0])
-        background = scatters[1] * (mixture.shares[0] / sizes[1])
-        for scatter, share, size in zip(scatters[2:], mixture.shares[1:], sizes[2:], strict=True):
-            background += scatter * (share / size)
+        weights = self.problem.mixture(sizes[1:]).shares / sizes[1:]
+        background = scatters[1] * weights[0]
+        for scatter, weight in zip(scatters[2:], weights[1:], strict=True):
+            background += scatter * weight
         if self.problem.shrinkage is None:
             return target, background, 1.0, 0.0
         variance, varies = self.problem.unit_variance(
@@ -265,7 +233,7 @@ class _CovarianceStatistic(Statistic):
         diagonal = np.diagonal(inner)
         # Off-diagonal entries count twice. The diagonal of S is one, whatever part of a feature is left.
         off_diagonal = 2 * float(np.einsum("ij,ij->", inner, inner) - diagonal @ diagonal)
-        evidence = self.problem.evidence(mixture, n_varying, off_diagonal + n_varying)
+        evidence = self.problem.evidence(sizes[1:], n_varying, off_diagonal + n_varying)
         if self.problem.shrinkage == "auto":
             found = factor_shrinkage(target, mirror(background), evidence, int(sizes[0]) - 1, len(self.rows))
         else:
@@ -302,14 +270,10 @@ def _largest_ratio(matrix: Array, factor: Array | None) -> float:
 
 
 class _GramStatistic(Statistic):
-    """Statistic from the Gram matrix of the rows, against the shrunk background.
-
-    It is computed in background-sd units for every labelling. With far more features than rows, one Gram matrix in
-    overall-sd units serves all labellings.
-    """
+    """Statistic from the Gram matrix of the rows of each labelling; if features are very many, one serves them all."""
 
     def __init__(self, rows: Array, problem: NullProblem):
-        super().__init__(rows, problem)
+        self.rows, self.problem = rows, problem
         self.gram = rows @ rows.T if problem.spanned else None
 
     def ratio(self, labels: Index) -> float:
@@ -332,7 +296,7 @@ class _GramStatistic(Statistic):
         span = _LabelledSpan(self.rows, self.gram, self.problem, labels)
         inner = span.gram[span.n_target :, span.n_target :]
         squared = float(np.einsum("ij,ij->", inner, inner)) + span.lost_squared
-        evidence = self.problem.evidence(span.mixture, span.n_varying, squared)
+        evidence = self.problem.evidence(span.sizes[1:], span.n_varying, squared)
         if self.problem.shrinkage == "auto":
             found = gram_shrinkage(span, evidence, span.n_target - 1)
         else:
@@ -347,8 +311,7 @@ class _LabelledSpan(Span):
         self.rows, self.problem = rows, problem
         self.order, self.sizes = np.argsort(labels, kind="stable"), np.bincount(labels)
         self.n_target = int(self.sizes[0])
-        self.mixture = problem.mixture(self.sizes[1:])
-        self.shares = np.array([1.0, *self.mixture.shares]) / self.sizes
+        self.shares = np.array([1.0, *problem.mixture(self.sizes[1:]).shares]) / self.sizes
         self.roots = np.sqrt(np.repeat(self.shares, self.sizes))
         if gram is not None:
             self._scale_by_mean(gram)
