@@ -96,18 +96,6 @@ def _rounding(model: Model, background: bool, summed: bool) -> Array:
     return np.asarray(sd)
 
 
-def check_container(estimator: Any) -> None:
-    """Raise an error if ``set_output`` would collect scores from a cluster into a data frame in memory."""
-    own = getattr(estimator, "_sklearn_output_config", {})
-    wanted = own.get("transform", get_config()["transform_output"])
-    if wanted != "default":
-        raise InputError(
-            f"X: set_output asks for scores as a {wanted} data frame, which would bring every row from the cluster. "
-            "Call set_output(transform='default') for scores that stay there, or give rows in memory (compute() of "
-            "dask, toPandas() of Spark)."
-        )
-
-
 class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of estimators that contrast a target with backgrounds.
 
@@ -180,8 +168,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         inputs = parse_inputs(given, self.background_label, whole=True)
         matched = match_features(inputs, self.features)
-        notes = data_notes(inputs.datasets, matched.datasets)
-        self._keep(self._fit(matched, options), matched, notes)
+        notes = data_notes(inputs.datasets, matched.datasets)  # replicates, serial correlation, faulty tables
+        model = self._fit(matched, options)  # moments, solver, assessment
+        self._keep(model, matched, notes)
         return self
 
     def partial_fit(
@@ -242,14 +231,12 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     "batches. Use fit with all rows, or read the batches with `missing='drop_rows'`."
                 )
         if self._sums is None:
-            sums = self._ordered(match_features(inputs, "all").as_moments())
-            self._set_features(sums)
+            sums = match_features(inputs, "all").as_moments()
         else:
             if X is not None:
                 self._check_features(X, inputs.datasets[0])
-            matched = match_features(inputs, "all", (self._names(), self.n_features_in_))
-            sums = self._ordered(self._sums.plus(matched))
-        self._sums, self._model = sums, None
+            sums = self._sums.plus(match_features(inputs, "all", (self._names(), self.n_features_in_)))
+        self._keep(None, self._ordered(sums))
         return self
 
     def transform(self, X: Any) -> Any:
@@ -274,8 +261,14 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         >>> model.transform(target).std().round(2), model.transform(background).std().round(2)
         (np.float64(2.23), np.float64(1.02))
         """
-        if is_on_cluster(X) or (isinstance(X, Source) and not X.is_local):
-            check_container(self)
+        own = getattr(self, "_sklearn_output_config", {})
+        container = own.get("transform", get_config()["transform_output"])
+        if container != "default" and (is_on_cluster(X) or (isinstance(X, Source) and not X.is_local)):
+            raise InputError(
+                f"X: set_output asks for scores as a {container} data frame, which would bring every row from the "
+                "cluster. Call set_output(transform='default') for scores that stay there, or give rows in memory "
+                "(compute() of dask, toPandas() of Spark)."
+            )
         return self._scores(X)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
@@ -461,7 +454,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"no row with background_label={self.background_label!r} has come in yet. Check the label, or give "
                     "partial_fit a batch that has it."
                 )
-            return self._keep(self._fit(self._sums, self._check_parameters()), self._sums)
+            self._keep(self._fit(self._sums, self._check_parameters()), self._sums)
+        assert self._model is not None
         return self._model
 
     def _scores(self, X: Any) -> Any:
@@ -523,18 +517,21 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the model of inputs on the same features."""
         raise NotImplementedError
 
-    def _keep(self, model: Model, inputs: Inputs, notes: Sequence[Note] = ()) -> Model:
+    def _keep(self, model: Model | None, inputs: Inputs, notes: Sequence[Note] = ()) -> None:
         """Set the fitted attributes, at the end, so that a failed fit keeps the previous model; warn of its notes."""
-        if inputs.kept is not None and inputs.names is not None:
+        if model is not None and inputs.kept is not None and inputs.names is not None:
             model = model.widened(inputs.kept, inputs.names)
-        if notes := (*notes, *inputs.notes):
+        if model is not None and (notes := (*notes, *inputs.notes)):
             inputs, model = replace(inputs, notes=notes), model.noted([n for n in notes if n not in model.notes])
-        summed = all((data.summed or data.given) is not None for data in inputs.datasets)
+        summed = all(data.summed is not None for data in inputs.datasets)
         self._model, self._sums = model, inputs.as_moments() if summed else None
-        self._set_features(inputs)
-        for note in model.notes:
+        self.n_features_in_ = inputs.n_features
+        if inputs.names is not None:
+            self.feature_names_in_ = np.array(inputs.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        for note in () if model is None else model.notes:
             warn_user(note.text, note.category)
-        return model
 
     def _source(self, X: Any, method: str) -> Source:
         """Return X as a source with the features seen in fit."""
@@ -568,14 +565,6 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _names(self) -> tuple[str, ...] | None:
         return tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
-
-    def _set_features(self, inputs: Inputs) -> None:
-        """Set ``n_features_in_`` and ``feature_names_in_``, as scikit-learn does."""
-        self.n_features_in_ = inputs.n_features
-        if inputs.names is not None:
-            self.feature_names_in_ = np.array(inputs.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _check_features(self, X: Any, data: Dataset) -> None:
         """Validate number and names of the features, as scikit-learn does."""
