@@ -151,11 +151,12 @@ class Mixture:
             shares /= shares.sum()
         else:
             shares = _checked_shares(mix, names, len(counts))
-        used = [count for share, count in zip(shares, counts, strict=True) if share > 0]
-        freedom = np.maximum([(count.effective - 1, count.units - 1) for count in used], 0.0)
-        with np.errstate(divide="ignore"):
-            effective, units = 1 / (shares[shares > 0] ** 2 @ (1 / freedom))
-        return cls(shares, float(sum(count.rows - 1 for count in used)), float(effective), 1 + float(units))
+        used = [(share, count) for share, count in zip(shares.tolist(), counts, strict=True) if share > 0]
+        effective, units = (
+            1 / sum(share**2 * (1 / (rows - 1)) if rows > 1 else math.inf for share, rows in parts)
+            for parts in ([(share, c.effective) for share, c in used], [(share, c.units) for share, c in used])
+        )
+        return cls(shares, float(sum(count.rows - 1 for _, count in used)), effective, 1 + units)
 
     def covariance(self, parts: Sequence[Moments]) -> Array:
         """Return the mixed covariance; each background is centred at its own mean."""

@@ -42,7 +42,7 @@ _SINGLE = "background"
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise an error that lists the choices if the value is not one of them."""
     value = bool(value) if isinstance(value, np.bool_) else value
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+    if not isinstance(value, str | bool | None) or value not in choices:
         raise InputError(f"`{name}={value!r}` is not possible. Use one of {', '.join(map(repr, choices))}.")
 
 
@@ -153,7 +153,8 @@ class Inputs:
 
     def as_moments(self) -> Inputs:
         """Return the inputs with moments in place of rows."""
-        return replace(self, datasets=tuple(Dataset(data.role, given=data.moments) for data in self.datasets))
+        datasets = tuple(Dataset(data.role, given=data.moments) for data in self.datasets)
+        return Inputs(datasets, self.names, self.n_features, self.kept, self.notes)
 
     def plus(self, batch: Inputs) -> Inputs:
         """Return the inputs with the moments of one more batch added."""

@@ -194,7 +194,7 @@ class Moments:
         >>> Moments.of([[1, 2], [3, 6]]).variance()
         array([1., 4.])
         """
-        variance = np.maximum(np.diagonal(self.scatter) / self.weight, 0.0)
+        variance = np.maximum(self.scatter.diagonal() / self.weight, 0.0)
         return np.where(constant_features(variance, self.mean), 0.0, variance)
 
     def project(self, matrix: ArrayLike) -> Moments:
@@ -265,7 +265,7 @@ def sums_of_block(block: NDArray[Any], weights: Array | None = None) -> Sums | N
     """
     with np.errstate(all="ignore"):
         weight = float(len(block)) if weights is None else float(weights.sum())
-        total = block.sum(axis=0, dtype=np.float64) if weights is None else weights @ block
+        total = np.add.reduce(block, axis=0, dtype=np.float64) if weights is None else weights @ block
         mean = np.asarray(total / weight, dtype=np.float64)
         centred = np.subtract(block, mean, dtype=np.float64, casting="unsafe")
         squared = weight
@@ -273,11 +273,11 @@ def sums_of_block(block: NDArray[Any], weights: Array | None = None) -> Sums | N
             centred *= np.sqrt(weights)[:, None]
             squared = float((weights * weights).sum())
         scatter = (centred.T @ centred).T  # symmetric; F-ordered for LAPACK
-        square = np.diagonal(scatter)
+        square = scatter.diagonal()
         steady = square > (_MIN_VARIATION * mean) ** 2 * weight + SMALLEST * weight
         if not (steady.all() and math.isfinite(square.sum())):
             return None
-    return Sums(mean, 0.0, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
+    return Sums(mean, 0.0, scatter, weight, squared, len(block))
 
 
 def sum_rows(
