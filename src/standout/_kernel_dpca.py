@@ -163,8 +163,8 @@ class KernelDPCA(BaseContrast):
     """
 
     dual_coef_ = Fitted("components", "Coefficients over the landmarks, of shape (n_components, n_landmarks).")
-    landmarks_ = Fitted("landmark_rows", "The landmarks, of shape (n_landmarks, n_features).")
-    gamma_ = Fitted("gamma", "The gamma used.")
+    landmarks_ = Fitted("landmarks.rows", "The landmarks, of shape (n_landmarks, n_features).")
+    gamma_ = Fitted("landmarks.kernel.gamma", "The gamma used.")
     scale_ = Fitted("feature_scale", "What each feature is divided by before the kernel, of shape (n_features,).")
     components_ = _Absent(_NO_FEATURES)
     patterns_ = _Absent(_NO_FEATURES)
