@@ -139,7 +139,7 @@ class Sums:
     weight: float
     weight_squared: float
     rows: int
-    underflown: Sequence[int] | NDArray[np.intp] = ()  # features that vary so little that their squares underflow
+    underflown: Sequence[int] = ()  # features whose variation is so small that its squares underflow
 
 
 class Accumulator:
@@ -239,7 +239,7 @@ class Accumulator:
             mean, residue = _sum_and_rest(mean, self.sum / self.weight)
             add_outer(self.scatter, self.sum, -1.0 / self.weight)
         diagonal = np.einsum("ii->i", self.scatter)
-        lost = np.flatnonzero((diagonal < SMALLEST * self.weight) & ((diagonal > 0) | (self.sum != 0)))
+        lost = np.flatnonzero((diagonal < SMALLEST * self.weight) & ((diagonal > 0) | (self.sum != 0))).tolist()
         mirror(self.scatter)
         np.maximum(diagonal, 0.0, out=diagonal)
         return Sums(mean, residue, self.scatter, self.weight, self.weight_squared, self.rows, lost)
@@ -255,7 +255,7 @@ def merge_sums(one: Sums, other: Sums) -> Sums:
         square = np.diagonal(scatter)
         varies = (square > 0) | (one.mean != other.mean)
         varies[[*one.underflown, *other.underflown]] = True
-        lost = np.flatnonzero((square < SMALLEST * weight) & varies)
+        lost = np.flatnonzero((square < SMALLEST * weight) & varies).tolist()
     squared = one.weight_squared + other.weight_squared
     return Sums(mean, residue, scatter, weight, squared, one.rows + other.rows, lost)
 

@@ -46,6 +46,11 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise InputError(f"`{name}={value!r}` is not possible. Use one of {', '.join(map(repr, choices))}.")
 
 
+def is_number(value: Any) -> bool:
+    """Return whether a value is a finite number from 0 on."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
+
+
 def solve_options(
     *,
     n_components: Any,
@@ -70,17 +75,15 @@ def solve_options(
         check_choice("mix", mix, ("pooled", "equal", "minimax"))
     if not (n_components is None or (isinstance(n_components, str) and n_components == "auto")):
         if not isinstance(n_components, Integral) or isinstance(n_components, bool) or int(n_components) < 1:
-            raise InputError(
-                f"`n_components={n_components!r}` is not possible. Use a whole number from 1 on, None (all) or 'auto'."
-            )
+            possible = "Use a whole number from 1 on, None (all) or 'auto'."
+            raise InputError(f"`n_components={n_components!r}` is not possible. {possible}")
         n_components = int(n_components)
     if not (shrinkage is None or (isinstance(shrinkage, str) and shrinkage in ("auto", "oas"))):
-        if not isinstance(shrinkage, Real) or isinstance(shrinkage, bool) or not 0 <= float(shrinkage) <= 1:
-            raise InputError(
-                f"`shrinkage={shrinkage!r}` is not possible. Use 'auto', 'oas', None or a number from 0 to 1."
-            )
+        if not is_number(shrinkage) or shrinkage > 1:
+            possible = "Use 'auto', 'oas', None or a number from 0 to 1."
+            raise InputError(f"`shrinkage={shrinkage!r}` is not possible. {possible}")
         shrinkage = float(shrinkage)
-    if not isinstance(smoothness, Real) or isinstance(smoothness, bool) or not 0 <= float(smoothness) < math.inf:
+    if not is_number(smoothness):
         raise InputError(f"smoothness={smoothness!r} is not possible. Use a number from 0 on.")
     if graph is not None and solver in ("gsvd", "span", "matrix_free"):
         raise InputError(f"`solver={solver!r}` cannot use a graph. Use `solver='auto'`, 'dense' or 'lanczos'.")
@@ -351,7 +354,7 @@ def match_features(
     and the number of features of an earlier fit, by default those of the first dataset, and ``kept`` the indices of
     those that it uses.
     """
-    first, notes = inputs.datasets[0], ()
+    first, notes = inputs.datasets[0], inputs.notes
     all_names, n_all = names, n_features = (first.names, first.n_features) if fitted is None else fitted
     target = first if first.role == "target" else None
     backgrounds = inputs.datasets if target is None else inputs.datasets[1:]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout._cpca import CPCA, ContrastiveModel
+from standout._cpca import CPCA, ContrastiveModel, SubspacePath
 from standout._dpca import DPCA
 from standout._inputs import label_list
 from standout._kernel_dpca import KernelDPCA
@@ -30,7 +30,6 @@ from standout._kernel_model import KERNELS, Kernel, KernelModel, Landmarks
 from standout._model import Model
 from standout._model_values import RECORDS, Decoder, Encoder, MalformedError, pack, peek, unpack
 from standout._moments import Counts
-from standout._path import SubspacePath
 from standout._version import __version__
 from standout.errors import InputError, ModelFileError, StandoutError, did_you_mean, listed
 from standout.io.output import check_writable, replacing

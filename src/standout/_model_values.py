@@ -28,11 +28,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout import errors
-from standout._cpca import ContrastiveModel
+from standout._cpca import ContrastiveModel, SubspacePath
 from standout._kernel_model import KERNELS, Kernel, KernelModel, Landmarks
 from standout._model import Model
 from standout._moments import Counts
-from standout._path import SubspacePath
 from standout.errors import InputError, ModelFileError, StandoutWarning, listed
 from standout.solvers.solution import Note, Signal
 

@@ -138,19 +138,7 @@ class Moments:
 
     @classmethod
     def from_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
-        """Return the moments of accumulated rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from standout import Moments
-        >>> from standout._accumulate import Accumulator
-        >>> sums = Accumulator(n_features=2)
-        >>> sums.add(np.array([[1.0, 2.0], [3.0, 6.0]]))
-        True
-        >>> Moments.from_sums(sums.finish(), groups=None, names=("height", "weight")).mean
-        array([2., 4.])
-        """
+        """Return the moments of accumulated rows."""
         return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names, sums.residue)
 
     @property

@@ -39,33 +39,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = [
-    "ColumnError",
-    "ConditionWarning",
-    "DataMissingError",
-    "DoubtWarning",
-    "FeatureError",
-    "FeatureWarning",
-    "InputError",
-    "MissingExtraError",
-    "ModelFileError",
-    "NonFiniteError",
-    "NotEnoughRowsError",
-    "NotNumbersError",
-    "OutputError",
-    "OverfitWarning",
-    "RankWarning",
-    "RareFeatureWarning",
-    "ReplicateWarning",
-    "RowsNeededError",
-    "SerialWarning",
-    "ShrinkageWarning",
-    "StandoutError",
-    "StandoutWarning",
-    "StructuralWarning",
-    "TableWarning",
-]
-
 
 class StandoutError(Exception):
     """Base class of all errors that standout raises."""
@@ -173,6 +146,10 @@ class SerialWarning(DoubtWarning):
 
 class TableWarning(DoubtWarning):
     """A table looks transposed, datasets share rows, or columns that are not measurements are used as features."""
+
+
+_KINDS = (StandoutError, StandoutWarning)
+__all__ = sorted(name for name, kind in vars().items() if isinstance(kind, type) and issubclass(kind, _KINDS))
 
 
 def spell_arguments(message: str, spell: Callable[[str, object], str | None]) -> str:
