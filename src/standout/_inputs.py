@@ -237,9 +237,8 @@ def are_several(background: Any) -> bool:
 
 
 def _named(several: Any) -> dict[str, Any]:
-    if isinstance(several, Mapping):
-        return {background_name(key): data for key, data in several.items()}
-    return {background_name(number): data for number, data in enumerate(several)}
+    items = several.items() if isinstance(several, Mapping) else enumerate(several)
+    return {background_name(key): data for key, data in items}
 
 
 def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str, Any]:
