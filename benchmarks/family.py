@@ -8,8 +8,7 @@ import numpy as np
 
 from benchmarks.cases import _fit, _normal, _spiked
 from benchmarks.measure import Result, at_least, at_most, interleaved
-from standout._cpca import CPCA
-from standout._path import path
+from standout._cpca import CPCA, path
 
 
 def _pair() -> tuple[np.ndarray, np.ndarray]:

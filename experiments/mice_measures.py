@@ -17,10 +17,9 @@ from experiments.literal import literal_components
 from experiments.record import Spread
 from standout import SubspacePath
 from standout._base import BaseContrast
-from standout._cpca import CPCA
+from standout._cpca import CPCA, path
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout._path import path
 from standout.errors import InputError
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.permutation import permutation_test

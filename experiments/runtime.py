@@ -21,10 +21,9 @@ from threadpoolctl import threadpool_limits
 
 from experiments import Array
 from experiments.record import Cell, Picture, Plan, Record, Spread, Table
-from standout._cpca import CPCA
+from standout._cpca import CPCA, path
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout._path import path
 from standout.errors import StandoutWarning
 from standout.plot import _style
 from standout.plot._style import pyplot

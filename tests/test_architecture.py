@@ -11,12 +11,12 @@ MODULES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.r
 LINES = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
 
 # The aims are 90 modules and 20,000 lines. New capabilities may raise these limits; nothing else may.
-MOST_MODULES = 92
-MOST_LINES = 24_710
+MOST_MODULES = 91
+MOST_LINES = 24_490
 # A fit of arrays: the numerical road, and the checks of the data that precede it. Comprehensions and generator
-# expressions do not count. The aims are 15 modules and 75 functions for the road.
+# expressions do not count.
 CHECKS = {"_effective.py", "_replicates.py", "_table_checks.py"}
-MOST_MODULES_OF_THE_ROAD, MOST_FUNCTIONS_OF_THE_ROAD = 15, 78
+MOST_MODULES_OF_THE_ROAD, MOST_FUNCTIONS_OF_THE_ROAD = 14, 72
 MOST_FUNCTIONS_OF_THE_CHECKS = 26
 
 SHORT = {"__init__.py", "__main__.py", "_version.py"}

@@ -17,10 +17,9 @@ from helpers import (
     sample_pair,
     top_of,
 )
-from standout._cpca import CPCA
+from standout._cpca import CPCA, path
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout._path import path
 from standout.errors import NotEnoughRowsError, ShrinkageWarning, StructuralWarning
 from standout.solvers.contrastive import subspace_similarity
 

@@ -14,12 +14,11 @@ from standout._version import __version__
 
 if TYPE_CHECKING:
     from standout._compare import compare
-    from standout._cpca import CPCA
+    from standout._cpca import CPCA, SubspacePath, path
     from standout._dpca import DPCA
     from standout._kernel_dpca import KernelDPCA
     from standout._model_file import load, save
     from standout._moments import Moments
-    from standout._path import SubspacePath, path
     from standout._replicates import find_replicates
     from standout._report.report import report
     from standout._robust import robust_moments
@@ -57,7 +56,7 @@ _HOME = {
     "DPCA": "standout._dpca",
     "KernelDPCA": "standout._kernel_dpca",
     "Moments": "standout._moments",
-    "SubspacePath": "standout._path",
+    "SubspacePath": "standout._cpca",
     "Source": "standout.io.source",
     "compare": "standout._compare",
     "assess": "standout.inference",
@@ -66,7 +65,7 @@ _HOME = {
     "permutation_test": "standout.inference",
     "stability": "standout.inference",
     "load": "standout._model_file",
-    "path": "standout._path",
+    "path": "standout._cpca",
     "read": "standout.io.read",
     "report": "standout._report",
     "robust_moments": "standout._robust",

@@ -13,7 +13,7 @@ OpenBLAS threads spin and take a core from the reader; idle threads of the pool 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ def sums_of_sparse(source: Source, weights: ArrayLike | None, role: str) -> Sums
             return None
     for row, value in zip(scatter, mean, strict=True):  # row by row, to avoid a second matrix of this size
         row -= weight * (value * mean)
-    return Sums(mean, 0.0, scatter.T, weight, squared, matrix.shape[0], np.empty(0, dtype=np.intp))
+    return Sums(mean, 0.0, scatter.T, weight, squared, matrix.shape[0])
 
 
 def _raw_sums(matrix: Any, root: Array | None, weight: float) -> tuple[Array, Array]:
@@ -139,7 +139,7 @@ class Sums:
     weight: float
     weight_squared: float
     rows: int
-    underflown: NDArray[np.intp]  # features whose variation is so small that its squares underflow
+    underflown: Sequence[int] = ()  # features whose variation is so small that its squares underflow
 
 
 class Accumulator:
@@ -239,7 +239,7 @@ class Accumulator:
             mean, residue = _sum_and_rest(mean, self.sum / self.weight)
             add_outer(self.scatter, self.sum, -1.0 / self.weight)
         diagonal = np.einsum("ii->i", self.scatter)
-        lost = np.flatnonzero((diagonal < SMALLEST * self.weight) & ((diagonal > 0) | (self.sum != 0)))
+        lost = np.flatnonzero((diagonal < SMALLEST * self.weight) & ((diagonal > 0) | (self.sum != 0))).tolist()
         mirror(self.scatter)
         np.maximum(diagonal, 0.0, out=diagonal)
         return Sums(mean, residue, self.scatter, self.weight, self.weight_squared, self.rows, lost)
@@ -254,8 +254,8 @@ def merge_sums(one: Sums, other: Sums) -> Sums:
         weight = one.weight + other.weight
         square = np.diagonal(scatter)
         varies = (square > 0) | (one.mean != other.mean)
-        varies[one.underflown] = varies[other.underflown] = True
-        lost = np.flatnonzero((square < SMALLEST * weight) & varies)
+        varies[[*one.underflown, *other.underflown]] = True
+        lost = np.flatnonzero((square < SMALLEST * weight) & varies).tolist()
     squared = one.weight_squared + other.weight_squared
     return Sums(mean, residue, scatter, weight, squared, one.rows + other.rows, lost)
 

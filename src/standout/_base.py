@@ -1,14 +1,14 @@
 """Base class of the estimators: input handling, partial_fit, scoring and fitted attributes.
 
 Fitted attributes are read from the model. After ``partial_fit`` the model is solved when the first of them is
-accessed; between batches only the moments of the target and of each background are kept. Rows and scores may be in
-memory, given as moments, or distributed on a cluster.
+accessed; between batches only the moments of the target and of each background are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +38,7 @@ from standout._table_checks import data_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.gaussian import Fill
 from standout.io.missing import filled_by
-from standout.io.read import is_array_like, is_on_cluster, open_data, read_scores
+from standout.io.read import is_array_like, is_on_cluster, read_scores
 from standout.io.source import Source, select_columns
 from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
@@ -59,15 +59,13 @@ class Fitted:
         self.__doc__ = doc
 
     def __get__(self, estimator: Any, owner: type | None = None) -> Any:
-        if estimator is None:
-            return self
-        return getattr(estimator._solved(), self.field)
+        return self if estimator is None else attrgetter(self.field)(estimator._solved())
 
     def __set__(self, estimator: Any, value: Any) -> None:
         raise AttributeError(f"the fitted {self.field} cannot be set: it belongs to the model. Fit again instead.")
 
 
-def projected(data: Dataset, model: Model, *, background: bool = False) -> Moments:
+def _projected(data: Dataset, model: Model, background: bool = False) -> Moments:
     """Return the moments of a dataset's scores; variances at the level of rounding error are set to zero."""
     summed = data.source is None or not data.source.is_local
     if summed:
@@ -76,42 +74,22 @@ def projected(data: Dataset, model: Model, *, background: bool = False) -> Momen
         assert data.source is not None
         moments = Moments.of(model.project(data.source, data.role), weights=data.weights, role=data.role)
     check_rows(data.role, moments.rows)
-    rounding = np.diagonal(moments.covariance()) <= _rounding(model, background, summed) ** 2
-    if not rounding.any():
-        return moments
-    scatter = np.where(rounding | rounding[:, None], 0.0, moments.scatter)
-    return replace(moments, scatter=scatter)
-
-
-def _rounding(model: Model, background: bool, summed: bool) -> Array:
-    """Return, for each component, the sd below which the variation of scores is rounding error."""
     target = np.sqrt(model.target_variance)
-    sd = 10 * _EPS * (np.abs(model.components) @ np.abs(model.mean) + target)
+    least = 10 * _EPS * (np.abs(model.components) @ np.abs(model.mean) + target)  # a smaller sd is rounding error
     if summed and model.background_counts:  # moments have half the digits of the rows
         features = np.sqrt(model.components**2 @ model.scale**2)
-        sd = np.maximum(sd, np.sqrt(rank_tolerance(len(model.scale))) * features)
+        least = np.maximum(least, np.sqrt(rank_tolerance(len(model.scale))) * features)
     if background:
-        sd = np.where(np.isinf(model.ratios), np.maximum(sd, _NULL * target), sd)
-    return np.asarray(sd)
-
-
-def check_container(estimator: Any) -> None:
-    """Raise an error if ``set_output`` would collect scores from a cluster into a data frame in memory."""
-    own = getattr(estimator, "_sklearn_output_config", {})
-    wanted = own.get("transform", get_config()["transform_output"])
-    if wanted != "default":
-        raise InputError(
-            f"X: set_output asks for scores as a {wanted} data frame, which would bring every row from the cluster. "
-            "Call set_output(transform='default') for scores that stay there, or give rows in memory (compute() of "
-            "dask, toPandas() of Spark)."
-        )
+        least = np.where(np.isinf(model.ratios), np.maximum(least, _NULL * target), least)
+    rounding = np.diagonal(moments.covariance()) <= least**2
+    return replace(moments, scatter=np.where(rounding | rounding[:, None], 0.0, moments.scatter))
 
 
 class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of estimators that contrast a target with backgrounds.
 
-    Subclasses implement ``_fit``, which computes the model from the inputs. Their parameters include
-    ``features``, ``mix``, ``centering`` and ``background_label``.
+    Subclasses implement ``_check_parameters`` and ``_fit``, and have ``features``, ``mix``, ``centering`` and
+    ``background_label``.
     """
 
     ratios_ = Fitted("ratios", "Target variance over background variance, largest first.")
@@ -179,8 +157,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
         inputs = parse_inputs(given, self.background_label, whole=True)
         matched = match_features(inputs, self.features)
-        notes = data_notes(inputs.datasets, matched.datasets)
-        self._keep(self._fit(matched, options), matched, notes)
+        notes = data_notes(inputs.datasets, matched.datasets)  # replicates, serial correlation, faulty tables
+        model = self._fit(matched, options)  # moments, solver, assessment
+        self._keep(model, matched, notes)
         return self
 
     def partial_fit(
@@ -241,14 +220,12 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     "batches. Use fit with all rows, or read the batches with `missing='drop_rows'`."
                 )
         if self._sums is None:
-            sums = self._ordered(match_features(inputs, "all").as_moments())
-            self._set_features(sums)
+            sums = match_features(inputs, "all").as_moments()
         else:
             if X is not None:
                 self._check_features(X, inputs.datasets[0])
-            matched = match_features(inputs, "all", (self._names(), self.n_features_in_))
-            sums = self._ordered(self._sums.plus(matched))
-        self._sums, self._model = sums, None
+            sums = self._sums.plus(match_features(inputs, "all", (self._names(), self.n_features_in_)))
+        self._keep(None, self._ordered(sums))
         return self
 
     def transform(self, X: Any) -> Any:
@@ -273,8 +250,14 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         >>> model.transform(target).std().round(2), model.transform(background).std().round(2)
         (np.float64(2.23), np.float64(1.02))
         """
-        if is_on_cluster(X) or (isinstance(X, Source) and not X.is_local):
-            check_container(self)
+        own = getattr(self, "_sklearn_output_config", {})
+        container = own.get("transform", get_config()["transform_output"])
+        if container != "default" and (is_on_cluster(X) or (isinstance(X, Source) and not X.is_local)):
+            raise InputError(
+                f"X: set_output asks for scores as a {container} data frame, which would bring every row from the "
+                "cluster. Call set_output(transform='default') for scores that stay there, or give rows in memory "
+                "(compute() of dask, toPandas() of Spark)."
+            )
         return self._scores(X)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
@@ -460,7 +443,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"no row with background_label={self.background_label!r} has come in yet. Check the label, or give "
                     "partial_fit a batch that has it."
                 )
-            return self._keep(self._fit(self._sums, self._check_parameters()), self._sums)
+            self._keep(self._fit(self._sums, self._check_parameters()), self._sums)
+        assert self._model is not None
         return self._model
 
     def _scores(self, X: Any) -> Any:
@@ -491,14 +475,13 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if model.n_components == 0:
             return np.empty(0), np.empty(0), np.empty(0)
         model = model.narrowed()
-        target = projected(matched.datasets[0], model)
-        parts = [projected(data, model, background=True) for data in matched.datasets[1:]]
+        target = _projected(matched.datasets[0], model)
+        parts = [_projected(data, model, background=True) for data in matched.datasets[1:]]
         rows = np.maximum([part.n_effective for part in (target, *parts)], _FEWEST_ROWS)
         if not parts:
             return target.variance(), np.ones(model.n_components), np.full(model.n_components, 1 - 1 / rows[0])
-        mixture = Mixture.of(
-            [part.counts for part in parts], model.shares_of([data.role for data in matched.datasets[1:]])
-        )
+        shares = model.shares_of([data.role for data in matched.datasets[1:]])
+        mixture = Mixture.of([part.counts for part in parts], shares)
         shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed_means([part.mean for part in parts])
         variance = np.diagonal(target.covariance()) + shift**2
         spread = np.stack([np.diagonal(part.covariance()) for part in parts])
@@ -522,34 +505,35 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the model of inputs on the same features."""
         raise NotImplementedError
 
-    def _keep(self, model: Model, inputs: Inputs, notes: Sequence[Note] = ()) -> Model:
+    def _keep(self, model: Model | None, inputs: Inputs, notes: Sequence[Note] = ()) -> None:
         """Set the fitted attributes, at the end, so that a failed fit keeps the previous model; warn of its notes."""
-        if inputs.kept is not None and inputs.names is not None:
+        if model is not None and inputs.kept is not None and inputs.names is not None:
             model = model.widened(inputs.kept, inputs.names)
-        if notes := (*notes, *inputs.notes):
+        if model is not None and (notes := (*notes, *inputs.notes)):
             inputs, model = replace(inputs, notes=notes), model.noted([n for n in notes if n not in model.notes])
-        summed = all((data.summed or data.given) is not None for data in inputs.datasets)
+        summed = all(data.summed is not None for data in inputs.datasets)
         self._model, self._sums = model, inputs.as_moments() if summed else None
-        self._set_features(inputs)
-        for note in model.notes:
+        self.n_features_in_ = inputs.n_features
+        if inputs.names is not None:
+            self.feature_names_in_ = np.array(inputs.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        for note in () if model is None else model.notes:
             warn_user(note.text, note.category)
-        return model
 
     def _source(self, X: Any, method: str) -> Source:
         """Return X as a source with the features seen in fit."""
         model = self._solved()
         if isinstance(X, Moments):
             raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
-        data = Dataset("X", open_data(X, "X"))
+        data = Dataset.of("X", X)
         self._check_features(X, data)
         source = align(data, self._names(), self.n_features_in_, "all").source
         assert source is not None
         if not source.is_incomplete:
             return source
-        mean = model.mean  # a score depends only on its own row
-        if isinstance(model, KernelModel):  # its mean is the mean of the kernel columns
-            mean = np.zeros(self.n_features_in_)
-            mean[slice(None) if model.used is None else model.used] = model.landmark_rows.mean(axis=0)
+        # A score depends only on its own row. The mean of a kernel model is that of the kernel columns.
+        mean = model.landmarks.rows.mean(axis=0) if isinstance(model, KernelModel) else model.mean
         return filled_by(source, Fill.at(mean))
 
     def _ordered(self, sums: Inputs) -> Inputs:
@@ -567,14 +551,6 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _names(self) -> tuple[str, ...] | None:
         return tuple(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
-
-    def _set_features(self, inputs: Inputs) -> None:
-        """Set ``n_features_in_`` and ``feature_names_in_``, as scikit-learn does."""
-        self.n_features_in_ = inputs.n_features
-        if inputs.names is not None:
-            self.feature_names_in_ = np.array(inputs.names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _check_features(self, X: Any, data: Dataset) -> None:
         """Validate number and names of the features, as scikit-learn does."""

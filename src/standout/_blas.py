@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache, partial
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,13 +56,12 @@ def _controller() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _set_threads(counts: list[int]) -> None:
-    for library, threads in zip(_controller().lib_controllers, counts, strict=True):
-        # In recent versions of threadpoolctl only the first thread to set a limit may change it until it is released.
-        release = partial(getattr(library, "clear_controlling_thread", bool), True)
-        release()
-        library.set_num_threads(threads)
-        release()
+@cache
+def _setters() -> list[Any]:
+    """Return the functions that set the number of threads of each BLAS library."""
+    # Recent versions of threadpoolctl let only one thread set limits, for which _OneThread has its own lock.
+    libraries = _controller().lib_controllers
+    return [getattr(library, "_real_set_num_threads", library.set_num_threads) for library in libraries]
 
 
 class _OneThread:
@@ -79,16 +78,17 @@ class _OneThread:
     def __enter__(self) -> None:
         with self.lock:
             if _OneThread.inside == 0:
-                libraries = _controller().lib_controllers
-                _OneThread.before = [library.num_threads for library in libraries]
-                _set_threads([1] * len(libraries))
+                _OneThread.before = [library.num_threads for library in _controller().lib_controllers]
+                for set_threads in _setters():
+                    set_threads(1)
             _OneThread.inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             _OneThread.inside -= 1
             if _OneThread.inside == 0:
-                _set_threads(self.before)
+                for set_threads, count in zip(_setters(), self.before, strict=True):
+                    set_threads(count)
 
 
 def threads_for(work: float) -> AbstractContextManager[None]:
@@ -185,7 +185,7 @@ def top_eigen(matrix: Array, count: int, vectors: bool = True) -> tuple[Array, A
         values, basis, found, _, info = lapack.dsyevr(
             matrix, compute_v=int(vectors), range="I", il=size - count + 1, iu=size, lower=1
         )
-        if info == 0 and found == count and (not vectors or np.einsum("ij,ij->", basis, basis) > count - 0.5):
+        if info == 0 and found == count and (not vectors or np.vdot(basis.T, basis.T) > count - 0.5):
             return values[:count][::-1], basis[:, :count][:, ::-1]
     # Either all eigenvalues are wanted, and divide and conquer is several times faster; or some are so close together
     # (a target equal to the background) that bisection failed, or silently lost one.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ from standout.io.gaussian import Complete, Fill, Observed, estimate
 from standout.io.memory import as_ids, at_file, check_weights, distinct_groups
 from standout.io.missing import FilledRows, filled_by, observed, raw_blocks, raw_rows
 from standout.io.read import open_data
-from standout.io.source import RowSource, RowView, Source, block_rows_of, select_columns
+from standout.io.source import ArraySource, RowSource, RowView, Source, block_rows_of, select_columns
 
 # Target and background are imputed with separate variances along directions whose ratio has a p-value below this. It is
 # below the level of the tests, which already reject in such a case, so their rejection rate does not change.
@@ -38,7 +38,7 @@ _PASSES = {"burn_in": 6, "average": 4}
 class Dataset:
     """One dataset: rows with weights and groups, or moments only.
 
-    ``role`` is its name in messages. ``summed`` are the moments of the rows, once they are computed.
+    ``role`` is its name in messages. ``summed`` are its moments: given, or those of the rows once they are computed.
     """
 
     role: str
@@ -46,12 +46,10 @@ class Dataset:
     given: Moments | None = None
     weights: ArrayLike | None = None
     groups: Sequence[Hashable] | NDArray[Any] | None = None
-    summed: Moments | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        data = self.source if self.source is not None else self.given
-        assert data is not None
-        self.names, self.n_features = data.names, data.n_features
+        data: Any = self.given if self.source is None else self.source
+        self.names, self.n_features, self.summed = data.names, data.n_features, self.given
         # Rows that can be read more than once.
         self.rows = self.source if isinstance(self.source, RowSource) else None
         # Whether there are missing values to be imputed by random draws.
@@ -60,19 +58,19 @@ class Dataset:
     @classmethod
     def of(cls, role: str, data: Any, weights: ArrayLike | None = None, groups: Any = None) -> Dataset:
         """Create a dataset from rows in any form, or from moments."""
-        if isinstance(data, Moments):
-            if weights is not None or groups is not None:
-                raise InputError(
-                    f"{role}: moments already hold their weights and groups. Give these to Moments.of instead."
-                )
-            return cls(role, given=data)
-        return cls(role, open_data(data, role), weights=weights, groups=groups)
+        if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind == "f" and data.size:
+            return cls(role, ArraySource(data), weights=weights, groups=groups)  # the common case
+        if not isinstance(data, Moments):
+            return cls(role, open_data(data, role), weights=weights, groups=groups)
+        if weights is not None or groups is not None:
+            raise InputError(
+                f"{role}: moments already hold their weights and groups. Give these to Moments.of instead."
+            )
+        return cls(role, given=data)
 
     @property
     def moments(self) -> Moments:
         """The moments: as given, or computed in one pass over the rows."""
-        if self.given is not None:
-            return self.given
         if self.summed is None:
             assert self.source is not None
             self.summed = self.source.moments(self.weights, self.groups, names=self.names, role=self.role)
@@ -152,12 +150,13 @@ class Mixture:
             shares = np.array([count.weight if mix == "pooled" else 1.0 for count in counts], dtype=np.float64)
             shares /= shares.sum()
         else:
-            shares = _checked_shares(_by_name(mix, names) if isinstance(mix, Mapping) else mix, len(counts))
-        used = [count for share, count in zip(shares, counts, strict=True) if share > 0]
-        freedom = np.maximum([(count.effective - 1, count.units - 1) for count in used], 0.0)
-        with np.errstate(divide="ignore"):
-            effective, units = 1 / (shares[shares > 0] ** 2 @ (1 / freedom))
-        return cls(shares, float(sum(count.rows - 1 for count in used)), float(effective), 1 + float(units))
+            shares = _checked_shares(mix, names, len(counts))
+        used = [(share, count) for share, count in zip(shares.tolist(), counts, strict=True) if share > 0]
+        effective, units = (
+            1 / sum(share**2 * (1 / (rows - 1)) if rows > 1 else math.inf for share, rows in parts)
+            for parts in ([(share, c.effective) for share, c in used], [(share, c.units) for share, c in used])
+        )
+        return cls(shares, float(sum(count.rows - 1 for _, count in used)), effective, 1 + units)
 
     def covariance(self, parts: Sequence[Moments]) -> Array:
         """Return the mixed covariance; each background is centred at its own mean."""
@@ -180,18 +179,16 @@ class Mixture:
         return np.asarray(first + sum(share * (mean - first) for share, mean in zip(self.shares, means, strict=True)))
 
 
-def _by_name(mix: Mapping[Any, float], names: Sequence[str]) -> list[float]:
-    """Return the shares in the order of the background names, each of which ends with the key given by the user."""
-    known = {f"background {key!r}": share for key, share in mix.items()}
-    if set(known) != set(names):
-        raise InputError(
-            f"mix: shares for {listed(list(known))}, and the backgrounds are {listed(list(names))}. Give one share for "
-            "each background, under its name."
-        )
-    return [known[name] for name in names]
-
-
-def _checked_shares(mix: ArrayLike, count: int) -> Array:
+def _checked_shares(mix: ArrayLike | Mapping[Any, float], names: Sequence[str], count: int) -> Array:
+    """Return shares as given, in order or by background name, of which each ends with the key given by the user."""
+    if isinstance(mix, Mapping):
+        known = {f"background {key!r}": share for key, share in mix.items()}
+        if set(known) != set(names):
+            raise InputError(
+                f"mix: shares for {listed(list(known))}, and the backgrounds are {listed(list(names))}. Give one share "
+                "for each background, under its name."
+            )
+        mix = [known[name] for name in names]
     given = np.asarray(mix)
     if given.dtype.kind not in "fiu":
         raise InputError(f"`mix={mix!r}` is not possible. Use 'pooled', 'equal' or one number for each background.")
@@ -231,45 +228,39 @@ def fill_by_training(training: Sequence[Any], held_out: Sequence[Any]) -> tuple[
 
 
 def _rules(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | None]:
-    """Return the imputation rule of each dataset: its means if they were requested, otherwise draws."""
+    """Return the imputation rule of each dataset: its means if they were requested, otherwise draws.
+
+    The rule is None if nothing is missing, unless ``every`` is set.
+    """
     means = [data.source is not None and data.source.imputes_means for data in given]
     drawn = any(data.is_incomplete and not mean for data, mean in zip(given, means, strict=True))
-    fills = _fills(given, compared, every) if drawn or not any(means) else [None] * len(given)
-    return [Fill.at(_means(data)) if mean else fill for data, mean, fill in zip(given, means, fills, strict=True)]
-
-
-def _means(data: Dataset) -> Array:
-    """Return the means of the observed values of a dataset that imputes means."""
-    found = _observed(data, True, 0)
-    assert isinstance(found, Observed)
-    return found.mean
-
-
-def _fills(given: Sequence[Dataset], compared: bool, every: bool = False) -> list[Fill | None]:
-    """Return the imputation rule of each dataset; None if nothing is missing, unless ``every`` is set."""
-    at_hand = all(data.rows is not None for data in given)
-    n_rows = sum(data.source.n_rows or 0 for data in given if data.source is not None)
-    every = every or (at_hand and given[0].n_features > n_rows)  # the model is then estimated from rows, not moments
-    sets = [_observed(data, every, place) for place, data in enumerate(given)]
-    compare = _comparison(given, [one.n_rows for one in sets]) if compared else None
-    streamed = any(data.is_incomplete and data.rows is None for data in given)
-    return estimate(sets, compare, **(_PASSES if streamed else {}))
+    fills: list[Fill | None] = [None] * len(given)
+    if drawn or not any(means):
+        at_hand = all(data.rows is not None for data in given)
+        n_rows = sum(data.source.n_rows or 0 for data in given if data.source is not None)
+        every = every or (at_hand and given[0].n_features > n_rows)  # the model is estimated from rows, not moments
+        sets = [_observed(data, every, place) for place, data in enumerate(given)]
+        compare = _comparison(given, [one.n_rows for one in sets]) if compared else None
+        streamed = any(data.is_incomplete and data.rows is None for data in given)
+        fills = estimate(sets, compare, **(_PASSES if streamed else {}))
+    for place, data in enumerate(given):
+        if means[place]:
+            found = _observed(data, True, 0)
+            assert isinstance(found, Observed)
+            fills[place] = Fill.at(found.mean)
+    return fills
 
 
 def _observed(data: Dataset, every: bool, place: int) -> Observed | Complete:
     source: Any = data.source
+    if not data.is_incomplete and not (every and data.rows is not None):
+        moments = data.moments
+        return Complete(moments.covariance(), moments.variance(), moments.n_effective)
+    weights = None if data.weights is None else check_weights(data.weights, source.n_rows, data.role)
     if not data.is_incomplete:
-        if not (every and data.rows is not None):
-            moments = data.moments
-            return Complete(moments.covariance(), moments.variance(), moments.n_effective)
-        return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features, place, _weights(data))
+        return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features, place, weights)
     role = at_file(source, data.role)
-    return observed(lambda: raw_blocks(source), data.n_features, role, data.names, place, _weights(data))
-
-
-def _weights(data: Dataset) -> Array | None:
-    n_rows = None if data.source is None else data.source.n_rows
-    return None if data.weights is None else check_weights(data.weights, n_rows, data.role)
+    return observed(lambda: raw_blocks(source), data.n_features, role, data.names, place, weights)
 
 
 def _comparison(

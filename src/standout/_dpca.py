@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout._base import BaseContrast
-from standout._inputs import FitArguments, Inputs, match_features, parse_inputs, solve_options
+from standout._inputs import Inputs, solve_options
 from standout._model import Model, fit_model
-from standout._table_checks import data_notes
 from standout.errors import InputError
 from standout.solvers.problem import SolveOptions, graph_of
 
@@ -153,26 +152,6 @@ class DPCA(BaseContrast):
         self.features = features
         self.background_label = background_label
         self.random_state = random_state
-
-    def fit(  # the documentation is that of the base class
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        background: Any = None,
-        sample_weight: Any = None,
-        background_sample_weight: Any = None,
-        groups: Any = None,
-        background_groups: Any = None,
-    ) -> Self:
-        options = self._check_parameters()
-        given = FitArguments(X, y, background, sample_weight, background_sample_weight, groups, background_groups)
-        inputs = parse_inputs(given, self.background_label, whole=True)
-        matched = match_features(inputs, self.features)
-        notes = data_notes(inputs.datasets, matched.datasets)  # replicates, serial correlation, faulty tables
-        model = self._fit(matched, options)  # moments, solver, assessment
-        self._keep(model, matched, notes)
-        return self
 
     def _check_parameters(self) -> SolveOptions:
         return solve_options(

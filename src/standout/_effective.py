@@ -191,9 +191,11 @@ def serial_correlation(rows: NDArray[Any]) -> float:
 
 def _standardised(rows: NDArray[Any]) -> Array:
     """Return rows with mean zero and unit variance in every feature that varies."""
-    centred = rows - np.add.reduce(rows, axis=0, dtype=np.float64) / len(rows)
-    centred *= _reciprocal(np.sqrt(np.einsum("ij,ij->j", centred, centred) / len(rows)))
-    return np.asarray(centred)
+    centred = np.array(rows, dtype=np.float64, order="C")
+    share = np.full(len(rows), 1 / len(rows))
+    centred -= share @ centred
+    centred *= _reciprocal(np.sqrt(share @ (centred * centred)))
+    return centred
 
 
 def _lagged_excess(rows: Array) -> float:

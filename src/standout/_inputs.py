@@ -8,7 +8,7 @@ certain label in y.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -27,7 +27,6 @@ from standout.errors import (
     RowsNeededError,
     did_you_mean,
     listed,
-    named_features,
 )
 from standout.io.checkpoint import check_apart, warn_unused
 from standout.io.memory import is_missing
@@ -43,8 +42,13 @@ _SINGLE = "background"
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise an error that lists the choices if the value is not one of them."""
     value = bool(value) if isinstance(value, np.bool_) else value
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+    if not isinstance(value, str | bool | None) or value not in choices:
         raise InputError(f"`{name}={value!r}` is not possible. Use one of {', '.join(map(repr, choices))}.")
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a finite number from 0 on."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
 
 
 def solve_options(
@@ -71,17 +75,15 @@ def solve_options(
         check_choice("mix", mix, ("pooled", "equal", "minimax"))
     if not (n_components is None or (isinstance(n_components, str) and n_components == "auto")):
         if not isinstance(n_components, Integral) or isinstance(n_components, bool) or int(n_components) < 1:
-            raise InputError(
-                f"`n_components={n_components!r}` is not possible. Use a whole number from 1 on, None (all) or 'auto'."
-            )
+            possible = "Use a whole number from 1 on, None (all) or 'auto'."
+            raise InputError(f"`n_components={n_components!r}` is not possible. {possible}")
         n_components = int(n_components)
     if not (shrinkage is None or (isinstance(shrinkage, str) and shrinkage in ("auto", "oas"))):
-        if not isinstance(shrinkage, Real) or isinstance(shrinkage, bool) or not 0 <= float(shrinkage) <= 1:
-            raise InputError(
-                f"`shrinkage={shrinkage!r}` is not possible. Use 'auto', 'oas', None or a number from 0 to 1."
-            )
+        if not is_number(shrinkage) or shrinkage > 1:
+            possible = "Use 'auto', 'oas', None or a number from 0 to 1."
+            raise InputError(f"`shrinkage={shrinkage!r}` is not possible. {possible}")
         shrinkage = float(shrinkage)
-    if not isinstance(smoothness, Real) or isinstance(smoothness, bool) or not 0 <= float(smoothness) < math.inf:
+    if not is_number(smoothness):
         raise InputError(f"smoothness={smoothness!r} is not possible. Use a number from 0 on.")
     if graph is not None and solver in ("gsvd", "span", "matrix_free"):
         raise InputError(f"`solver={solver!r}` cannot use a graph. Use `solver='auto'`, 'dense' or 'lanczos'.")
@@ -154,7 +156,8 @@ class Inputs:
 
     def as_moments(self) -> Inputs:
         """Return the inputs with moments in place of rows."""
-        return replace(self, datasets=tuple(Dataset(data.role, given=data.moments) for data in self.datasets))
+        datasets = tuple(Dataset(data.role, given=data.moments) for data in self.datasets)
+        return Inputs(datasets, self.names, self.n_features, self.kept, self.notes)
 
     def plus(self, batch: Inputs) -> Inputs:
         """Return the inputs with the moments of one more batch added."""
@@ -168,23 +171,31 @@ def parse_inputs(given: FitArguments, background_label: Any = None, whole: bool 
     """Convert arguments to datasets, by label or by dataset; ``whole``: the target and every label must be there."""
     if whole and given.X is None:
         raise InputError("X: no target rows were given. Give the target's rows, or its Moments, as X.")
-    if background_label is None:
-        datasets = _backgrounds(given)
-        if given.X is not None:
-            datasets.insert(0, Dataset.of("target", given.X, given.sample_weight, given.groups))
-        if given.y is not None:
-            _check_unused_labels(given.y, None if given.X is None else datasets[0].source)
-        if any(data.source is not None and data.source.checkpoint is not None for data in datasets):
-            check_apart({data.role: data.source for data in datasets})
-        return Inputs(tuple(datasets))
-    if given.background is not None:
-        raise InputError(
-            f"both background= and background_label={background_label!r} say what the background is. Give one of them."
-        )
-    wanted = label_list(background_label)
-    if not wanted:
-        raise InputError("background_label: an empty list was given. Name at least one label, or use None.")
-    return _by_label(given, wanted, whole)
+    if background_label is not None:
+        return _by_label(given, background_label, whole)
+    datasets = []
+    if given.X is not None:
+        datasets.append(Dataset.of("target", given.X, given.sample_weight, given.groups))
+    weights, groups = given.background_sample_weight, given.background_groups
+    if given.background is None:
+        if weights is not None or groups is not None:
+            raise InputError(
+                "background_sample_weight or background_groups was given without a background. Give background= too."
+            )
+    elif not are_several(given.background):
+        datasets.append(Dataset.of(_SINGLE, given.background, weights, groups))
+    else:
+        named = _named(given.background)
+        if not named:
+            raise InputError("background: an empty list or dict was given. Give at least one dataset, or None for PCA.")
+        weights = _one_for_each("background_sample_weight", weights, named)
+        groups = _one_for_each("background_groups", groups, named)
+        datasets += [Dataset.of(name, data, weights.get(name), groups.get(name)) for name, data in named.items()]
+    if given.y is not None:
+        _check_unused_labels(given.y, None if given.X is None else datasets[0].source)
+    if any(data.source is not None and data.source.checkpoint is not None for data in datasets):
+        check_apart({data.role: data.source for data in datasets})
+    return Inputs(tuple(datasets))
 
 
 def _check_unused_labels(y: Any, source: Source | None) -> None:
@@ -216,23 +227,6 @@ def background_name(key: Any) -> str:
     return f"{_SINGLE} {key!r}"
 
 
-def _backgrounds(given: FitArguments) -> list[Dataset]:
-    if given.background is None:
-        if given.background_sample_weight is not None or given.background_groups is not None:
-            raise InputError(
-                "background_sample_weight or background_groups was given without a background. Give background= too."
-            )
-        return []
-    if not are_several(given.background):
-        return [Dataset.of(_SINGLE, given.background, given.background_sample_weight, given.background_groups)]
-    named = _named(given.background)
-    if not named:
-        raise InputError("background: an empty list or dict was given. Give at least one dataset, or None for PCA.")
-    weights = _one_for_each("background_sample_weight", given.background_sample_weight, named)
-    groups = _one_for_each("background_groups", given.background_groups, named)
-    return [Dataset.of(name, data, weights.get(name), groups.get(name)) for name, data in named.items()]
-
-
 def are_several(background: Any) -> bool:
     """Return whether this is a collection of datasets, as opposed to one dataset given as a list of rows."""
     if isinstance(background, Mapping):  # some tables and sparse matrices are mappings too
@@ -243,9 +237,8 @@ def are_several(background: Any) -> bool:
 
 
 def _named(several: Any) -> dict[str, Any]:
-    if isinstance(several, Mapping):
-        return {background_name(key): data for key, data in several.items()}
-    return {background_name(number): data for number, data in enumerate(several)}
+    items = several.items() if isinstance(several, Mapping) else enumerate(several)
+    return {background_name(key): data for key, data in items}
 
 
 def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str, Any]:
@@ -266,8 +259,15 @@ def _one_for_each(argument: str, values: Any, named: dict[str, Any]) -> dict[str
     return chosen
 
 
-def _by_label(given: FitArguments, wanted: list[Any], whole: bool) -> Inputs:
+def _by_label(given: FitArguments, background_label: Any, whole: bool) -> Inputs:
     """Split X into target and background rows by label, without copying."""
+    wanted = label_list(background_label)
+    if given.background is not None:
+        raise InputError(
+            f"both background= and background_label={background_label!r} say what the background is. Give one of them."
+        )
+    if not wanted:
+        raise InputError("background_label: an empty list was given. Name at least one label, or use None.")
     if given.X is None or isinstance(given.X, Moments):
         raise RowsNeededError("background_label splits rows by their label, so X must hold rows. Give rows and y.")
     if given.background_sample_weight is not None or given.background_groups is not None:
@@ -285,31 +285,25 @@ def _by_label(given: FitArguments, wanted: list[Any], whole: bool) -> Inputs:
         "two datasets, chosen with `where` and each with a checkpoint of its own.",
     )
     labels = _labels(given.y, source, wanted)
-    if whole:
-        _check_labels(labels, wanted)
     masks = {label: _equal(labels, label) for label in wanted}
     chosen = np.any(list(masks.values()), axis=0)
-    parts = {
-        (_SINGLE if len(wanted) == 1 else background_name(label)): mask for label, mask in masks.items() if mask.any()
-    }
-    if not chosen.all():
-        parts = {"target": ~chosen, **parts}
-    return Inputs(tuple(_part(role, given, source, mask) for role, mask in parts.items()))
-
-
-def _check_labels(labels: NDArray[Any], wanted: list[Any]) -> None:
-    """Raise an error that lists the labels present if a background or the target has no rows."""
-    found = list(dict.fromkeys(labels.tolist()))
-    for label in wanted:
-        if not _equal(labels, label).any():
+    if whole:
+        found = list(dict.fromkeys(labels.tolist()))
+        for label, mask in masks.items():
+            if not mask.any():
+                raise InputError(
+                    f"background_label={label!r} does not occur in y, which has {listed(found)}."
+                    f"{did_you_mean(label, found)} Name a label that occurs."
+                )
+        if chosen.all():
             raise InputError(
-                f"background_label={label!r} does not occur in y, which has {listed(found)}."
-                f"{did_you_mean(label, found)} Name a label that occurs."
+                f"y has only background rows ({listed(found)}), so there is no target. Give rows with other labels too."
             )
-    if all(label in wanted for label in found):
-        raise InputError(
-            f"y has only background rows ({listed(found)}), so there is no target. Give rows with other labels too."
-        )
+    parts = {} if chosen.all() else {"target": ~chosen}
+    for label, mask in masks.items():
+        if mask.any():
+            parts[_SINGLE if len(wanted) == 1 else background_name(label)] = mask
+    return Inputs(tuple(_part(role, given, source, mask) for role, mask in parts.items()))
 
 
 def _labels(y: Any, source: RowSource, wanted: list[Any]) -> NDArray[Any]:
@@ -337,20 +331,14 @@ def _equal(labels: NDArray[Any], label: Any) -> NDArray[np.bool_]:
 
 
 def _part(role: str, given: FitArguments, source: RowSource, mask: NDArray[np.bool_]) -> Dataset:
-    def cut(values: Any, name: str) -> Any:
-        if values is None:
-            return None
-        array = np.asarray(values)
-        if array.shape[:1] != mask.shape:
-            raise InputError(f"{name}: shape {array.shape} for {len(mask)} rows. Give one value for each row of X.")
-        return array[mask]
-
-    return Dataset(
-        role,
-        RowView(source, np.flatnonzero(mask)),
-        weights=cut(given.sample_weight, "sample_weight"),
-        groups=cut(given.groups, "groups"),
-    )
+    cut: dict[str, Any] = {"sample_weight": given.sample_weight, "groups": given.groups}
+    for name, values in cut.items():
+        if values is not None:
+            array = np.asarray(values)
+            if array.shape[:1] != mask.shape:
+                raise InputError(f"{name}: shape {array.shape} for {len(mask)} rows. Give one value for each row of X.")
+            cut[name] = array[mask]
+    return Dataset(role, RowView(source, np.flatnonzero(mask)), weights=cut["sample_weight"], groups=cut["groups"])
 
 
 def match_features(
@@ -365,58 +353,51 @@ def match_features(
     and the number of features of an earlier fit, by default those of the first dataset, and ``kept`` the indices of
     those that it uses.
     """
-    notes: tuple[Note, ...] = ()
-    first = inputs.datasets[0]
+    first, notes = inputs.datasets[0], inputs.notes
     all_names, n_all = names, n_features = (first.names, first.n_features) if fitted is None else fitted
-    given = first if first.role == "target" else None
-    backgrounds = inputs.datasets if given is None else inputs.datasets[1:]
-    datasets = [] if given is None else [align(given, names, n_features, "all")]
+    target = first if first.role == "target" else None
+    backgrounds = inputs.datasets if target is None else inputs.datasets[1:]
     if kept is None and features == "common" and names is not None:
         common = set(names).intersection(*(data.names for data in backgrounds if data.names is not None))
         if len(common) < len(names):
             kept = np.array([i for i, name in enumerate(names) if name in common], dtype=np.intp)
-            if len(kept) == 0:
-                hints = (transposed_hint(given, data) for data in backgrounds)
-                raise FeatureError(
-                    "target and background have no feature in common. Check the column names of both."
-                    f"{next(filter(None, hints), '')}"
-                )
-            notes = (_left_out(names, kept),)
-    if kept is not None and names is not None:
-        names, n_features = tuple(names[i] for i in kept), len(kept)
+            notes = (_left_out(names, common),)
+        if not common:
+            hints = (transposed_hint(target, data) for data in backgrounds)
+            raise FeatureError(
+                "target and background have no feature in common. Check the column names of both."
+                f"{next(filter(None, hints), '')}"
+            )
     if kept is not None:
-        datasets = [target.select(kept) for target in datasets]
-    for target in datasets:
-        if target.source is not None and target.source.unnamed is not None:
-            _check_unnamed(target.source.unnamed, backgrounds)
+        names, n_features = None if names is None else tuple(names[i] for i in kept), len(kept)
+    datasets = []
+    if target is not None:
+        datasets.append(align(target, all_names, n_all, "all"))
+        if kept is not None:
+            datasets[0] = datasets[0].select(kept)
     for data in backgrounds:
+        labels, others = (None if one is None or one.source is None else one.source.unnamed for one in (target, data))
+        if labels is not None and others is not None and labels != others:
+            raise FeatureError(
+                f"{data.role}: its columns are labelled {listed(others)}, those of the target {listed(labels)}, and "
+                "labels that are not text are not matched. Give both the same columns in the same order, or make the "
+                "labels text."
+            )
         try:
             datasets.append(align(data, names, n_features, features))
         except FeatureError as error:
-            raise FeatureError(f"{error}{transposed_hint(given, data)}") from None
+            raise FeatureError(f"{error}{transposed_hint(target, data)}") from None
     if any(data.is_incomplete for data in datasets):
         datasets = fill_together(datasets)
     return Inputs(tuple(datasets), all_names, n_all, kept, notes)
 
 
-def _check_unnamed(labels: Sequence[Any], backgrounds: Iterable[Dataset]) -> None:
-    """Raise an error for data frames with different column labels that are not strings."""
-    for data in backgrounds:
-        other = None if data.source is None else data.source.unnamed
-        if other is not None and labels != other:
-            raise FeatureError(
-                f"{data.role}: its columns are labelled {listed(other)}, those of the target {listed(labels)}, and "
-                "labels that are not text are not matched. Give both the same columns in the same order, or make the "
-                "labels text."
-            )
-
-
-def _left_out(names: Sequence[str], kept: NDArray[np.intp]) -> Note:
-    lost = np.setdiff1d(np.arange(len(names)), kept)
+def _left_out(names: Sequence[str], common: set[str]) -> Note:
+    lost = [name for name in names if name not in common]
     return Note(
         FeatureWarning,
-        f"{len(lost)} of {len(names)} target features are not in every background and take no part: "
-        f"{listed(named_features(tuple(names), lost))}. Add them to the background to use them.",
+        f"{len(lost)} of {len(names)} target features are not in every background and take no part: {listed(lost)}. "
+        "Add them to the background to use them.",
     )
 
 

@@ -23,7 +23,7 @@ from standout import _folds
 from standout._base import BaseContrast, Fitted
 from standout._blas import Array, threads_for
 from standout._dataset import Dataset, Mixture
-from standout._inputs import FitArguments, Inputs, check_choice, check_count, parse_inputs, solve_options
+from standout._inputs import FitArguments, Inputs, check_choice, check_count, is_number, parse_inputs, solve_options
 from standout._kernel_model import KERNELS, Features, Kernel, KernelModel, Landmarks, solve_kernel
 from standout._model import Model
 from standout._moments import Moments
@@ -163,8 +163,8 @@ class KernelDPCA(BaseContrast):
     """
 
     dual_coef_ = Fitted("components", "Coefficients over the landmarks, of shape (n_components, n_landmarks).")
-    landmarks_ = Fitted("landmark_rows", "The landmarks, of shape (n_landmarks, n_features).")
-    gamma_ = Fitted("gamma", "The gamma used.")
+    landmarks_ = Fitted("landmarks.rows", "The landmarks, of shape (n_landmarks, n_features).")
+    gamma_ = Fitted("landmarks.kernel.gamma", "The gamma used.")
     scale_ = Fitted("feature_scale", "What each feature is divided by before the kernel, of shape (n_features,).")
     components_ = _Absent(_NO_FEATURES)
     patterns_ = _Absent(_NO_FEATURES)
@@ -243,9 +243,11 @@ class KernelDPCA(BaseContrast):
         )
         if not callable(self.kernel):
             check_choice("kernel", self.kernel, KERNELS)
-        if not (isinstance(self.gamma, str) and self.gamma in ("median", "cv")):
-            _check_number("gamma", self.gamma, self.gamma != 0, "'median', 'cv' or a positive number")
-        _check_number("coef0", self.coef0, True, "a number that is not negative")
+        chosen = isinstance(self.gamma, str) and self.gamma in ("median", "cv")
+        if not chosen and (not is_number(self.gamma) or self.gamma == 0):
+            raise InputError(f"`gamma={self.gamma!r}` is not possible. Use 'median', 'cv' or a positive number.")
+        if not is_number(self.coef0):
+            raise InputError(f"`coef0={self.coef0!r}` is not possible. Use a number that is not negative.")
         check_count("degree", self.degree)
         check_choice("standardize", self.standardize, (True, False))
         if self.n_landmarks is not None:
@@ -298,13 +300,6 @@ class KernelDPCA(BaseContrast):
         mapped = [features.moments(part) for part in data]
         with threads_for(10.0 * features.n_columns**3):
             return solve_kernel(mapped, features, options, data[0].names)
-
-
-def _check_number(name: str, value: Any, allowed: bool, possible: str) -> None:
-    """Raise an error unless the value is a finite non-negative number."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
-    if not (number and allowed):
-        raise InputError(f"`{name}={value!r}` is not possible. Use {possible}.")
 
 
 def _check_local_rows(data: Dataset) -> None:
@@ -363,10 +358,7 @@ def _variance(data: Dataset) -> Array:
 
 
 def median_gamma(data: Sequence[Dataset], scale: Array | None, rng: np.random.Generator) -> float:
-    """Return one over the median squared distance between distinct rows of all datasets (the median heuristic).
-
-    A row of weight two counts as two rows. If there are many rows, a sample of them is used.
-    """
+    """Return one over the median squared distance between distinct rows, or a sample of them (the median heuristic)."""
     starts = np.cumsum([0, *(part.counts.rows for part in data)])
     chosen = np.arange(starts[-1])
     if len(chosen) > _MEDIAN_ROWS:
@@ -404,11 +396,7 @@ def _stacked(data: Sequence[Dataset], index: Sequence[Index]) -> Array:
 
 
 def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Generator) -> list[Index]:
-    """Return which rows of target and backgrounds are landmarks: all, or ``count`` chosen at random.
-
-    Half of them are target rows, the other half background rows in proportion to the sizes of the backgrounds.
-    If a set is too small, the remainder is taken from the other.
-    """
+    """Return which rows of target and backgrounds are landmarks: all, or ``count`` chosen at random, half of each."""
     total, others = sum(sizes), sum(sizes[1:])
     if count is None and total > _MOST_ROWS:
         raise InputError(
@@ -417,6 +405,7 @@ def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Gen
         )
     if count is None or count >= total:
         return [np.arange(size) for size in sizes]
+    # Of the backgrounds in proportion to their sizes; if a set is too small, the remainder is taken from the other.
     of_target = min(sizes[0], max((count + 1) // 2, count - others))
     bounds = np.round(np.cumsum([0, *sizes[1:]]) * ((count - of_target) / max(others, 1))).astype(int)
     counts = [of_target, *np.diff(bounds)]
@@ -424,21 +413,14 @@ def choose_landmarks(sizes: Sequence[int], count: int | None, rng: np.random.Gen
 
 
 def count_above_one(fit: Fit, data: Sequence[Dataset], seed: int) -> tuple[int, list[str]]:
-    """Return how many leading components have a held-out ratio above one, and notes on folds without a finite one.
-
-    A component counts if the lower end of the 95 % interval of ``held_out_ratio`` is above one.
-    """
+    """Return how many leading components have a 95 % interval of held-out ratios above one, and notes on folds."""
     logs = held_out_logs(fit, data, split(data, seed))
     count = int(np.argmin([*(_folds.over_folds(logs, 0.95)[0] > 0), False]))
     return count, _folds.fold_notes(logs[:, : count + 1], [f"kerneldpca{k}" for k in range(count + 1)])
 
 
 def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
-    """Return the rows of each dataset that are held out in each fold; rows of one group stay together.
-
-    Groups shared by several datasets are in the same fold of each. If this leaves a fold with one unit of a dataset,
-    fewer folds are used.
-    """
+    """Return the rows of each dataset that are held out in each fold; a group, also a shared one, is in one fold."""
     if len(data) == 1:
         raise InputError(
             "`n_components='auto'`, `gamma='cv'` and `shrinkage='cv'` compare target with background, and there is "
@@ -446,7 +428,7 @@ def split(data: Sequence[Dataset], seed: int) -> list[list[Index]]:
         )
     units = [_units(part) for part in data]
     fewest = min(own.count for own in units)
-    for count in range(min(_FOLDS, fewest // 2), 1, -1):
+    for count in range(min(_FOLDS, fewest // 2), 1, -1):  # fewer folds if one would have a single unit of a dataset
         fold_of = _folds.assigned(units, _folds.even_quotas(units, count), np.random.default_rng(seed))
         if min(np.bincount(own, minlength=count).min() for own in fold_of) >= 2:
             return [

@@ -294,16 +294,6 @@ class KernelModel(Model):
         return super().project(columns, role)
 
     @property
-    def landmark_rows(self) -> Array:
-        """The landmark rows."""
-        return self.landmarks.rows
-
-    @property
-    def gamma(self) -> float:
-        """The kernel's gamma."""
-        return self.landmarks.kernel.gamma
-
-    @property
     def feature_scale(self) -> Array:
         """Divisor of each feature before the kernel is applied."""
         return np.ones(self.landmarks.rows.shape[1]) if self.landmarks.scale is None else self.landmarks.scale

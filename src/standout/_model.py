@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -35,27 +35,16 @@ _REMEDY = " Evaluate the ratios on held-out rows, or give more background rows o
 _NEAR = 1e3
 
 
-@dataclass(frozen=True)
-class RatioAssessment:
-    """Assessment of the ratios of the unshrunk problem; NaN where not available."""
-
-    unshrunk_ratios: Array  # (k,)
-    noise_edge: float = math.nan
-    top_ratio: float = math.nan
-    debiased_ratios: Array = field(default_factory=lambda: np.empty(0))  # (k,)
-    notes: tuple[Note, ...] = ()
-
-
 def assess_ratios(
     solution: Solution, target: Counts, backgrounds: Sequence[Counts], mixture: Mixture | None
-) -> RatioAssessment:
-    """Assess the ratios of a solution, given the counts of target and backgrounds."""
+) -> tuple[dict[str, Any], tuple[Note, ...]]:
+    """Return the fields of a model that assess its ratios, NaN where not available, and notes on noise."""
     count, rank = len(solution.components.ratios), solution.rank
     plain = np.full(count, np.nan)
     if solution.axes == "ratio":  # signal axes are mixtures, without ratios of the exact problem
         plain[: len(solution.unshrunk_ratios)] = solution.unshrunk_ratios[:count]
     if mixture is None:
-        return RatioAssessment(plain, debiased_ratios=plain)
+        return {"unshrunk_ratios": plain, "noise_edge": math.nan, "debiased_ratios": plain}, ()
     counted = (rank, target.units, mixture.units)
     first = float(solution.unshrunk_ratios[0]) if len(solution.unshrunk_ratios) else math.nan
     edge = noise_edge(*counted)
@@ -63,28 +52,27 @@ def assess_ratios(
     rows = sum(counts.rows for counts in backgrounds)
     basis = f"{mixture.units:.0f} independent background units" if grouped else f"{rows} background rows"
     basis += f" for {rank} dimensions"
-    text, remedy = "", ""
+    text = ""
     if solution.axes == "signal" and math.isnan(edge):
         pass  # the note of the signal already covers this
     elif target.units < 2 - 1e-9 and not math.isnan(edge):
         text = f"the target has {target.rows} rows worth {target.units:.2g} independent units, fewer than two, so no "
         text += "p-value can be given. Give more target rows, or less uneven weights."
     elif count == 0:
-        p_value = largest_root_p_value(first, *counted)
-        text = (
-            f"no component is above noise: the largest ratio is {first:.3g} (noise edge {edge:.3g}, p = {p_value:.2g}"
-        )
-        text += "). Scores have no columns; use `axes='ratio'` with a number of components to see components anyway."
+        text = f"no component is above noise: the largest ratio is {first:.3g} (noise edge {edge:.3g}, "
+        text += f"p = {largest_root_p_value(first, *counted):.2g}). Scores have no columns; use `axes='ratio'` with a "
+        text += "number of components to see components anyway."
     elif math.isnan(edge):
         text = f"the ratios are based on {basis}: so few give large ratios on pure noise, and there is no noise edge."
-        remedy = _REMEDY
+        text += _REMEDY
     elif rank / (mixture.units - 1) > _CROWDED:
-        text, remedy = f"the ratios are based on {basis}: pure noise would reach a ratio of {edge:.3g}.", _REMEDY
+        text = f"the ratios are based on {basis}: pure noise would reach a ratio of {edge:.3g}.{_REMEDY}"
     elif first <= edge:
         text = f"the largest ratio, {first:.3g}, is not above the noise edge, {edge:.3g}, with {basis} "
-        text, remedy = text + f"(p = {largest_root_p_value(first, *counted):.2g}).", _REMEDY
-    notes = (Note(OverfitWarning, f"{text}{remedy}"),) if text else ()
-    return RatioAssessment(plain, edge, first, debiased(plain, *counted), notes)
+        text += f"(p = {largest_root_p_value(first, *counted):.2g}).{_REMEDY}"
+    found = {"unshrunk_ratios": plain, "noise_edge": edge, "top_ratio": first}
+    found["debiased_ratios"] = debiased(plain, *counted)
+    return found, (Note(OverfitWarning, text),) if text else ()
 
 
 class TopFeature(NamedTuple):
@@ -288,20 +276,16 @@ def fit_model(datasets: Sequence[Dataset], options: SolveOptions) -> Model:
     rows = sum(data.counts.rows for data in datasets)
     with threads_for(size**2 * (rows + 10.0 * size)):
         solution, mixture = solve(target, backgrounds, options)
-    assessment = assess_ratios(solution, target.counts, [data.counts for data in backgrounds], mixture)
+    assessed, notes = assess_ratios(solution, target.counts, [data.counts for data in backgrounds], mixture)
     found = solution.components
     return Model(
         components=np.ascontiguousarray(found.filters.T),
         patterns=np.ascontiguousarray(found.patterns.T),
         ratios=found.ratios,
-        unshrunk_ratios=assessment.unshrunk_ratios,
         target_variance=found.target_variance,
         background_variance=found.background_variance,
         mean=solution.mean,
         scale=solution.scale,
-        noise_edge=assessment.noise_edge,
-        top_ratio=assessment.top_ratio,
-        debiased_ratios=assessment.debiased_ratios,
         shrinkage=solution.shrinkage,
         n_factors=solution.n_factors,
         regime=solution.regime,
@@ -312,8 +296,9 @@ def fit_model(datasets: Sequence[Dataset], options: SolveOptions) -> Model:
         background_counts=tuple((data.role, data.counts) for data in backgrounds),
         background_units=mixture.units if mixture is not None else math.nan,
         names=target.names,
-        notes=(*solution.notes, *assessment.notes),
+        notes=(*solution.notes, *notes),
         signal=solution.signal,
+        **assessed,
     )
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout._cpca import CPCA, ContrastiveModel
+from standout._cpca import CPCA, ContrastiveModel, SubspacePath
 from standout._dpca import DPCA
 from standout._inputs import label_list
 from standout._kernel_dpca import KernelDPCA
@@ -30,7 +30,6 @@ from standout._kernel_model import KERNELS, Kernel, KernelModel, Landmarks
 from standout._model import Model
 from standout._model_values import RECORDS, Decoder, Encoder, MalformedError, pack, peek, unpack
 from standout._moments import Counts
-from standout._path import SubspacePath
 from standout._version import __version__
 from standout.errors import InputError, ModelFileError, StandoutError, did_you_mean, listed
 from standout.io.output import check_writable, replacing
@@ -183,21 +182,15 @@ def _reason(error: Exception, path: Path) -> str:
         case MalformedError():
             return f"it is damaged: {error}. Use another copy of it, or fit the model and save it again."
         case FileNotFoundError():
-            return f"there is no such file.{_hint(path)} Check the path."
+            hint = "" if path.parent.is_dir() else f" Neither is there a directory {str(path.parent)!r}."
+            with suppress(OSError):  # a directory may be accessible but not listable
+                hint = did_you_mean(path.name, os.listdir(path.parent))
+            return f"there is no such file.{hint} Check the path."
         case PermissionError():
             return "there is no permission to read it. Ask its owner for access, or use a copy."
         case OSError():
             return f"it cannot be read ({error.strerror}). Check the path."
     return str(error)
-
-
-def _hint(path: Path) -> str:
-    try:
-        return did_you_mean(path.name, os.listdir(path.parent))
-    except FileNotFoundError:
-        return f" Neither is there a directory {str(path.parent)!r}."
-    except OSError:  # a directory may be accessible but not listable
-        return ""
 
 
 def _content_of(estimator: Any, about: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -208,15 +201,22 @@ def _content_of(estimator: Any, about: dict[str, Any] | None) -> tuple[dict[str,
             f"a {name} cannot be saved in a model file, only {listed(list(_KINDS))} can. Give one of these, fitted; of "
             "a pipeline, give its step."
         )
-    model, names = _with_signal(estimator, estimator._solved()), estimator._names()
+    model, names, parameters = estimator._solved(), estimator._names(), estimator.get_params(deep=False)
+    if isinstance(estimator, DPCA):
+        # The signal for denoising is computed from moments, which are not saved. Where these do not suffice although
+        # the rows did, denoising uses the components.
+        with suppress(StandoutError):
+            model = replace(model, signal=estimator._denoiser().signal)
     arrays: dict[str, NDArray[Any]] = {}
+    codes = {key: Encoder(arrays).encode(value, f"parameters.{key}") for key, value in parameters.items()}
+    type(estimator)(**parameters)._check_parameters()  # parameters may have been changed since the fit
     content = {
         "format": FORMAT,
         "standout": __version__,
         "estimator": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "about": _checked_about(about),
-        "parameters": _encoded_parameters(estimator, arrays),
+        "parameters": codes,
         "output": getattr(estimator, "_sklearn_output_config", {}).get("transform"),
         "n_features_in": int(estimator.n_features_in_),
         "feature_names_in": names,
@@ -226,16 +226,6 @@ def _content_of(estimator: Any, about: dict[str, Any] | None) -> tuple[dict[str,
     return content, arrays
 
 
-def _with_signal(estimator: Estimator, model: Model) -> Model:
-    """Return the model with its signal for denoising, otherwise computed from moments, which are not saved."""
-    if not isinstance(estimator, DPCA):
-        return model
-    try:
-        return replace(model, signal=estimator._denoiser().signal)
-    except StandoutError:  # moments may not suffice where rows did; denoising then uses the components
-        return model
-
-
 def _checked_about(about: Any) -> Any:
     try:
         if about is None or isinstance(about, dict):
@@ -243,13 +233,6 @@ def _checked_about(about: Any) -> Any:
     except (TypeError, ValueError, RecursionError):
         pass
     raise InputError("about: not JSON-serialisable. Give a dict of text, finite numbers, lists and dicts of them.")
-
-
-def _encoded_parameters(estimator: Estimator, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    given = estimator.get_params(deep=False)
-    codes = {name: Encoder(arrays).encode(value, f"parameters.{name}") for name, value in given.items()}
-    type(estimator)(**given)._check_parameters()  # parameters may have been changed since the fit
-    return codes
 
 
 def _check_header(header: dict[str, Any]) -> None:
@@ -275,29 +258,25 @@ def _check_header(header: dict[str, Any]) -> None:
 def _estimator_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Estimator:
     """Return the fitted estimator stored in a file, or raise MalformedError."""
     _check_header(header)
+    (kind, model_kind), n_features = _KINDS[header["estimator"]], int(header["n_features_in"])
+    _need(set(header["parameters"]) <= set(kind._get_param_names()), "its parameters")
     try:
         # Comparing and converting arbitrary file content should not issue warnings.
         with np.errstate(all="ignore"):
-            return _decoded_estimator(header, arrays)
+            parameters = {name: Decoder(arrays).decode(code) for name, code in header["parameters"].items()}
+            graphs = [value for value in parameters.values() if sparse.issparse(value)]
+            _need(all(graph.shape == (n_features, n_features) for graph in graphs), "its graph")
+            estimator = kind(**parameters)
+            estimator._check_parameters()
+            labels = label_list(estimator.background_label)
+            _need(all(label is None or np.isscalar(label) for label in labels), "its background label")
+            model = Decoder(arrays, RECORDS).decode(header["model"])
+            _need(not arrays, "its list of arrays")
+            _check_model(model, model_kind, n_features)
     except MalformedError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise MalformedError("some of its values are not valid") from error
-
-
-def _decoded_estimator(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Estimator:
-    (kind, model_kind), n_features = _KINDS[header["estimator"]], int(header["n_features_in"])
-    _need(set(header["parameters"]) <= set(kind._get_param_names()), "its parameters")
-    parameters = {name: Decoder(arrays).decode(code) for name, code in header["parameters"].items()}
-    graphs = [value for value in parameters.values() if sparse.issparse(value)]
-    _need(all(graph.shape == (n_features, n_features) for graph in graphs), "its graph")
-    estimator = kind(**parameters)
-    estimator._check_parameters()
-    labels = label_list(estimator.background_label)
-    _need(all(label is None or np.isscalar(label) for label in labels), "its background label")
-    model = Decoder(arrays, RECORDS).decode(header["model"])
-    _need(not arrays, "its list of arrays")
-    _check_model(model, model_kind, n_features)
     names, of_model = _names(header["feature_names_in"], n_features), header["model_names"]
     _need(model.used is None or names is not None, "its list of feature names")
     _need(header["output"] in _OUTPUTS, "its output container")

@@ -28,11 +28,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout import errors
-from standout._cpca import ContrastiveModel
+from standout._cpca import ContrastiveModel, SubspacePath
 from standout._kernel_model import KERNELS, Kernel, KernelModel, Landmarks
 from standout._model import Model
 from standout._moments import Counts
-from standout._path import SubspacePath
 from standout.errors import InputError, ModelFileError, StandoutWarning, listed
 from standout.solvers.solution import Note, Signal
 
@@ -202,15 +201,7 @@ def _is_shape(value: Any) -> bool:
 
 
 def describe_other_file(head: bytes) -> str:
-    r"""Return, from its first bytes, what a file that is not a model is, and what to do.
-
-    Examples
-    --------
-    >>> describe_other_file(b"")
-    'it is empty. Fit the model and save it with standout.save.'
-    >>> describe_other_file(b"name,weight\r\n")
-    'it is a text file. Use standout.read for data, and give load a file that standout.save wrote.'
-    """
+    """Return, from its first bytes, what a file that is not a model is, and what to do."""
     fit = "Fit the model and save it with standout.save."
     pickles = f"and pickles are never loaded, since loading one can run any code. {fit}"
     if not head:

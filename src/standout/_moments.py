@@ -23,12 +23,12 @@ from standout._accumulate import (
     scatter_adder,
     sums_of_sparse,
 )
-from standout._blas import Array, constant_features, symmetric, threads_for
+from standout._blas import Array, constant_features, symmetric
 from standout.errors import FeatureError, InputError, listed
 from standout.io.checkpoint import CheckpointedPass
 from standout.io.memory import distinct_groups, explain_non_finite, explain_underflow, weighted_blocks
 from standout.io.read import open_data
-from standout.io.source import ArraySource, Source
+from standout.io.source import Source
 
 # If sd / |mean| is above this, the rounding error of the mean is negligible in the scatter.
 _MIN_VARIATION = 1e-4
@@ -130,24 +130,15 @@ class Moments:
         if isinstance(data, Moments):
             raise InputError(f"{role}: these are moments already. Use them as they are.")
         source = open_data(data, role)
-        named = source.names if names is None else _check_names(names, source.n_features, role)
+        if names is not None and len(names) != source.n_features:
+            what = f"{len(names)} names for {source.n_features} features"
+            raise FeatureError(f"{role} names: {what}. Give one for each feature.")
+        named = source.names if names is None else tuple(names)
         return source.moments(weights, groups, names=named, role=role)
 
     @classmethod
     def from_sums(cls, sums: Sums, groups: frozenset[Hashable] | None, names: tuple[str, ...] | None) -> Moments:
-        """Return the moments of accumulated rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from standout import Moments
-        >>> from standout._accumulate import Accumulator
-        >>> sums = Accumulator(n_features=2)
-        >>> sums.add(np.array([[1.0, 2.0], [3.0, 6.0]]))
-        True
-        >>> Moments.from_sums(sums.finish(), groups=None, names=("height", "weight")).mean
-        array([2., 4.])
-        """
+        """Return the moments of accumulated rows."""
         return cls(sums.mean, sums.scatter, sums.weight, sums.weight_squared, sums.rows, groups, names, sums.residue)
 
     @property
@@ -191,7 +182,7 @@ class Moments:
         >>> Moments.of([[1, 2], [3, 6]]).variance()
         array([1., 4.])
         """
-        variance = np.maximum(np.diagonal(self.scatter) / self.weight, 0.0)
+        variance = np.maximum(self.scatter.diagonal() / self.weight, 0.0)
         return np.where(constant_features(variance, self.mean), 0.0, variance)
 
     def project(self, matrix: ArrayLike) -> Moments:
@@ -235,23 +226,6 @@ class Moments:
         """Merge with the moments of other rows on the same features."""
         if not isinstance(other, Moments):
             return NotImplemented
-        self._check_same_features(other)
-        if self.weight == 0 or other.weight == 0:
-            part = other if self.weight == 0 else self
-            return replace(part, groups=_merged(self, other), names=self.names or other.names)
-        mean, residue, scatter = merged_scatter(self, other)
-        return Moments(
-            mean=mean,
-            scatter=scatter,
-            weight=self.weight + other.weight,
-            weight_squared=self.weight_squared + other.weight_squared,
-            rows=self.rows + other.rows,
-            groups=_merged(self, other),
-            names=self.names if self.names is not None else other.names,
-            residue=residue,
-        )
-
-    def _check_same_features(self, other: Moments) -> None:
         if self.n_features != other.n_features:
             raise FeatureError(
                 f"moments of {self.n_features} and of {other.n_features} features cannot be added. "
@@ -263,16 +237,15 @@ class Moments:
                 f"moments with other feature names cannot be added: {listed(unlike)}. "
                 "Bring the parts to the same features in the same order with select()."
             )
+        groups, names = _merged_groups(self, other), self.names or other.names
+        if self.weight == 0 or other.weight == 0:
+            return replace(other if self.weight == 0 else self, groups=groups, names=names)
+        mean, residue, scatter = merged_scatter(self, other)
+        weight, squared = self.weight + other.weight, self.weight_squared + other.weight_squared
+        return Moments(mean, scatter, weight, squared, self.rows + other.rows, groups, names, residue)
 
 
-def sum_block(source: ArraySource, names: tuple[str, ...] | None, role: str) -> Moments:
-    """Return the moments of an array without weights and groups that is one block."""
-    with threads_for(float(source.n_rows) * source.n_features**2):
-        sums = sums_of_block(source.array, None)
-    return sum_rows(source, None, None, names, role) if sums is None else Moments.from_sums(sums, None, names)
-
-
-def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
+def sums_of_block(block: NDArray[Any], weights: Array | None = None) -> Sums | None:
     """Accumulate data of a single block in two passes, which is cheap for data that fit into the cache.
 
     Return None if that is not accurate (a mean far from zero, a constant, a non-finite value); the
@@ -280,7 +253,7 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
     """
     with np.errstate(all="ignore"):
         weight = float(len(block)) if weights is None else float(weights.sum())
-        total = block.sum(axis=0, dtype=np.float64) if weights is None else weights @ block
+        total = np.add.reduce(block, axis=0, dtype=np.float64) if weights is None else weights @ block
         mean = np.asarray(total / weight, dtype=np.float64)
         centred = np.subtract(block, mean, dtype=np.float64, casting="unsafe")
         squared = weight
@@ -288,11 +261,11 @@ def sums_of_block(block: NDArray[Any], weights: Array | None) -> Sums | None:
             centred *= np.sqrt(weights)[:, None]
             squared = float((weights * weights).sum())
         scatter = (centred.T @ centred).T  # symmetric; F-ordered for LAPACK
-        square = np.diagonal(scatter)
+        square = scatter.diagonal()
         steady = square > (_MIN_VARIATION * mean) ** 2 * weight + SMALLEST * weight
         if not (steady.all() and math.isfinite(square.sum())):
             return None
-    return Sums(mean, 0.0, scatter, weight, squared, len(block), np.empty(0, dtype=np.intp))
+    return Sums(mean, 0.0, scatter, weight, squared, len(block))
 
 
 def sum_rows(
@@ -334,13 +307,7 @@ def _added_up(
     return (accumulator or Accumulator(source.n_features)).finish(), seen
 
 
-def _check_names(names: Sequence[str], n_features: int, role: str) -> tuple[str, ...]:
-    if len(names) != n_features:
-        raise FeatureError(f"{role} names: {len(names)} names for {n_features} features. Give one for each feature.")
-    return tuple(names)
-
-
-def _merged(one: Moments, other: Moments) -> frozenset[Hashable] | None:
+def _merged_groups(one: Moments, other: Moments) -> frozenset[Hashable] | None:
     # Ignore the groups of a part of weight zero (nothing added yet).
     if one.rows == 0 or other.rows == 0:
         return one.groups if other.rows == 0 else other.groups

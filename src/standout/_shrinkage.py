@@ -229,7 +229,8 @@ def shrinks(shrinkage: str | float | None, evidence: Evidence) -> bool:
     """Return whether the OAS formula is used, which needs tr S²."""
     if shrinkage == "diagonal":
         return few_rows(evidence)
-    return shrinkage == "oas" or (shrinkage == "auto" and fade(evidence) > 0 and evidence.rank > 1)
+    few = evidence.rows_per_dimension < EXACT_ROWS_PER_DIMENSION
+    return shrinkage == "oas" or (shrinkage == "auto" and few and evidence.rank > 1)
 
 
 def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:

@@ -74,14 +74,16 @@ def debiased(ratios: ArrayLike, p: float, m: float, n: float) -> Array:
     aspect = _aspect(p, m, n)
     if aspect is None:
         return np.full(sample.shape, np.nan)
-    visible = sample > noise_edge(p, m, n)
-    if not visible.any():
-        return np.full(sample.shape, np.nan)
-    scaled = np.where(visible & np.isfinite(sample), sample, 1.0) * aspect.unbiased
-    q = scaled * (1 - aspect.y2) + 1 - aspect.y1
-    with np.errstate(invalid="ignore", divide="ignore"):
-        population = q * (1 + np.sqrt(1 - 4 * (scaled / q) / q)) / 2
-    return np.where(visible, np.where(np.isinf(sample), np.inf, population), np.nan)
+    edge = noise_edge(p, m, n)
+    population = np.full(sample.shape, np.nan)
+    for i, ratio in enumerate(sample.tolist()):  # few ratios: arithmetic of arrays would take longer
+        if ratio == math.inf:
+            population[i] = math.inf
+        elif ratio > edge:
+            scaled = ratio * aspect.unbiased
+            q = scaled * (1 - aspect.y2) + 1 - aspect.y1
+            population[i] = q * (1 + math.sqrt(max(0.0, 1 - 4 * (scaled / q) / q))) / 2
+    return population
 
 
 def visibility_threshold(p: float, m: float, n: float) -> float:

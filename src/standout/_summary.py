@@ -205,7 +205,7 @@ def _method(estimator: Any, model: Model) -> str:
     )
     if isinstance(model, KernelModel):
         text += (
-            f", in the feature space of a kernel ({model.landmarks.kernel.name}; {len(model.landmark_rows)} landmarks)"
+            f", in the feature space of a kernel ({model.landmarks.kernel.name}; {len(model.landmarks.rows)} landmarks)"
         )
     if getattr(estimator, "axes", "ratio") == "signal":
         text += "; the axes are the principal axes of the target denoised by all components above the noise edge"

@@ -39,33 +39,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = [
-    "ColumnError",
-    "ConditionWarning",
-    "DataMissingError",
-    "DoubtWarning",
-    "FeatureError",
-    "FeatureWarning",
-    "InputError",
-    "MissingExtraError",
-    "ModelFileError",
-    "NonFiniteError",
-    "NotEnoughRowsError",
-    "NotNumbersError",
-    "OutputError",
-    "OverfitWarning",
-    "RankWarning",
-    "RareFeatureWarning",
-    "ReplicateWarning",
-    "RowsNeededError",
-    "SerialWarning",
-    "ShrinkageWarning",
-    "StandoutError",
-    "StandoutWarning",
-    "StructuralWarning",
-    "TableWarning",
-]
-
 
 class StandoutError(Exception):
     """Base class of all errors that standout raises."""
@@ -175,22 +148,15 @@ class TableWarning(DoubtWarning):
     """A table looks transposed, datasets share rows, or columns that are not measurements are used as features."""
 
 
+_KINDS = (StandoutError, StandoutWarning)
+__all__ = sorted(name for name, kind in vars().items() if isinstance(kind, type) and issubclass(kind, _KINDS))
+
+
 def spell_arguments(message: str, spell: Callable[[str, object], str | None]) -> str:
-    """Return a message with the arguments that it names in another spelling.
+    """Return a message with the arguments that it names in backticks in another spelling.
 
-    Messages name arguments in backticks: as a keyword, as a name, or as the keywords of a call.
-
-    Parameters
-    ----------
-    message : str
-        Message of an error, a warning or a note.
-    spell : callable
-        Takes the name and the value of an argument (``...`` if the message gives no value) and returns its
-        spelling, or None to keep that of the message.
-
-    Returns
-    -------
-    str
+    ``spell`` takes the name and the value of an argument (``...`` if the message gives no value) and returns its
+    spelling, or None to keep that of the message.
 
     Examples
     --------
@@ -201,18 +167,19 @@ def spell_arguments(message: str, spell: Callable[[str, object], str | None]) ->
     >>> spell_arguments("Use `standout.read(X, missing='auto', drop='id')` and give `groups=`.", option)
     'Use --missing auto --drop id and give --groups.'
     """
-    *parts, last = message.split("`")
-    if len(parts) % 2:  # a backtick without a partner
+    parts = message.split("`")
+    if len(parts) % 2 == 0:  # a backtick without a partner
         return message
     for i in range(1, len(parts), 2):
         spellings = [spell(name, value) for name, value in _keywords(parts[i]).items()]
         known = [spelling for spelling in spellings if spelling is not None]
         if not known or len(known) < len(spellings):
             parts[i] = f"`{parts[i]}`"
+        elif ... in _keywords(parts[i]).values():  # only names are given: any of these arguments is meant
+            parts[i] = " or ".join([*filter(None, [", ".join(known[:-1])]), known[-1]])
         else:
-            given = ... not in _keywords(parts[i]).values()  # values are given: all of these arguments are meant
-            parts[i] = " ".join(known) if given else " or ".join([*filter(None, [", ".join(known[:-1])]), known[-1]])
-    return "".join([*parts, last])
+            parts[i] = " ".join(known)
+    return "".join(parts)
 
 
 def _keywords(code: str) -> dict[str, object]:

@@ -139,7 +139,7 @@ def _path(source: Any) -> Any:
     return getattr(source, "path", None)
 
 
-def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, role: str) -> InputError:
+def explain_underflow(features: Sequence[int] | NDArray[np.intp], names: Sequence[str] | None, role: str) -> InputError:
     """Return the error for features whose squares underflow to zero."""
     return InputError(
         f"{role}: {len(features)} features vary by so little that their squares underflow: "

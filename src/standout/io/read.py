@@ -140,10 +140,7 @@ def read(
 
 def open_data(data: Any, role: str, options: Options | None = None) -> Source:
     """Return the source of a dataset."""
-    if options is None:
-        if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind == "f" and data.size:
-            return ArraySource(data)  # the common case
-        options = Options.of()
+    options = Options.of() if options is None else options
     if isinstance(data, str | bytes | os.PathLike):
         return open_path(data, options, role)
     if is_on_cluster(data):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from standout._blas import threads_for
 from standout.errors import RowsNeededError
 
 if TYPE_CHECKING:
@@ -223,10 +224,13 @@ class ArraySource(RowSource):
         self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
     ) -> Moments:
         """Return the moments of all rows; an array that is one block needs no accumulator."""
-        from standout._moments import sum_block
+        from standout._moments import Moments, sums_of_block
 
         if weights is None and groups is None and self.groups is None and self.n_rows <= block_rows(self.n_features):
-            return sum_block(self, names or self.names, role)
+            with threads_for(float(self.n_rows) * self.n_features**2):
+                sums = sums_of_block(self.array)
+            if sums is not None:
+                return Moments.from_sums(sums, None, names or self.names)
         return super().moments(weights, groups, names=names, role=role)
 
 

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from standout._blas import Array
+from standout._cpca import SubspacePath
 from standout._inputs import are_several
-from standout._path import SubspacePath
 from standout._verdict import number
 from standout.errors import InputError, RowsNeededError
 from standout.io.memory import checked_block, is_missing

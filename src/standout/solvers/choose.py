@@ -92,7 +92,9 @@ def _chosen(problem: Problem) -> str:
             "were given. Give the rows, or use `solver='auto'`."
         )
     if solver == "auto" and problem.has_rows and not problem.has_penalty:
-        too_large = problem.covariance_bytes > (budget := problem.memory_budget)
+        # Matrices of features × features: one for each dataset, two scaled, one shrunk, one factor.
+        needed, budget = (5 + len(problem.backgrounds)) * 8 * problem.target.n_features**2, problem.memory_budget
+        too_large = needed > budget
         if problem.target.n_features > problem.n_rows and not (too_large and 3 * 8 * problem.n_rows**2 > budget):
             return "span"
         if too_large:

@@ -114,11 +114,6 @@ class Problem:
         given = [int(getattr(data.source, "memory", None) or 0) for data in (self.target, *self.backgrounds)]
         return max(default_budget(), *given)
 
-    @property
-    def covariance_bytes(self) -> int:
-        """Bytes of the matrices of features × features: one per dataset, two scaled, one shrunk, one factor."""
-        return (5 + len(self.backgrounds)) * 8 * self.target.n_features**2
-
 
 def check_rows(role: str, rows: int) -> None:
     """Raise an error if a dataset has too few rows to have a variance."""

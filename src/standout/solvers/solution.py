@@ -147,20 +147,19 @@ def components(eigen: Eigenpairs, frame: FeatureScale, count: int) -> Components
         eigen = _ordered_infinite(eigen, frame)
     filters = frame.filters(eigen.vectors[:, :count])
     ratios = eigen.ratios[:count]
-    infinite = np.arange(len(ratios)) < eigen.n_infinite
     target = frame.images(eigen.target_image[:, :count])
     background = frame.images(eigen.background_image[:, :count])
     # A u = λ B u: both sides give the pattern; use the one that is not close to zero.
-    patterns = np.where(infinite | (ratios >= 1), target, background)
+    patterns = np.where(ratios >= 1, target, background)
     patterns /= (filters * patterns).sum(axis=0)
     length = np.sqrt((filters * filters).sum(axis=0))
     sign = signs(patterns / frame.scale[:, None])
+    target_variance, background_variance = ratios / length**2, 1 / length**2
+    if (infinite := eigen.n_infinite) > 0:
+        target_variance[:infinite] = ((filters * target).sum(axis=0) / length**2)[:infinite]
+        background_variance[:infinite] = 0.0
     return Components(
-        ratios=ratios,
-        filters=filters * (sign / length),
-        patterns=patterns * (sign * length),
-        target_variance=np.where(infinite, (filters * target).sum(axis=0), ratios) / length**2,
-        background_variance=np.where(infinite, 0.0, 1.0) / length**2,
+        ratios, filters * (sign / length), patterns * (sign * length), target_variance, background_variance
     )
 
 
