@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextlib import suppress
 from typing import IO, Any
 
 from standout.errors import StandoutError, StandoutWarning
@@ -80,6 +81,9 @@ class BackgroundTest:
             self.error = "the test ended without a result; memory may have run out. Use fewer rows or features."
         self._process.kill()
         self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                stream.close()
 
 
 def _send(stream: IO[bytes], message: Any) -> None:

@@ -40,13 +40,13 @@ except ImportError as error:
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # Plotly compiles the shaders of its WebGL traces at run time, and sets styles of its elements.
 _POLICY = (
-    "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
+    "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
 )
 # Requests are small: a lasso has a few hundred corners.
 _LARGEST_REQUEST = 1_000_000
 # Names in the page: longer ones are cut, so that one cell of a table cannot fill it.
-_LONGEST_NAME = 200
+_LONGEST_NAME, _LONGEST_TEXT = 200, 5000
 _MOST_CLASSES = 40
 _EXPORTS = {
     "scores.csv": "text/csv", "scores.parquet": "application/vnd.apache.parquet", "selection.csv": "text/csv",
@@ -58,10 +58,13 @@ Handler = Callable[["Server", dict[str, Any]], Any]
 
 def shown(name: Any) -> str:
     """Return a name for the page: one line, not too long, without characters that change the direction of text."""
-    text = "".join(
-        char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(name)[: _LONGEST_NAME + 1]
-    )
+    text = shown_text(str(name)[: _LONGEST_NAME + 1])
     return text if len(text) <= _LONGEST_NAME else text[:_LONGEST_NAME] + "…"
+
+
+def shown_text(text: str) -> str:
+    """Return a sentence of the library for the page; names in it may hold anything."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:_LONGEST_TEXT])
 
 
 class Server:
@@ -117,7 +120,7 @@ class Server:
                     message["headers"] = [*message.get("headers", []), *headers.items()]
                 await send(message)
 
-            given = {}
+            given: dict[bytes, str] = {}
             for key, value in scope["headers"]:
                 given.setdefault(key, value.decode("latin-1"))
             refused = self._refusal(scope["path"], given)
@@ -212,8 +215,7 @@ def _session(server: Server, _: dict[str, Any]) -> dict[str, Any]:
         "title": shown(data.title),
         "version": __version__,
         "datasets": [
-            {"name": shown(rows.name), "rows": rows.n_rows, "drawn": len(rows.drawn), "units": len(rows.units.ids) or None}
-            for rows in data.rows
+            {"name": shown(rows.name), "rows": rows.n_rows, "drawn": len(rows.drawn)} for rows in data.rows
         ],
         "columns": [{"key": name, "name": shown(name)} for name in data.columns],
         "features": len(data.feature_names),
@@ -291,11 +293,6 @@ def _verdict(server: Server, given: dict[str, Any]) -> dict[str, Any]:
     found = server.exploration.judge(view, assessment)
     summary = None if assessment is None else str(assessment.summary()).splitlines()
     return {**found, "reasons": [shown_text(text) for text in found["reasons"]], "summary": summary}
-
-
-def shown_text(text: str) -> str:
-    """Return a sentence of the library for the page: names in it may hold anything."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)[:5000]
 
 
 def _select(server: Server, given: dict[str, Any]) -> dict[str, Any]:

@@ -73,8 +73,8 @@ class View:
 class Origin:
     """How the data are read again: Python code for each dataset, and a command, if there is one."""
 
-    target: str = "target"
-    backgrounds: tuple[str, ...] = ()
+    target: str
+    backgrounds: tuple[str, ...]
     from_python: bool = True  # whether the names stand for objects that the reader of the code has
     command: Callable[[Any, View, str], str | None] | None = None  # of a view, by the name of the command
 
@@ -109,9 +109,7 @@ class Exploration:
             [None] * len(self.names) if grouped is None
             else [grouped.get(key) for key in self.keys] if isinstance(grouped, Mapping) else list(grouped)
         )  # fmt: skip
-        self.origin = origin or Origin(
-            backgrounds=tuple(f"background[{key!r}]" for key in self.keys) or ("background",)
-        )
+        self.origin = origin or Origin("target", tuple(f"background[{key!r}]" for key in self.keys) or ("background",))
         self._kept: dict[Any, Any] = {}
         self._locks: dict[Any, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -168,15 +166,11 @@ class Exploration:
         for name, values in (given or {}).items():
             found[str(name)] = [values, *[None] * len(self.names)]
         for number, source in enumerate((self.target, *self.backgrounds)):
-            option = getattr(getattr(source, "layout", None), "options", None)
-            described = [(column.name or "index", column.values) for column in source.id_columns()]
-            own = {"label": source.row_values("label", "labels"), "group": source.row_values("groups", "groups")}
-            label = getattr(option, "label", None) or "label"
-            listed_columns = [(label, own["label"]), *described]
-            if own["group"] is not None and getattr(option, "groups_match", None) is not None:
-                listed_columns.append((f"{option.groups} (groups)", own["group"]))
-            elif own["group"] is not None and getattr(option, "groups", None) is None:
-                listed_columns.append(("groups", own["group"]))
+            options: Any = getattr(getattr(source, "layout", None), "options", None)
+            listed_columns = [(getattr(options, "label", None) or "label", source.row_values("label", "labels"))]
+            listed_columns += [(column.name or "index", column.values) for column in source.id_columns()]
+            if getattr(options, "groups", None) is None or options.groups_match is not None:
+                listed_columns.append(("groups", source.row_values("groups", "groups")))
             for name, values in listed_columns:
                 if values is not None and len(values) == self.rows[number].n_rows:
                     columns = found.setdefault(name, [None] * (1 + len(self.names)))
@@ -245,7 +239,8 @@ class Exploration:
                 raise InputError(f"the dial of {TITLES[method]} has {len(values)} stops. Choose one of them.")
             value = values[stop]
         if method == "kernel":
-            return clone(self.estimator)
+            kernel: BaseContrast = clone(self.estimator)
+            return kernel
         if method == "pca":
             if shared["features"] == "common":
                 return CPCA(count if count != "auto" else 2, alpha=0.0, mix=mix, **shared)
@@ -267,10 +262,11 @@ class Exploration:
             if hasattr(self, "rows"):
                 warnings.simplefilter("ignore", StandoutWarning)
             if method == "pca" and isinstance(estimator, DPCA):
-                return estimator.fit(self.target, groups=self.groups)
-            return estimator.fit(
-                self.target, background=self.background(on), groups=self.groups, background_groups=self.grouped(on)
-            )
+                estimator.fit(self.target, groups=self.groups)
+            else:
+                background, groups = self.background(on), self.grouped(on)
+                estimator.fit(self.target, background=background, groups=self.groups, background_groups=groups)
+        return estimator
 
     def fitted(self, method: str, stop: int, on: tuple[int, ...]) -> Any:
         """Return the fitted estimator of a method at a stop, as ``fit`` gives it."""
@@ -519,13 +515,13 @@ class Exploration:
 
     def check(self, selection: Any) -> dict[str, Any]:
         """Return whether a selection holds on rows that did not choose the axis."""
-        selected, view, region = self.select(selection)
+        _, view, region = self.select(selection)
         if view is None or region is None:
             sentence = "The rows were chosen by label, not by score, so the intervals hold for these rows as they are."
             return {"kind": "labels", "sentence": sentence}
         key = ("check", view, region.tobytes())
         try:
-            found = self.once(key, lambda: self._check(selected, view, region))
+            found = self.once(key, lambda: self._check(view, region))
         except InputError as error:
             return {"kind": "impossible", "sentence": f"The check on halves is not possible: {error}"}
         largest = [int(j) for j in self.compare(selection)["indices"]]
@@ -540,7 +536,7 @@ class Exploration:
             "high": found.high[largest],
         }
 
-    def _check(self, selected: Mask, view: View, region: Array) -> HalfCheck:
+    def _check(self, view: View, region: Array) -> HalfCheck:
         shown = self.target_scores(view)
         count = 1 + max(int(found) for found in self.best(view).order[view.stop][[view.x, max(view.y, view.x)]])
         on = () if view.method == "pca" else view.on
@@ -571,4 +567,4 @@ class Exploration:
         values = sum(float(rows.n_rows) for rows in self.rows) * len(self.feature_names)
         units = [rows.units for rows in sources]
         n_splits = 1 if values > _MANY_VALUES else _SPLITS
-        return check_halves(self.rows[0].source, units, selected, region, shown, fit, n_splits)
+        return check_halves(self.rows[0].source, units, region, shown, fit, n_splits)

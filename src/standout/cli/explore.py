@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def explore(target: str, port: int | None, no_browser: bool, title: str | None, 
 
     The page compares PCA, dPCA and cPCA, moves along shrinkage or alpha, shows which features make selected rows
     different, runs the permutation test, and exports scores, model, report and code. It is served on this machine
-    only, until Ctrl-C. TARGET is read as by `standout fit`. If it is a model file, the data of the command that wrote it
-    are read again.
+    only, until Ctrl-C. TARGET is read as by `standout fit`. If it is a model file, the data it was fitted to are read
+    again.
     """
     context = click.get_current_context()
     if Path(target).suffix == ".standout":
@@ -73,10 +74,8 @@ def explore(target: str, port: int | None, no_browser: bool, title: str | None, 
         opened = not no_browser and open_page(explorer.url)
         click.echo(f"{'Opened' if opened else 'Open'} {explorer.url}")
         click.echo("Press Ctrl-C to stop.")
-        try:
+        with suppress(KeyboardInterrupt):
             explorer.wait()
-        except KeyboardInterrupt:
-            pass
     click.echo("Stopped.")
     sys.stdout.flush()
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
@@ -116,7 +115,7 @@ def _command(context: click.Context) -> Any:
             continue
         if param.heading in ("Output", "Page") or name in ("method", "components", "shrinkage", "alpha", "axes"):
             continue
-        for each in value if param.multiple else [value]:
+        for each in (value or ()) if param.multiple else [value]:
             each = ",".join(map(str, each)) if isinstance(each, list) else "none" if each is None else str(each)
             shared.append([param.opts[-1]] if param.is_flag else [param.opts[-1], each])
     parts, target = context.params["background"], context.params["target"]
