@@ -167,13 +167,13 @@ class Server:
             if not isinstance(given, dict):
                 raise ValueError("not an object")
         except ValueError:
-            return JSONResponse({"error": "The request is not a JSON object."}, 400)
+            return PlainTextResponse("The request is not a JSON object.", 400)
         try:
             result = await run_in_threadpool(handle, given)
-        except StandoutError as error:
-            return JSONResponse({"error": str(error)}, 400)
+        except StandoutError as error:  # a message for the person, not a fault of the page
+            return JSONResponse({"refused": shown_text(str(error))})
         except MemoryError:
-            return JSONResponse({"error": "Not enough memory for this step."}, 400)
+            return JSONResponse({"refused": "Not enough memory for this step. Use fewer rows or features."})
         return result if isinstance(result, Response) else JSONResponse(plain(result))
 
     def view(self, given: dict[str, Any]) -> View:

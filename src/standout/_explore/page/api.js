@@ -33,25 +33,23 @@ async function post(address, given) {
   }
 }
 
+/** Return the answer, or raise an error with the message of the server. */
 async function checked(answer) {
-  if (answer.ok) return answer;
-  let text = answer.statusText;
-  try {
-    text = (await answer.json()).error ?? text;
-  } catch {
-    // The answer is not JSON.
-  }
-  throw new Error(text);
+  if (!answer.ok) throw new Error(await answer.text());
+  if (!answer.headers.get("content-type").startsWith("application/json")) return answer;
+  const found = await answer.json();
+  if (found.refused) throw new Error(found.refused);
+  return found;
 }
 
 /** Return the answer of the server to a call, or raise an error with its message. */
 export async function call(name, given = {}) {
-  return (await checked(await post(`api/${name}`, given))).json();
+  return checked(await post(`api/${name}`, given));
 }
 
 /** Return the coordinates of the drawn rows of a view, as float32. */
 export async function points(given) {
-  return new Float32Array(await (await checked(await post("api/points", given))).arrayBuffer());
+  return new Float32Array(await (await call("points", given)).arrayBuffer());
 }
 
 /** Download a file that the server makes. */

@@ -101,6 +101,7 @@ async function drawView(name) {
       about = await views.show(name);
     }
     message(name, "");
+    views.plot(name).dataset.stop = state[name].stop;
     const axes = about.names.map((text, place) => [place, `${text} (${number(about.ratios[place])})`]);
     choices(get(`${name}-x`), axes, state[name].x);
     choices(get(`${name}-y`), [...axes, [-1, "row number"]], state[name].y);
