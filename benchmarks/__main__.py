@@ -8,7 +8,19 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import cases, dask_cluster, estimate, family, files, growth, inference, kernels, spark_cluster, sparse
+from benchmarks import (
+    cases,
+    dask_cluster,
+    estimate,
+    explorer,
+    family,
+    files,
+    growth,
+    inference,
+    kernels,
+    spark_cluster,
+    sparse,
+)
 from benchmarks.measure import Result
 
 CASES = {
@@ -22,6 +34,7 @@ CASES = {
     **sparse.CASES,
     **dask_cluster.CASES,
     **spark_cluster.CASES,
+    **explorer.CASES,
 }
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from standout._compare import compare
     from standout._cpca import CPCA, SubspacePath, path
     from standout._dpca import DPCA
+    from standout._explore.launch import explore
     from standout._kernel_dpca import KernelDPCA
     from standout._model_file import load, save
     from standout._moments import Moments
@@ -39,6 +40,7 @@ __all__ = [
     "__version__",
     "assess",
     "compare",
+    "explore",
     "find_replicates",
     "held_out_ratio",
     "load",
@@ -59,6 +61,7 @@ _HOME = {
     "SubspacePath": "standout._cpca",
     "Source": "standout.io.source",
     "compare": "standout._compare",
+    "explore": "standout._explore",
     "assess": "standout.inference",
     "find_replicates": "standout.inference",
     "held_out_ratio": "standout.inference",

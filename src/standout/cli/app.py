@@ -18,6 +18,7 @@ from standout._summary import to_dict
 from standout._verdict import verdict
 from standout._version import __version__
 from standout.cli.embed import denoise, embed
+from standout.cli.explore import explore
 from standout.cli.fit import command_to_test, compare, fit, model_text, report, test
 from standout.cli.options import Page, in_options, option, output_options
 from standout.cli.session import Session
@@ -125,7 +126,7 @@ def app() -> None:
     """
 
 
-for command in (fit, test, embed, denoise, info, compare, report, demo, completion):
+for command in (fit, test, explore, embed, denoise, info, compare, report, demo, completion):
     app.add_command(command)
 
 

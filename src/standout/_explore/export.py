@@ -1,0 +1,180 @@
+"""What can be taken away from the page: code, scores, the selection, the model file and the report."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from standout._base import BaseContrast
+from standout._cpca import CPCA
+from standout._explore import stops as dial
+from standout._explore.session import PARAMETERS, Exploration, View
+from standout._inputs import check_count
+from standout._model_file import save
+from standout._version import __version__
+from standout.errors import InputError, StandoutWarning
+from standout.inference.assess import Assessment
+from standout.io.output import writing
+
+# Rows that are written at a time.
+_ROWS = 8192
+
+
+def shown_estimator(exploration: Exploration, view: View) -> tuple[BaseContrast, list[int], list[int]]:
+    """Return the estimator behind a view, not fitted, and the components and signs of its axes."""
+    found = exploration.best(view)
+    axes = [view.x, *([] if view.y < 0 else [view.y])]
+    components = [int(found.order[view.stop, place]) for place in axes]
+    given = exploration.estimator.n_components
+    enough = isinstance(given, int) and given > max(components)
+    estimator = exploration.make(view.method, view.stop, view.on, None if enough else 1 + max(components))
+    if view.method == "cpca" and not enough:  # the search for alpha depends on the number of components
+        estimator.set_params(alpha=found.values[view.stop])
+    return estimator, components, [int(found.signs[view.stop, place]) for place in axes]
+
+
+def code(exploration: Exploration, view: View) -> str:
+    """Return Python code that repeats a view: the model, and the scores on the screen."""
+    estimator, components, signs = shown_estimator(exploration, view)
+    origin, call = exploration.origin, "target"
+    lines = ["import standout", ""]
+    if origin.from_python:
+        lines = ["# Uses target and background, the data that were given to standout.explore.", *lines]
+    if origin.target != "target":
+        lines.append(f"target = {origin.target}")
+    if view.method != "pca" or isinstance(estimator, CPCA):
+        parts = [origin.backgrounds[number] for number in view.on]
+        if exploration.keys and not (origin.from_python and view.on == exploration.every):
+            named = (f"{exploration.keys[n]!r}: {part}" for n, part in zip(view.on, parts, strict=True))
+            lines.append(f"background = {{{', '.join(named)}}}")
+        elif parts[0] != "background" and not exploration.keys:
+            lines.append(f"background = {parts[0]}")
+        call += ", background=background"
+        if any(exploration.background_groups[number] is not None for number in view.on):
+            call += ", background_groups=background_groups"
+    if exploration.groups is not None:
+        call += ", groups=groups"
+    lines += ["", f"model = standout.{' '.join(repr(estimator).split())}", f"model.fit({call})"]
+    lines += [f"scores = model.transform(target)[:, {components}] * {signs}", "print(model.summary())"]
+    return "\n".join(lines) + "\n"
+
+
+def method_options(exploration: Exploration, view: View, name: str) -> list[str]:
+    """Return the options of ``standout fit`` or ``standout test`` that give the model of a view."""
+    estimator, _, _ = shown_estimator(exploration, view)
+    words = ["-k", str("all" if estimator.n_components is None else estimator.n_components)]
+    methods = {"pca": "pca", "cpca": "cpca", "kernel": "kernel-dpca"}
+    if name == "fit" and view.method in methods:
+        words = ["--method", methods[view.method], *words]
+    parameter = PARAMETERS.get(view.method)
+    if parameter and (view.stop or view.method == "cpca"):
+        words += [f"--{parameter}", repr(getattr(estimator, parameter))]
+    if name == "fit" and view.method == "signal":
+        words += ["--axes", "signal"]
+    return words
+
+
+def test_job(exploration: Exploration, view: View, n_permutations: Any) -> dict[str, Any]:
+    """Return the arguments of :func:`standout.assess` for the model of a view."""
+    if view.method not in ("dpca", "signal"):
+        raise InputError("the permutation test applies to dPCA. Show dPCA on the right.")
+    estimator = exploration.make(view.method, view.stop, view.on)
+    count = estimator.n_components
+    return {
+        "target": exploration.target,
+        "background": exploration.background(view.on),
+        "estimator": estimator,
+        "n_components": count if isinstance(count, int) else max(1, exploration.fitted(*view.model).n_components_),
+        "n_permutations": check_count("n_permutations", n_permutations),
+        "groups": exploration.groups,
+        "background_groups": exploration.grouped(view.on),
+        "n_bootstrap": 0,  # the verdict does not need it
+        "n_jobs": 1,  # the other cores serve the page
+    }
+
+
+def write_report(exploration: Exploration, view: View, file: Path, assessment: Assessment | None) -> None:
+    """Write the report on the model of a view."""
+    from standout._report.report import report
+
+    fitted = exploration.fitted(*view.model)
+    background = exploration.background(view.on) if fitted._solved().background_counts else None
+    command = exploration.origin.command
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StandoutWarning)  # the report shows them
+        report(
+            fitted, exploration.target, background, path=file, title=exploration.title, trust=assessment,
+            command=command and command(exploration, view, "fit"),
+            test_command=command and command(exploration, view, "test"),
+            code=code(exploration, view), ids=exploration.ids[0],
+        )  # fmt: skip
+
+
+def write_model(exploration: Exploration, view: View, file: Path) -> None:
+    """Write the model file of a view."""
+    command = exploration.origin.command
+    about = {"command": command(exploration, view, "fit") if command else None, "standout": __version__}
+    save(exploration.fitted(*view.model), file, about=about)
+
+
+def write_scores(exploration: Exploration, view: View, file: Path) -> None:
+    """Write the scores of all rows on the axes of a view, with their dataset, number, id and labels."""
+    found = exploration.best(view)
+    names = [exploration.component_names(view)[place] for place in (view.x, *([] if view.y < 0 else [view.y]))]
+    labels = [column for column in exploration.columns if column not in names]
+    with writing(file, names, ["dataset", "row", *_id_column(exploration), *labels], "scores") as table:
+        for number, rows in enumerate(exploration.rows):
+            if view.method == "kernel":
+                source = (exploration.target, *exploration.backgrounds)[number]
+                values = np.asarray(exploration.fitted("kernel", 0, view.on)._scores(source))
+            else:
+                values = dial.scores(rows.source, found.directions[view.stop], exploration.centre(view))
+            values = values[:, [view.x, *([] if view.y < 0 else [view.y])]]
+            for start in range(0, len(values), _ROWS):
+                part = slice(start, start + _ROWS)
+                table.add(values[part], _about(exploration, number, np.arange(len(values))[part], labels))
+
+
+def write_selection(exploration: Exploration, selection: Any, file: Path) -> None:
+    """Write the number, id and labels of the selected target rows."""
+    chosen = np.flatnonzero(exploration.select(selection)[0])
+    labels = list(exploration.columns)
+    with writing(file, [], ["row", *_id_column(exploration), *labels], "selection") as table:
+        table.add(np.empty((len(chosen), 0)), _about(exploration, 0, chosen, labels))
+
+
+def write_effects(exploration: Exploration, first: Any, second: Any, file: Path) -> None:
+    """Write the effect sizes of all features, with their intervals."""
+    found = exploration.effects(first, second)
+    order = found.largest(len(found.size))
+    columns = ["difference", "effect_size", "low", "high"]
+    values = np.column_stack([found.difference, found.size, found.low, found.high])[order]
+    with writing(file, columns, ["feature"], "effects") as table:
+        table.add(values, {"feature": np.array(exploration.feature_names, dtype=object)[order]})
+
+
+def _id_column(exploration: Exploration) -> list[str]:
+    return ["id"] if any(ids is not None for ids in exploration.ids) and "id" not in exploration.columns else []
+
+
+def _about(exploration: Exploration, number: int, rows: Any, labels: list[str]) -> dict[str, Any]:
+    """Return the dataset, number, id and labels of some rows of a dataset; numbers start at 1, as in files."""
+    ids = exploration.ids[number]
+    nothing = np.full(len(rows), "", dtype=object)
+    about = {
+        "dataset": np.full(len(rows), exploration.rows[number].name, dtype=object),
+        "row": rows + 1,
+        "id": nothing if ids is None else ids[rows].astype(object),
+    }
+    for name in labels:
+        found = exploration.columns[name][number]
+        if found is None:
+            about[name] = nothing
+        elif found.numbers is not None:
+            about[name] = np.array([f"{value:.12g}" for value in found.numbers[rows]], dtype=object)
+        else:
+            about[name] = np.array([*found.names, ""], dtype=object)[found.codes[rows]]
+    return about

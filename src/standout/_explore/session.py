@@ -1,0 +1,570 @@
+"""What the explorer knows: the data, the models of each method and stop, the verdict, and what can be taken away.
+
+Every result is computed once and kept. Models are the library's own estimators, fitted to the given data as ``fit``
+does, so that exported code repeats what is on the screen. The rows behind the plots are those of the models: on the
+features in use, with missing values filled.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import clone
+
+from standout._base import BaseContrast
+from standout._blas import Array
+from standout._cpca import CPCA
+from standout._dpca import DPCA
+from standout._explore import stops as dial
+from standout._explore.selection import (
+    FEWEST_ROWS,
+    Effects,
+    HalfCheck,
+    Mask,
+    as_region,
+    check_halves,
+    effects,
+    inside,
+)
+from standout._explore.stops import MOST_COMPONENTS, ShownRows, Stops
+from standout._kernel_dpca import KernelDPCA
+from standout._path import path
+from standout._verdict import verdict
+from standout.errors import InputError, StandoutWarning, listed
+from standout.inference.assess import Assessment
+from standout.inference.resampling import collect_samples, collect_sides
+from standout.io.read import open_data
+from standout.io.source import RowView
+from standout.plot._scores import Labels
+
+# Points that are drawn; all rows are counted.
+MOST_DRAWN = 20_000
+# Values of all rows above which the check of a selection uses one split into halves instead of several.
+_SPLITS, _MANY_VALUES = 4, 5e6
+# Features shown in a list, and rows of one export.
+N_FEATURES = 12
+TITLES = {"pca": "PCA", "dpca": "dPCA", "signal": "dPCA, signal axes", "cpca": "cPCA", "kernel": "Kernel dPCA"}
+PARAMETERS = {"dpca": "shrinkage", "cpca": "alpha"}
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class View:
+    """What one plot shows. Axes are places on the screen; -1 is the number of the row."""
+
+    method: str
+    stop: int
+    x: int
+    y: int
+    on: tuple[int, ...]  # the backgrounds in use, by number
+
+    @property
+    def model(self) -> tuple[str, int, tuple[int, ...]]:
+        """The key of the model."""
+        return self.method, self.stop, self.on
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How the data are read again: Python code for each dataset, and a command, if there is one."""
+
+    target: str
+    backgrounds: tuple[str, ...]
+    from_python: bool = True  # whether the names stand for objects that the reader of the code has
+    command: Callable[[Any, View, str], str | None] | None = None  # of a view, by the name of the command
+
+
+class Exploration:
+    """The state behind the page. All methods may be called from several threads."""
+
+    def __init__(
+        self, target: Any, background: Any, *, estimator: Any = None, groups: Any = None, background_groups: Any = None,
+        labels: Any = None, ids: Any = None, title: str | None = None, origin: Origin | None = None,
+    ):  # fmt: skip
+        self.estimator = DPCA() if estimator is None else estimator
+        if not isinstance(self.estimator, DPCA | CPCA | KernelDPCA):
+            raise InputError(
+                f"estimator: unsupported type {type(estimator).__name__}. Give a DPCA, CPCA or KernelDPCA."
+            )
+        if self.estimator.background_label is not None:
+            raise InputError("estimator: the explorer takes backgrounds as `background=`. Leave background_label out.")
+        if background is None:
+            raise InputError("background: there is none to compare with. Give `background=`.")
+        self.title = title or "What is specific to the target"
+        target, background = collect_sides(open_data(target, "target"), background)
+        several = isinstance(background, Mapping | list | tuple)
+        named = dict(background) if isinstance(background, Mapping) else dict(enumerate(background)) if several else {}
+        self.target = target
+        self.names = [str(key) for key in named] if several else ["background"]
+        self.keys: list[Any] = list(named)
+        self.backgrounds = [open_data(data, "background") for data in named.values()] if several else [background]
+        self.groups = groups
+        grouped = background_groups if several else [background_groups]
+        self.background_groups = (
+            [None] * len(self.names) if grouped is None
+            else [grouped.get(key) for key in self.keys] if isinstance(grouped, Mapping) else list(grouped)
+        )  # fmt: skip
+        self.origin = origin or Origin("target", tuple(f"background[{key!r}]" for key in self.keys) or ("background",))
+        self._kept: dict[Any, Any] = {}
+        self._locks: dict[Any, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self.every = tuple(range(len(self.names)))
+        main = self.fitted(self.default_method, 0, self.every)  # errors appear here, before a page is opened
+        self.rows = self._shown_rows()
+        self.columns = self._label_columns(labels)
+        self.ids = self._row_ids(ids)
+        self.feature_names = [str(name) for name in self._used_names(main)]
+
+    # Data
+
+    def _shown_rows(self) -> tuple[ShownRows, ...]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StandoutWarning)  # the fit has given them
+            samples = collect_samples(
+                self.target, self.background(self.every), self.groups, self.grouped(self.every),
+                self.estimator.features, "the explorer",
+            )  # fmt: skip
+        sizes = [sample.n_rows for sample in samples.sets]
+        rng = np.random.default_rng(0)
+        remaining, drawn = MOST_DRAWN, {}
+        for done, smallest in enumerate(np.argsort(sizes, kind="stable")):
+            share = min(sizes[smallest], remaining // (len(sizes) - done))
+            remaining -= share
+            size = sizes[smallest]
+            drawn[smallest] = np.arange(size) if share == size else np.sort(rng.choice(size, share, replace=False))
+        names = ["target", *self.names]
+        return tuple(
+            ShownRows(name, sample.source, sample.units, drawn[number])
+            for number, (name, sample) in enumerate(zip(names, samples.sets, strict=True))
+        )
+
+    def background(self, on: Sequence[int]) -> Any:
+        """Return the backgrounds in use, as ``fit`` takes them."""
+        if not on:
+            raise InputError("background: all are switched off. Switch one on.")
+        if not self.keys:
+            return self.backgrounds[0]
+        return {self.keys[number]: self.backgrounds[number] for number in on}
+
+    def grouped(self, on: Sequence[int]) -> Any:
+        """Return the groups of the backgrounds in use, as ``fit`` takes them."""
+        if all(self.background_groups[number] is None for number in on):
+            return None
+        if not self.keys:
+            return self.background_groups[0]
+        return {self.keys[number]: self.background_groups[number] for number in on}
+
+    def _label_columns(self, labels: Any) -> dict[str, list[Labels | None]]:
+        """Return the columns that rows can be coloured by: for each, the labels of every dataset that has it."""
+        found: dict[str, list[Any]] = {}
+        given = labels if isinstance(labels, Mapping) or labels is None else {"label": labels}
+        for name, values in (given or {}).items():
+            found[str(name)] = [values, *[None] * len(self.names)]
+        for number, source in enumerate((self.target, *self.backgrounds)):
+            options: Any = getattr(getattr(source, "layout", None), "options", None)
+            listed_columns = [(getattr(options, "label", None) or "label", source.row_values("label", "labels"))]
+            listed_columns += [(column.name or "index", column.values) for column in source.id_columns()]
+            if getattr(options, "groups", None) is None or options.groups_match is not None:
+                listed_columns.append(("groups", source.row_values("groups", "groups")))
+            for name, values in listed_columns:
+                if values is not None and len(values) == self.rows[number].n_rows:
+                    columns = found.setdefault(name, [None] * (1 + len(self.names)))
+                    columns[number] = values if columns[number] is None else columns[number]
+        return {
+            name: [
+                None if values is None else Labels.of(values, rows.n_rows, name)
+                for values, rows in zip(columns, self.rows, strict=True)
+            ]
+            for name, columns in found.items()
+        }
+
+    def _row_ids(self, ids: Any) -> list[Any]:
+        found = []
+        for number, (source, rows) in enumerate(zip((self.target, *self.backgrounds), self.rows, strict=True)):
+            values = ids if number == 0 and ids is not None else source.row_values("ids", "ids")
+            if values is not None and len(values) != rows.n_rows:
+                raise InputError(f"ids: {len(values)} for {rows.n_rows} rows of the target. Give one for each row.")
+            found.append(None if values is None else np.asarray(values))
+        return found
+
+    def _used_names(self, main: BaseContrast) -> Sequence[Any]:
+        model = main._solved()
+        names: Sequence[Any] = range(main.n_features_in_) if model.names is None else model.names
+        return names if model.used is None else [names[index] for index in model.used]
+
+    def colour(self, column: str) -> list[Labels | None]:
+        """Return what a column says of every dataset: a column of labels, or, after "feature:", a feature."""
+        if column in self.columns:
+            return self.columns[column]
+        name = column.removeprefix("feature:")
+        if name == column or name not in self.feature_names:
+            raise InputError(f"there is no column {column!r} to colour by. Choose one that is listed.")
+        at = self.feature_names.index(name)
+        values = (np.asarray(rows.source.columns(at, at + 1), dtype=np.float64)[:, 0] for rows in self.rows)
+        return [Labels((), np.full(len(each), -1, dtype=np.intp), each) for each in values]
+
+    # Models
+
+    @property
+    def default_method(self) -> str:
+        """The method of the estimator that was given."""
+        if isinstance(self.estimator, KernelDPCA):
+            return "kernel"
+        if isinstance(self.estimator, CPCA):
+            return "cpca"
+        return "signal" if self.estimator.axes == "signal" else "dpca"
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """The methods that a view can show, and their titles."""
+        return {key: title for key, title in TITLES.items() if key != "kernel" or self.default_method == "kernel"}
+
+    def make(self, method: str, stop: int, on: tuple[int, ...], n_components: Any = None) -> BaseContrast:
+        """Return the estimator of a method at a stop, not fitted."""
+        given = self.estimator.get_params()
+        count = given["n_components"] if n_components is None else n_components
+        shared = {name: given[name] for name in ("features", "centering", "random_state")}
+        mix = given["mix"]
+        if not isinstance(mix, str) and len(on) < len(self.names):
+            mix = {self.keys[n]: mix[self.keys[n]] for n in on} if isinstance(mix, Mapping) else [mix[n] for n in on]
+        value = None
+        if stop:
+            values = self.stops(method, on).values
+            if stop >= len(values):
+                raise InputError(f"the dial of {TITLES[method]} has {len(values)} stops. Choose one of them.")
+            value = values[stop]
+        if method == "kernel":
+            kernel: BaseContrast = clone(self.estimator)
+            return kernel
+        if method == "pca":
+            if shared["features"] == "common":
+                return CPCA(count if count != "auto" else 2, alpha=0.0, mix=mix, **shared)
+            return DPCA(count, random_state=shared["random_state"])
+        if method == "cpca":
+            own = given if isinstance(self.estimator, CPCA) else {}
+            rest = {name: own[name] for name in ("grid", "affinity", "n_representatives") if name in own}
+            alpha = own.get("alpha", "auto") if value is None else value
+            return CPCA(count if count != "auto" else 2, alpha=alpha, mix=mix, **rest, **shared)
+        own = given if isinstance(self.estimator, DPCA) else {}
+        rest = {name: own[name] for name in ("normalize", "solver", "graph", "smoothness") if name in own}
+        shrinkage = own.get("shrinkage", "auto") if value is None else value
+        axes = "signal" if method == "signal" else "ratio"
+        return DPCA(count, shrinkage=shrinkage, axes=axes, mix=mix, **rest, **shared)
+
+    def fit(self, estimator: BaseContrast, method: str, on: tuple[int, ...]) -> BaseContrast:
+        """Fit an estimator of a method to the given data, without repeating warnings: the verdict shows them."""
+        with warnings.catch_warnings():
+            if hasattr(self, "rows"):
+                warnings.simplefilter("ignore", StandoutWarning)
+            if method == "pca" and isinstance(estimator, DPCA):
+                estimator.fit(self.target, groups=self.groups)
+            else:
+                background, groups = self.background(on), self.grouped(on)
+                estimator.fit(self.target, background=background, groups=self.groups, background_groups=groups)
+        return estimator
+
+    def fitted(self, method: str, stop: int, on: tuple[int, ...]) -> Any:
+        """Return the fitted estimator of a method at a stop, as ``fit`` gives it."""
+        if method not in self.methods:
+            raise InputError(f"unknown method {method!r}. Use one of {listed(list(self.methods))}.")
+        on = self.every if method == "pca" else on
+        return self.once(("fit", method, stop, on), lambda: self.fit(self.make(method, stop, on), method, on))
+
+    def once(self, key: Any, compute: Callable[[], _T]) -> _T:
+        """Return the result for a key, computed by the first thread that asks."""
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._kept:
+                self._kept[key] = compute()
+            found: _T = self._kept[key]
+            return found
+
+    def start(self, method: str, on: tuple[int, ...]) -> Stops:
+        """Return the first stop of a method alone: what the library chooses. It needs no path."""
+        return self.once(("start", method, on), lambda: self._start(method, on))
+
+    def stops(self, method: str, on: tuple[int, ...]) -> Stops:
+        """Return all stops of a method."""
+        return self.once(("stops", method, on), lambda: self._stops(method, on))
+
+    def best(self, view: View) -> Stops:
+        """Return the stops that a view needs: all of them if the dial was moved."""
+        return self.stops(view.method, view.on) if view.stop else self.start(view.method, view.on)
+
+    def _whole(self, method: str, on: tuple[int, ...]) -> BaseContrast:
+        """Return the model of stop 0 with as many components as can be shown."""
+        given = self.fitted(method, 0, on)
+        if method in ("kernel", "signal"):
+            return given  # type: ignore[no-any-return]
+        model = given._solved()
+        most = min(model.rank, model.target_counts.rows - 1)
+        count = max(min(MOST_COMPONENTS, most), given.n_components_)
+        if count == given.n_components_:
+            return given  # type: ignore[no-any-return]
+        estimator = self.make(method, 0, on, count)
+        if method == "cpca":  # the search for alpha depends on the number of components
+            estimator.set_params(alpha=given.alpha_)
+        try:
+            return self.fit(estimator, method, on)
+        except InputError:  # the rank of the target may be lower than that of both
+            return given  # type: ignore[no-any-return]
+
+    def _start(self, method: str, on: tuple[int, ...]) -> Stops:
+        whole = self._whole(method, on)
+        model = whole._solved()
+        if whole.n_components_ == 0:
+            raise InputError(f"{TITLES[method]}: no component stands out from noise, so there is nothing to draw.")
+        if method == "kernel":
+            found = [whole._scores(source) for source in (self.target, *self.backgrounds)]
+            return dial.of_scores(self.rows, found)
+        model = model.narrowed()
+        value = self.automatic(method, on)
+        return dial.collect(self.rows, model.components[None], model.mean, model.scale, [value])
+
+    def _stops(self, method: str, on: tuple[int, ...]) -> Stops:
+        first = self.start(method, on)
+        parameter = PARAMETERS.get(method)
+        if parameter is None or (method == "dpca" and getattr(self.estimator, "graph", None) is not None):
+            return first
+        given = self.make(method, 0, on)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StandoutWarning)
+            found = path(
+                self.target, self.background(on), over=parameter, n_components=first.n_components, mix=given.mix,
+                centering=given.centering, features=given.features, random_state=given.random_state,
+            )  # fmt: skip
+        model = self._whole(method, on)._solved()
+        components = found.components if model.used is None else found.components[..., model.used]
+        narrow = model.narrowed()
+        if getattr(given, "normalize", None) == "background":
+            components = components / np.sqrt(self._shrunk_variance(components, found.values, on))[..., None]
+        return dial.collect(
+            self.rows, np.concatenate([narrow.components[None], components]), narrow.mean, narrow.scale,
+            [first.values[0], *map(float, found.values)], parameter=parameter,
+            representatives=[1 + int(number) for number in found.representatives],
+        )  # fmt: skip
+
+    def _shrunk_variance(self, components: Array, values: Array, on: tuple[int, ...]) -> Array:
+        """Return the variance of the background along components, its correlations shrunk by each value."""
+        size = components.shape[2]
+        shares = self.shares("dpca", on)
+        zero = np.zeros(size)
+        exact, diagonal = np.zeros(components.shape[:2]), np.zeros(components.shape[:2])
+        for share, number in zip(shares, on, strict=True):
+            rows = self.rows[1 + number]
+            found = dial.project(rows, components.reshape(-1, size), zero, with_features=False)
+            exact += share * np.diagonal(found.covariance).reshape(components.shape[:2])
+            variances = np.concatenate([
+                np.asarray(rows.source.columns(start, min(start + 64, size)), dtype=np.float64).var(axis=0)
+                for start in range(0, size, 64)
+            ])  # fmt: skip
+            diagonal += share * (components**2 @ variances)
+        return (1 - values[:, None]) * exact + values[:, None] * diagonal
+
+    def automatic(self, method: str, on: tuple[int, ...]) -> float | None:
+        """Return the value of the dial that the library chose, where there is one."""
+        model = self.fitted(method, 0, on)
+        if method == "dpca":
+            return float(model.shrinkage_)
+        return float(model.alpha_) if method == "cpca" else None
+
+    def shares(self, method: str, on: tuple[int, ...]) -> Array:
+        """Return the share of each background in use."""
+        mix: Array = self.fitted("dpca" if method == "pca" else method, 0, on).mix_
+        return mix
+
+    # What a view shows
+
+    def view(self, method: Any, stop: Any, x: Any, y: Any, on: Any) -> View:
+        """Return a view from values that came from outside."""
+        if method not in self.methods:
+            raise InputError(f"unknown method {method!r}. Use one of {listed(list(self.methods))}.")
+        numbers = [stop, x, y, *(on if isinstance(on, list | tuple) else [on])]
+        if not all(isinstance(value, int) and not isinstance(value, bool) for value in numbers):
+            raise InputError("view: stop, axes and backgrounds are whole numbers.")
+        chosen = tuple(sorted(set(on)))
+        if not chosen or chosen[0] < 0 or chosen[-1] >= len(self.names):
+            raise InputError(f"background: choose one or more of the numbers 0 to {len(self.names) - 1}.")
+        found = View(method, stop, x, y, self.every if method == "pca" else chosen)
+        available = self.best(found)
+        if not 0 <= stop < len(available.values):
+            raise InputError(f"stop: the dial of {TITLES[method]} has {len(available.values)} stops.")
+        if not (0 <= x < available.n_components and -1 <= y < available.n_components):
+            raise InputError(f"axes: {TITLES[method]} has {available.n_components} components.")
+        return found
+
+    def target_scores(self, view: View) -> Array:
+        """Return the scores of all target rows on the axes of a view, (n_rows, 2)."""
+        return self.once(("scores", view), lambda: self._target_scores(view))
+
+    def _target_scores(self, view: View) -> Array:
+        found = self.best(view)
+        if view.method == "kernel":
+            both = np.asarray(self.fitted("kernel", 0, view.on)._scores(self.target))
+        else:
+            both = dial.scores(self.rows[0].source, found.directions[view.stop], self.centre(view))
+        y = np.arange(len(both), dtype=np.float64) if view.y < 0 else both[:, view.y]
+        return np.column_stack([both[:, view.x], y])
+
+    def centre(self, view: View) -> Array:
+        """Return what is subtracted from rows before they are projected; it does not depend on the stop."""
+        mean: Array = self.fitted(view.method, 0, view.on)._solved().narrowed().mean
+        return mean
+
+    def component_names(self, view: View) -> list[str]:
+        """Return the names of the components at the places of the screen."""
+        found = self.best(view)
+        prefix = {"pca": "pca", "cpca": "cpca"}.get(view.method, "dpca")
+        if view.method == "kernel":
+            return [str(name) for name in self.fitted("kernel", 0, view.on).get_feature_names_out()]
+        return [f"{prefix}{number}" for number in found.order[view.stop]]
+
+    def describe(self, view: View) -> dict[str, Any]:
+        """Return the ratios, the noise edge and the patterns of a view."""
+        found, shares = self.best(view), self.shares(view.method, view.on)
+        of_target = found.target_variance[view.stop]
+        of_background = sum(
+            share * found.background_variance[number][view.stop] for share, number in zip(shares, view.on, strict=True)
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = of_target / of_background
+        given = self.fitted("dpca" if view.method == "pca" else view.method, 0, view.on)
+        moves = None if found.moves is None else found.moves[view.stop]
+        tops = []
+        for row in [] if moves is None else moves:
+            order = np.argsort(-np.abs(row), kind="stable")[:N_FEATURES]
+            tops.append([{"feature": self.feature_names[j], "weight": float(row[j])} for j in order if row[j]])
+        value = found.values[view.stop]
+        return {
+            "names": self.component_names(view),
+            "value": value,
+            "ratios": ratios,
+            "noise_edge": given.noise_edge_,
+            "top_features": tops,
+            "unit": "background sd",
+        }
+
+    def points(self, view: View) -> bytes:
+        """Return the scores of the drawn rows on the axes of a view: x then y of each dataset, as float32."""
+        found, parts = self.best(view), []
+        for rows, drawn in zip(self.rows, found.drawn, strict=True):
+            y = rows.drawn.astype(np.float32) if view.y < 0 else drawn[:, view.stop, view.y]
+            parts += [drawn[:, view.stop, view.x], y]
+        return np.ascontiguousarray(np.concatenate(parts), dtype="<f4").tobytes()
+
+    # Trust
+
+    def judge(self, view: View, assessment: Assessment | None = None) -> dict[str, Any]:
+        """Return the verdict of the library on the model of a view."""
+        fitted = self.fitted(*view.model)
+        command = self.origin.command and self.origin.command(self, view, "test")
+        found = verdict(fitted._solved(), assessment, command)
+        return {**found.to_dict(on_command_line=command is not None), "n_doubts": found.n_doubts}
+
+    def select(self, selection: Any) -> tuple[Mask, View | None, Array | None]:
+        """Return the selected target rows, and the view and region that selected them, or None for labels."""
+        if not isinstance(selection, dict):
+            raise InputError("selection: give a region of a view, or a label.")
+        if selection.get("kind") == "label":
+            column, value = str(selection.get("column")), str(selection.get("value"))
+            labels = self.colour(column)[0]
+            if labels is None or value not in labels.names:
+                raise InputError(f"selection: no target row has the label {value!r} in {column!r}.")
+            return labels.codes == labels.names.index(value), None, None
+        view = self.view(*(selection.get(name) for name in ("method", "stop", "x", "y", "on")))
+        region = as_region(selection.get("points"))
+        return inside(self.target_scores(view), region), view, region
+
+    def compare(self, first: Any, second: Any = None) -> dict[str, Any]:
+        """Return how selected target rows differ from the others, or from a second selection."""
+        found = self.effects(first, second)
+        return {
+            "counts": found.counts,
+            "units": found.units if self.rows[0].units.ids else None,
+            "features": [
+                {
+                    "feature": self.feature_names[j], "difference": found.difference[j],
+                    "size": found.size[j], "low": found.low[j], "high": found.high[j],
+                }
+                for j in found.largest(N_FEATURES)
+            ],
+            "indices": found.largest(N_FEATURES),
+        }  # fmt: skip
+
+    def effects(self, first: Any, second: Any = None) -> Effects:
+        """Return the effect sizes of all features."""
+        one, two = self._sides(first, second)
+        key = ("effects", one.tobytes(), two.tobytes())
+        return self.once(key, lambda: effects(self.rows[0].source, self.rows[0].units, one, two))
+
+    def _sides(self, first: Any, second: Any) -> tuple[Mask, Mask]:
+        one = self.select(first)[0]
+        two = ~one if second is None else self.select(second)[0]
+        if (one & two).any():
+            raise InputError(f"the two selections share {int((one & two).sum())} rows. Select rows apart.")
+        for name, mask in (("selection", one), ("second selection" if second is not None else "other rows", two)):
+            if mask.sum() < FEWEST_ROWS:
+                raise InputError(f"{name}: {int(mask.sum())} rows. A comparison needs {FEWEST_ROWS} or more.")
+        return one, two
+
+    def check(self, selection: Any) -> dict[str, Any]:
+        """Return whether a selection holds on rows that did not choose the axis."""
+        _, view, region = self.select(selection)
+        if view is None or region is None:
+            sentence = "The rows were chosen by label, not by score, so the intervals hold for these rows as they are."
+            return {"kind": "labels", "sentence": sentence}
+        key = ("check", view, region.tobytes())
+        try:
+            found = self.once(key, lambda: self._check(view, region))
+        except InputError as error:
+            return {"kind": "impossible", "sentence": f"The check on halves is not possible: {error}"}
+        largest = [int(j) for j in self.compare(selection)["indices"]]
+        return {
+            "kind": found.kind,
+            "sentence": found.sentence(),
+            "again": found.again,
+            "chance": found.chance,
+            "n_splits": found.n_splits,
+            "size": found.size[largest],
+            "low": found.low[largest],
+            "high": found.high[largest],
+        }
+
+    def _check(self, view: View, region: Array) -> HalfCheck:
+        shown = self.target_scores(view)
+        count = 1 + max(int(found) for found in self.best(view).order[view.stop][[view.x, max(view.y, view.x)]])
+        on = () if view.method == "pca" else view.on
+        sources = [self.rows[0], *(self.rows[1 + number] for number in on)]
+
+        def fit(halves: list[Any]) -> Array:
+            estimator = self.make(view.method, view.stop, view.on, None if view.method == "kernel" else count)
+            parts = [RowView(rows.source, half) for rows, half in zip(sources, halves, strict=True)]
+            groups = [
+                rows.units.rows[half] if rows.units.ids else None for rows, half in zip(sources, halves, strict=True)
+            ]
+            keyed = dict(zip(range(len(on)), parts[1:], strict=True))
+            own = dict(zip(range(len(on)), groups[1:], strict=True))
+            if not isinstance(estimator.mix, str):
+                estimator.set_params(mix=list(self.shares(view.method, view.on)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", StandoutWarning)
+                if on:
+                    grouped = own if any(each is not None for each in own.values()) else None
+                    estimator.fit(parts[0], background=keyed, groups=groups[0], background_groups=grouped)
+                else:
+                    estimator.fit(parts[0], groups=groups[0])
+            scores = np.asarray(estimator._scores(self.rows[0].source))
+            if view.y < 0:  # the number of the row is its own second axis
+                return np.column_stack([scores, shown[:, 1]])
+            return scores
+
+        values = sum(float(rows.n_rows) for rows in self.rows) * len(self.feature_names)
+        units = [rows.units for rows in sources]
+        n_splits = 1 if values > _MANY_VALUES else _SPLITS
+        return check_halves(self.rows[0].source, units, region, shown, fit, n_splits)

@@ -1,0 +1,137 @@
+"""``standout explore``: the explorer on files, or on the data of a stored model."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from standout._explore.export import method_options
+from standout._explore.session import Exploration, Origin, View
+from standout.cli import options
+from standout.cli.data import backgrounds, load
+from standout.cli.options import Page, fit_options, option
+from standout.cli.session import Session
+
+_EXAMPLES = """
+standout explore patients.csv -b controls.csv --label subtype
+standout explore mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s -b c-SC-s --missing auto \\
+    --groups MouseID --groups-match '^[^_]+'
+standout explore model.standout
+"""
+
+
+@click.command(cls=Page, examples=_EXAMPLES, short_help="Explore target and backgrounds in the browser.")
+@click.argument("target")
+@fit_options
+@option("--port", type=click.IntRange(0, 65535), heading="Page",
+        help="Port of the page on this machine. Default: 8765, or the next one that is free.")  # fmt: skip
+@option("--no-browser", is_flag=True, heading="Page", help="Print the address, and do not open a browser.")
+@option("--title", heading="Page", help="Title of the page.")
+@option("--quiet", is_flag=True, heading="Output", help="Do not show progress or notes.")
+@option("--debug", is_flag=True, heading="Output", help="Show the traceback of an error.")
+def explore(target: str, port: int | None, no_browser: bool, title: str | None, **given: Any) -> None:
+    """Open a page that shows TARGET and the backgrounds in two linked plots.
+
+    The page compares PCA, dPCA and cPCA, moves along shrinkage or alpha, shows which features make selected rows
+    different, runs the permutation test, and exports scores, model, report and code. It is served on this machine
+    only, until Ctrl-C. TARGET is read as by `standout fit`. If it is a model file, the data it was fitted to are read
+    again.
+    """
+    context = click.get_current_context()
+    if Path(target).suffix == ".standout":
+        context = _stored(Path(target), context)
+        target, given = context.params["target"], _reading(context)
+    given["as_json"] = False
+    session = Session(given)
+    with context.scope(cleanup=False):
+        estimator = options.take_estimator(given)
+        if not given["background"]:
+            raise click.UsageError("There is no background to compare with. Give one with -b.")
+    with session.working():
+        from standout._explore.launch import Explorer, open_page
+
+        files = load(target, given)
+        names = list(files)[1:]
+        origin = Origin(
+            files["target"].code(), tuple(files[name].code() for name in names), from_python=False,
+            command=_command(context),
+        )  # fmt: skip
+        exploration = Exploration(
+            files["target"].source, backgrounds(files), estimator=estimator, origin=origin,
+            title=title or f"What is specific to {Path(files['target'].path).name}",
+        )  # fmt: skip
+    for note in session.notes if not session.quiet else ():
+        click.echo(f"note: {options.in_options(note)}", err=True)
+    with Explorer(exploration, port) as explorer:
+        opened = not no_browser and open_page(explorer.url)
+        click.echo(f"{'Opened' if opened else 'Open'} {explorer.url}")
+        click.echo("Press Ctrl-C to stop.")
+        with suppress(KeyboardInterrupt):
+            explorer.wait()
+    click.echo("Stopped.")
+    sys.stdout.flush()
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        os._exit(0)  # a computation that nobody waits for
+
+
+def _stored(model: Path, context: click.Context) -> click.Context:
+    """Return the context of the command that wrote a model file."""
+    from standout._model_file import header
+    from standout.cli.fit import fit
+
+    names = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    extra = [name for name in names if name not in ("target", "port", "no_browser", "title", "quiet", "debug")]
+    if extra:
+        raise click.UsageError("The data of a model file are read as it was fitted. Leave the other options out.")
+    words = shlex.split((header(model).get("about") or {}).get("command") or "")
+    if words[:2] != ["standout", "fit"]:
+        raise click.UsageError(
+            f"{model} does not say which files it was fitted to: it was not written by `standout fit`. Give the files."
+        )
+    return fit.make_context("fit", words[2:])
+
+
+def _reading(context: click.Context) -> dict[str, Any]:
+    """Return the options of a stored command that `explore` has too."""
+    known = {param.name for param in explore.params} | {"quiet", "debug"}
+    return {name: value for name, value in context.params.items() if name in known and name != "target"}
+
+
+def _command(context: click.Context) -> Any:
+    """Return the function that writes the command for a view: the data as given, the method as on the screen."""
+    shared: list[list[str]] = []
+    for param in context.command.params:
+        name = param.name or ""
+        value, source = context.params.get(name), context.get_parameter_source(name)
+        if not isinstance(param, options.Option) or source is not ParameterSource.COMMANDLINE or name == "background":
+            continue
+        if param.heading in ("Output", "Page") or name in ("method", "components", "shrinkage", "alpha", "axes"):
+            continue
+        for each in (value or ()) if param.multiple else [value]:
+            each = ",".join(map(str, each)) if isinstance(each, list) else "none" if each is None else str(each)
+            shared.append([param.opts[-1]] if param.is_flag else [param.opts[-1], each])
+    parts, target = context.params["background"], context.params["target"]
+    allowed = {name: _names_of(name) for name in ("fit", "test")}
+
+    def command(exploration: Exploration, view: View, name: str) -> str | None:
+        if name == "test" and view.method not in ("dpca", "signal"):
+            return None
+        chosen = [] if view.method == "pca" else [word for n in view.on for word in ("-b", parts[n])]
+        words = [word for each in shared if each[0] in allowed[name] for word in each]
+        return shlex.join(["standout", name, target, *chosen, *words, *method_options(exploration, view, name)])
+
+    return command
+
+
+def _names_of(name: str) -> set[str]:
+    from standout.cli import fit as commands
+
+    return {opt for param in getattr(commands, name).params for opt in param.opts}
