@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from standout._base import BaseContrast
 from standout._blas import Array
-from standout._cpca import CPCA
+from standout._cpca import CPCA, path
 from standout._dpca import DPCA
 from standout._explore import stops as dial
 from standout._explore.selection import (
@@ -33,7 +33,6 @@ from standout._explore.selection import (
 )
 from standout._explore.stops import MOST_COMPONENTS, ShownRows, Stops
 from standout._kernel_dpca import KernelDPCA
-from standout._path import path
 from standout._verdict import verdict
 from standout.errors import InputError, StandoutWarning, listed
 from standout.inference.assess import Assessment
@@ -206,7 +205,7 @@ class Exploration:
             raise InputError(f"there is no column {column!r} to colour by. Choose one that is listed.")
         at = self.feature_names.index(name)
         values = (np.asarray(rows.source.columns(at, at + 1), dtype=np.float64)[:, 0] for rows in self.rows)
-        return [Labels((), np.full(len(each), -1, dtype=np.intp), each) for each in values]
+        return [Labels([], np.full(len(each), -1, dtype=np.intp), each) for each in values]
 
     # Models
 
@@ -465,7 +464,8 @@ class Exploration:
         fitted = self.fitted(*view.model)
         command = self.origin.command and self.origin.command(self, view, "test")
         found = verdict(fitted._solved(), assessment, command)
-        return {**found.to_dict(on_command_line=command is not None), "n_doubts": found.n_doubts}
+        step = found.next_step and found.next_step.text(on_command_line=command is not None)
+        return {**found.to_dict(), "next_step": step, "n_doubts": found.n_doubts}
 
     def select(self, selection: Any) -> tuple[Mask, View | None, Array | None]:
         """Return the selected target rows, and the view and region that selected them, or None for labels."""
