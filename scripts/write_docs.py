@@ -89,7 +89,7 @@ def _run(block: re.Match[str], namespace: dict[str, object], name: str) -> str:
 def _run_commands(text: str) -> str:
     """Run the commands after ``$`` and return them with their output, standard error included."""
     shown = []
-    for command in re.findall(r"^\$ (.*(?:\\\n.*)*)", text, re.MULTILINE):
+    for command in re.findall(r"^\$ ((?:.*\\\n)*.*)", text, re.MULTILINE):
         called = re.sub(r"^standout\b", f'"{sys.executable}" -m standout', command)
         done = subprocess.run(
             called,
@@ -292,7 +292,7 @@ def main() -> None:
 
     example = digits_over_tiles()
     picture(views(example), example, ROOT / "docs" / "_static" / "demo.png")
-    put(ROOT / "README.md", "demo", demo_block())
+    put(ROOT / "docs" / "start" / "ten-minutes.md", "demo", demo_block())
     put(ROOT / "docs" / "start" / "install.md", "extras", extras_table())
     put(ROOT / "docs" / "reference" / "command-line.md", "help", help_pages())
     put(ROOT / "docs" / "explanation" / "method.md", "pure-noise", pure_noise())

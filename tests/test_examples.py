@@ -10,7 +10,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("*/plot_*.py"))
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 
 
@@ -63,5 +63,6 @@ def test_the_example_links_to_a_page_that_exists(example):
 
 def test_every_example_has_a_place_in_the_gallery():
     configuration = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
-    listed = re.findall(r'"(\w+)"', re.search(r"\nGALLERY = \((.*?)\n\)\n", configuration, re.DOTALL)[1])
-    assert sorted(listed) == [example.stem.removeprefix("plot_") for example in EXAMPLES]
+    listed = ast.literal_eval(re.search(r"\nGALLERY = (\{.*?\n\})\n", configuration, re.DOTALL)[1])
+    placed = {ROOT / "examples" / section / f"plot_{name}.py" for section, names in listed.items() for name in names}
+    assert placed == set(EXAMPLES)
