@@ -110,8 +110,9 @@ html_context = {
     "edit_page_provider_name": "GitHub",
     "edit_page_url_template": f"https://github.com/{repository}/"
     "{% if '/generated/' in file_name %}tree/main/src/standout"
-    "{% elif file_name.startswith('gallery/') %}tree/main/examples"
-    "{% elif file_name.startswith('tutorials/') %}tree/main/tutorials"
+    "{% elif file_name in ('gallery/index.rst', 'tutorials/index.rst') %}tree/main"
+    "{% elif file_name.startswith('gallery/') %}edit/main/examples/{{ file_name[8:-4] }}.py"
+    "{% elif file_name.startswith('tutorials/') %}edit/main/tutorials/{{ file_name[10:-4] }}.py"
     "{% else %}edit/main/docs/{{ file_name }}{% endif %}",
 }
 html_theme_options = {

@@ -168,6 +168,13 @@ def test_the_formula_with_groups_never_rejects_noise_in_more_than_8_percent_of_f
     assert len(noise) > 30 and max(noise) <= 8
 
 
+def test_every_test_that_a_page_names_exists():
+    tests = {path.name: path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    for page in PAGES:
+        for path in re.findall(r"(?:[\w/]*/)?test_\w+\.py", page.read_text(encoding="utf-8")):
+            assert tests.get(Path(path).name, "").endswith(path.lstrip("./")), f"{page.name}: {path}"
+
+
 def test_every_path_in_the_contributing_guide_exists():
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     diagram = re.search(r"## The code in one diagram\n\n```\n(.*?)```", guide, re.DOTALL)[1]
