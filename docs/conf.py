@@ -69,6 +69,11 @@ class GalleryOrder(FileNameSortKey):
         return (EXAMPLES.index(name) if name in EXAMPLES else len(EXAMPLES), str(filename))
 
 
+def short_warnings(gallery_conf, name):  # noqa: ARG001
+    """Show warnings of an example without the path of its file on this machine."""
+    warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"
+
+
 # Tutorials and gallery are scripts that run during the build.
 sphinx_gallery_conf = {
     "examples_dirs": ["../tutorials", "../examples"],
@@ -77,6 +82,7 @@ sphinx_gallery_conf = {
     "subsection_order": ExplicitOrder([f"../examples/{section}" for section in GALLERY]),
     "within_subsection_order": GalleryOrder,
     "abort_on_example_error": True,
+    "reset_modules": ("matplotlib", short_warnings),
     "parallel": 2,
     "remove_config_comments": True,
     "show_memory": False,

@@ -168,6 +168,21 @@ def test_the_formula_with_groups_never_rejects_noise_in_more_than_8_percent_of_f
     assert len(noise) > 30 and max(noise) <= 8
 
 
+def test_the_citation_names_this_version_and_the_paper():
+    import standout
+
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == standout.__version__
+    assert "arXiv:1710.09429" in citation
+
+
+def test_the_readme_fits_on_a_screen_and_has_the_code_of_the_start_page():
+    readme, start = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md"))
+    assert len(readme.splitlines()) <= 50
+    code = re.search(r"```python\n(.*?)print", readme, re.DOTALL)[1]
+    assert code in start
+
+
 def test_every_test_that_a_page_names_exists():
     tests = {path.name: path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
     for page in PAGES:

@@ -147,7 +147,7 @@ kinds = {
 labels = stats.file.map(kinds).fillna("tests and other functions")
 grey = {"numpy and other scipy": model.transform(Y)}
 figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
-plot.scores(
+_ = plot.scores(
     scores,
     labels,
     background=grey,
