@@ -17,7 +17,7 @@ help:
 	@echo "make layers       check the order of imports with import-linter"
 	@echo "make docs         build the documentation site in docs/_build/html"
 	@echo "make docs-write   regenerate the generated parts of README.md and docs/"
-	@echo "make docs-check   build the site and check links, public names, code, and pages in a browser"
+	@echo "make docs-check   build the site and check links, code, doctests, public names, and pages in a browser"
 	@echo "make bench        run the benchmarks and write docs/evidence/benchmarks.md"
 	@echo "make simulations  simulate size, power and coverage and write docs/evidence/simulations.md (about 30 minutes)"
 	@echo "make paper        run the experiments of the paper and write docs/evidence/paper.md (about 15 minutes;"
@@ -80,10 +80,11 @@ docs: $(VENV)/.docs
 docs-write: $(VENV)/.docs
 	$(BIN)/python scripts/write_docs.py
 
-# Links, the coverage of public names, code and generated parts of the pages, and the site in a browser.
+# Links, the coverage of public names, the site in a browser, code and generated parts of the pages, and doctests.
 docs-check: docs
 	@sh scripts/install-debian chromium "Browser tests" chromium
-	$(BIN)/python -m pytest tests/site
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -rs \
+	    tests/site tests/test_docs.py tests/test_examples.py tests/test_paper_page.py src
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/gallery docs/tutorials docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
-from sphinx_gallery.sorting import FileNameSortKey
+from sphinx_gallery.sorting import ExplicitOrder, FileNameSortKey
 
 import standout
 
@@ -49,23 +49,29 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_attributes_as_param_list = True
 
-# The order of the examples in the gallery; any others follow by name, as tutorials do.
-GALLERY = (
-    *("digits", "patterns", "photographs", "wine"),
-    *("noise", "replicates", "shift", "standardise", "missing", "tumours"),
-    *("held_out", "null", "stability", "n_components"),
-    *("shrinkage", "signal", "denoise", "swap", "minimax", "batch"),
-    *("cpca", "path", "kernel", "graph", "robust"),
-)
+# Sections of the gallery, and the examples of each in order.
+GALLERY = {
+    "basics": ("digits", "patterns", "photographs", "wine"),
+    "pitfalls": ("noise", "replicates", "shift", "standardise", "missing", "tumours"),
+    "inference": ("held_out", "null", "stability", "n_components"),
+    "options": ("shrinkage", "signal", "denoise", "swap", "minimax", "batch"),
+    "variants": ("cpca", "path", "kernel", "graph", "robust"),
+}
+EXAMPLES = [name for names in GALLERY.values() for name in names]
 
 
 class GalleryOrder(FileNameSortKey):
     """Sort key of examples and tutorials."""
 
     def __call__(self, filename):
-        """Return the place in GALLERY, then the name."""
+        """Return the place in GALLERY, then the name; tutorials are sorted by name."""
         name = Path(filename).stem.removeprefix("plot_")
-        return (GALLERY.index(name) if name in GALLERY else len(GALLERY), str(filename))
+        return (EXAMPLES.index(name) if name in EXAMPLES else len(EXAMPLES), str(filename))
+
+
+def short_warnings(gallery_conf, name):  # noqa: ARG001
+    """Show warnings of an example without the path of its file on this machine."""
+    warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"
 
 
 # Tutorials and gallery are scripts that run during the build.
@@ -73,8 +79,10 @@ sphinx_gallery_conf = {
     "examples_dirs": ["../tutorials", "../examples"],
     "gallery_dirs": ["tutorials", "gallery"],
     "filename_pattern": r"/plot_",
+    "subsection_order": ExplicitOrder([f"../examples/{section}" for section in GALLERY]),
     "within_subsection_order": GalleryOrder,
     "abort_on_example_error": True,
+    "reset_modules": ("matplotlib", short_warnings),
     "parallel": 2,
     "remove_config_comments": True,
     "show_memory": False,
@@ -108,15 +116,18 @@ html_context = {
     "edit_page_provider_name": "GitHub",
     "edit_page_url_template": f"https://github.com/{repository}/"
     "{% if '/generated/' in file_name %}tree/main/src/standout"
-    "{% elif file_name.startswith('gallery/') %}tree/main/examples"
-    "{% elif file_name.startswith('tutorials/') %}tree/main/tutorials"
+    "{% elif file_name in ('gallery/index.rst', 'tutorials/index.rst') %}tree/main"
+    "{% elif file_name.startswith('gallery/') %}edit/main/examples/{{ file_name[8:-4] }}.py"
+    "{% elif file_name.startswith('tutorials/') %}edit/main/tutorials/{{ file_name[10:-4] }}.py"
     "{% else %}edit/main/docs/{{ file_name }}{% endif %}",
 }
 html_theme_options = {
     "logo": {"text": html_title},
     "use_edit_page_button": True,
     "show_toc_level": 2,
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 8,
+    # A field for the search would not fit next to eight sections on a screen of 1400 px.
+    "navbar_persistent": ["search-button"],
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "icon_links": [{"name": "GitHub", "url": f"https://github.com/{repository}", "icon": "fa-brands fa-github"}],
     "footer_start": ["copyright"],

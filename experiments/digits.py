@@ -25,17 +25,17 @@ _CLAIM = (
 _MEASURES = {
     "ari": ("ARI of two clusters with the two digits", "k-means on the raw scores; 1 is perfect, 0 is chance."),
     "silhouette": ("Silhouette of the two digits in the scores", "From -1 to 1."),
-    "accuracy": ("Accuracy of a logistic regression on the scores", "Mean of five folds; the axes saw all rows."),
-    "new_accuracy": ("Accuracy on new digits over new photographs", "Neither the axes nor the regression saw them."),
+    "accuracy": ("Accuracy of a logistic regression on the scores", "Mean of five folds; axes fitted to all rows."),
+    "new_accuracy": ("Accuracy on new digits over new photographs", "Not used for the axes or the regression."),
 }  # fmt: skip
 _SPECTRUM = {  # label and number of decimals
     "largest_ratio": ("largest ratio, exact", 1),
-    "noise_edge": ("ratio that noise reaches", 2),
-    "above_edge": ("components above that edge", 0),
-    "calm_by_ratio": ("background variance on component 1 (average direction: 1)", 4),
-    "calm_by_signal": ("background variance on axis 1 by signal", 4),
-    "default_shrinkage": ("shrinkage by default", 4),
-    "searched_alpha": ("alpha that cPCA's search takes", 1),
+    "noise_edge": ("noise edge", 2),
+    "above_edge": ("components above the noise edge", 0),
+    "calm_by_ratio": ("background variance along component 1 (average direction: 1)", 4),
+    "calm_by_signal": ("background variance along signal axis 1", 4),
+    "default_shrinkage": ("shrinkage of the default", 4),
+    "searched_alpha": ("alpha selected by the search of cPCA", 1),
 }
 
 

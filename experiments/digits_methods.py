@@ -65,7 +65,7 @@ METHODS = (
     Method("cpca", "cPCA (alpha 2)", lambda _: CPCA(2, alpha=2.0)),
     Method("cpca_search", "cPCA (alpha searched)", lambda seed: CPCA(2, random_state=seed)),
     Method("kernel", "kernel dPCA", lambda s: KernelDPCA(2, n_landmarks=LANDMARKS, random_state=s), rows=True),
-    Method("literal", "Algorithm 1 literally", lambda _: Literal()),
+    Method("literal", "Algorithm 1 as printed", lambda _: Literal()),
 )
 
 

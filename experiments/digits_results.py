@@ -45,7 +45,7 @@ def findings(numbers: Numbers, spectrum: Mapping[str, ByWeight], stand_in: bool 
         about["signal_unit"],
         about["pca"],
         about["cpca"],
-        f"{about['cpca_search']} It takes alpha {_values(spectrum['searched_alpha'], list(ari['cpca_search']), 1)}.",
+        f"{about['cpca_search']} It selects alpha {_values(spectrum['searched_alpha'], list(ari['cpca_search']), 1)}.",
         about["kernel"],
         about["literal"],
         _best(ari),
@@ -76,9 +76,9 @@ def _why(spectrum: Mapping[str, ByWeight]) -> str:
     calmer = found["calm_by_ratio"] < 0.5 * found["calm_by_signal"]
     reason = ": the largest ratios lie in fine detail, where photographs hardly vary" if calmer else ""
     return (
-        f"At weight {middle} the largest ratio is {found['largest_ratio']:.1f}, where noise alone reaches "
-        f"{found['noise_edge']:.1f}, and {found['above_edge']:.0f} components are above that edge. Along the first of "
-        f"them photographs have {found['calm_by_ratio']:.1%} of the variance that they have along an average direction "
+        f"At weight {middle} the largest ratio is {found['largest_ratio']:.1f}, the noise edge is "
+        f"{found['noise_edge']:.1f}, and {found['above_edge']:.0f} components are above it. Along the first of them, "
+        f"photographs have {found['calm_by_ratio']:.1%} of the variance that they have along an average direction "
         f"({found['calm_by_signal']:.1%} along the first axis by signal){reason}."
     )
 
@@ -114,7 +114,7 @@ def _new(numbers: Numbers) -> str:
     }
     key, weight = max(gaps, key=lambda place: gaps[place])
     return (
-        "On new digits over new photographs, which the axes never saw, the mean logistic accuracy is at most "
+        "On new digits over new photographs, not used for the axes, the mean logistic accuracy is at most "
         f"{max(gaps[key, weight], 0.0):.2f} below that on the target itself ({_NAMES[key]} at weight {weight})."
     )
 
@@ -140,22 +140,22 @@ def pictures(
         Picture(
             "scores",
             f"The target by each method (seed {seed})",
-            "Every point is a photograph with a digit over it. No method saw which digit it is. ARI: how well two "
-            "clusters of the points match the digits (1 perfect, 0 chance).",
+            "Every point is a photograph with a digit over it. No method uses the labels. ARI: agreement of two "
+            "clusters of the points with the digits (1 is perfect, 0 is chance).",
             lambda: draw_scores(samples, views),
         ),
         Picture(
             "weights",
-            "How well the digits are seen, against how strong they are",
-            "Mean over the seeds; bars go from the smallest to the largest.",
+            "Separation of the digits against their weight",
+            "Mean and range over the seeds.",
             lambda: draw_weights(numbers),
         ),
         Picture(
             "patterns",
             f"What the components look like (weight {middle}, seed {seed})",
-            "By how much each pixel moves when the score moves by one target standard deviation (patterns, not "
-            "filters): red up, blue down, each image on its own scale, the sign such that it goes with the difference "
-            "of the two digits. Left: two rows of the target, one of the background, and that difference.",
+            "Change of each pixel when the score increases by one target standard deviation (patterns, not filters): "
+            "red is up, blue is down. Each image has its own scale, and the sign of its correlation with the "
+            "difference of the two digits. Left: two rows of the target, one of the background, and that difference.",
             lambda: draw_patterns(samples[middle], views[middle]),
         ),
     )

@@ -171,23 +171,23 @@ def _pictures(found: Found) -> list[Picture]:
         Picture(
             f"scores_{number}",
             f"Scores against {reading.name}" if reading.name in CONTROLS else "Scores",
-            "Target rows on the first two axes of each method, which saw all rows; a line ties each of the rows of a "
-            "mouse to their mean. Replicates of a mouse lie together: there are as many independent points as mice.",
+            "Target rows on the first two axes of each method, fitted to all rows. Lines connect the rows of a mouse "
+            "to their mean. Replicates of a mouse lie together: there are as many independent points as mice.",
             partial(draw_scores, reading, methods),
         )
         for number, (reading, methods) in enumerate(found.main, 1)
     ]
     ratios = Picture(
         "ratios",
-        "The largest ratio, in the sample and out of it",
-        "Held out at random, rows of the same mouse are on both sides of a split, and the ratio stays large. Held out "
-        f"by mouse it falls.{bars}",
+        "The largest ratio, in the sample and held out",
+        "If rows are held out at random, rows of the same mouse are on both sides of a split, and the ratio stays "
+        f"large. If mice are held out, it falls.{bars}",
         partial(draw_ratios, found.worth),
     )
     accuracies = Picture(
         "accuracies",
         "Accuracy on held-out mice",
-        "A logistic regression on two scores, with axes that saw all mice and with axes that did not see the held-out "
+        "A logistic regression on two scores, with axes fitted to all mice and with axes fitted without the held-out "
         f"target mice.{bars}",
         partial(draw_accuracies, [reading.name for reading, _ in found.main], [methods for _, methods in found.main]),
     )

@@ -201,27 +201,27 @@ def _pictures(found: Found, numbers: Mapping[str, Any]) -> tuple[Picture, ...]:
         Picture(
             "recovery",
             "Error against the number of rows",
-            "How far each method's first component is from the direction that only the target has. Dashed: what "
-            "perturbation theory predicts.",
+            "Distance of the first component of each method from the direction that only the target has. Dashed: "
+            "prediction of perturbation theory.",
             lambda: results.draw_recovery(sizes.rows, found.recovery, lines, slopes),
         ),
         Picture(
             "alphas",
             "cPCA against alpha",
-            "cPCA is nearer than dPCA for well-chosen alphas and lost for others; dPCA has nothing to choose.",
+            "cPCA is closer than dPCA for well-chosen alphas and misses the direction for others.",
             lambda: results.draw_alphas(sizes.alphas, found.alphas, COMPARED_ROWS, found.at("dpca", COMPARED_ROWS)),
         ),
         Picture(
             "threshold",
             "When a shared direction grows",
             "The first component is the target's own direction only while no shared direction has a larger ratio; the "
-            "second has it afterwards. Cosines between background scores; bands are the range over seeds.",
+            "second component is, otherwise. Cosines between background scores; bands are the range over seeds.",
             lambda: results.draw_threshold(found.threshold, own_ratio),
         ),
         Picture(
             "oblique",
             "Filter and pattern",
-            "When the target's own direction leans on a shared one, the filter turns away from it and the pattern does "
+            "If the target's own direction is oblique to a shared one, the filter differs from it and the pattern does "
             "not. Bands are the range over seeds.",
             lambda: results.draw_oblique(found.oblique),
         ),

@@ -62,7 +62,7 @@ def _rate(numbers: Numbers) -> str:
     return (
         f"The error of dPCA falls with the number of rows to the power −{-mine['slope_plain']:.2f}: from "
         f"{mine[f'n_{rows[0]}']['plain']:.3f} with {rows[0]} rows to {mine[f'n_{rows[-1]}']['plain']:.3f} with "
-        f"{rows[-1]}. Theory says −1/2, and from 400 rows on the error is within {plain:.0%} of what it predicts "
+        f"{rows[-1]}. Theory predicts −1/2, and from 400 rows on the error is within {plain:.0%} of its prediction "
         f"({predicted['plain']:.2f}/√N), and in units of background sd within {background:.0%} "
         f"({predicted['background']:.2f}/√N)."
     )
@@ -75,14 +75,14 @@ def _against_contrast(numbers: Numbers) -> str:
         parts.append(
             f"{where} its error is {other[metric] / mine[metric]:.2f} times that of dPCA ({_who(mine, other, metric)})"
         )
-    return f"cPCA with alpha = {ALPHA:g}, where it happens to suit this model: {' and '.join(parts)}."
+    return f"cPCA with alpha = {ALPHA:g}, a value that suits this model: {' and '.join(parts)}."
 
 
 def _who(mine: Numbers, other: Numbers, metric: str) -> str:
     quotient = other[metric] / mine[metric]
     if abs(quotient - 1) < _MARGIN:
         return "no difference"
-    return "dPCA is nearer" if quotient > 1 else "cPCA is nearer"
+    return "dPCA is closer" if quotient > 1 else "cPCA is closer"
 
 
 def _alphas(numbers: Numbers) -> str:
@@ -90,9 +90,9 @@ def _alphas(numbers: Numbers) -> str:
     level = numbers["recovery"]["dpca"][f"n_{COMPARED_ROWS}"]["plain"]
     better = [step["alpha"] for step in steps if step["plain"] < (1 - _MARGIN) * level]
     lost = [step["alpha"] for step in steps if step["plain"] > 0.5]
-    good = f"cPCA is nearer than dPCA in the features for {_listed(better)}" if better else "cPCA is nowhere nearer"
-    bad = f"and does not find the direction at all for {_listed(lost)}" if lost else "and loses it nowhere"
-    return f"Of the alphas tried with {COMPARED_ROWS} rows, {good} {bad}. dPCA has no such choice to make."
+    good = f"cPCA is closer than dPCA in the features for {_listed(better)}" if better else "cPCA is never closer"
+    bad = f"and does not find the direction at all for {_listed(lost)}" if lost else "and always finds it"
+    return f"Of the alphas tried with {COMPARED_ROWS} rows, {good} {bad}. dPCA has no such parameter."
 
 
 def _listed(alphas: list[float]) -> str:
@@ -103,9 +103,9 @@ def _units(numbers: Numbers) -> str:
     mine, other, auto = (numbers["units"][name]["background"] for name in ("dpca", "cpca", "cpca_auto"))
     before = numbers["recovery"]["dpca"][f"n_{COMPARED_ROWS}"]["background"]
     changed = abs(mine / before - 1)
-    same = "is the same to the last digits" if changed < 1e-9 else f"changes by {changed:.1%}"
+    same = "is unchanged to rounding" if changed < 1e-9 else f"changes by {changed:.1%}"
     return (
-        "With features written in units from a tenth to ten times their own, the error of dPCA (in background sd, "
+        "With features multiplied by factors from 0.1 to 10, the error of dPCA (in background sd, "
         f"{COMPARED_ROWS} rows) {same}: {mine:.3f}. That of cPCA becomes {other:.3f} with alpha = {ALPHA:g} and "
         f"{auto:.3f} with the automatic alpha."
     )
@@ -115,10 +115,10 @@ def _others(numbers: Numbers) -> str:
     pca, literal, mine = (_last(numbers, name) for name in ("pca", "literal", "dpca"))
     most = _rows(numbers)[-1]
     return (
-        f"PCA {'never finds the direction' if pca['plain'] > 0.95 else 'finds something of it'} (error "
-        f"{pca['plain']:.3f} with {most} rows). Algorithm 1 taken literally has {literal['plain'] / mine['plain']:.1f} "
+        f"PCA {'never finds the direction' if pca['plain'] > 0.95 else 'finds part of the direction'} (error "
+        f"{pca['plain']:.3f} with {most} rows). Algorithm 1 as printed has {literal['plain'] / mine['plain']:.1f} "
         f"times the error of dPCA in the features, {literal['background'] / mine['background']:.1f} times in "
-        "background sd, even here where both have the same answer in the population."
+        "background sd, although both have the same solution in the population."
     )
 
 
@@ -127,10 +127,10 @@ def _threshold(numbers: Numbers) -> str:
     below, above = found["ratio_4_5"], found["ratio_6"]
     as_said = below["first_own"].mean > 0.9 and above["first_own"].mean < 0.3 and above["second_own"].mean > 0.9
     return (
-        f"The condition the paper leaves out: no shared direction may have grown by more than the target's own ratio, "
-        f"{own:g} here. With a shared ratio of 4.5 the first component is the target's own (|cos| "
+        f"The condition that the paper omits: no shared direction may have a larger ratio than the target's own "
+        f"direction, {own:g} here. With a shared ratio of 4.5 the first component is the target's own (|cos| "
         f"{below['first_own'].mean:.3f}); with 6 it is the shared one ({above['first_shared'].mean:.3f}, own "
-        f"{above['first_own'].mean:.3f}), and the second component has the target's own "
+        f"{above['first_own'].mean:.3f}), and the second component is the target's own "
         f"({above['second_own'].mean:.3f})." + ("" if as_said else " These rows are too few to show it clearly.")
     )
 
@@ -142,14 +142,14 @@ def _oblique(numbers: Numbers) -> str:
     exact = max(abs(one["ratio"] / one["ratio_formula"] - 1) for one in found.values())
     leans = "pattern" if slanted["literal"] > slanted["filter"] else "filter"
     return (
-        "When the target's own direction stands at 45° to a strong shared one, the filter is another direction (|cos| "
+        "If the target's own direction is at 45° to a strong shared one, the filter is a different direction (|cos| "
         f"{slanted['filter']:.3f} in the population, {slanted['filter_sample'].mean:.3f} in samples), and the pattern "
         f"is the direction itself ({slanted['pattern']:.3f} and {slanted['pattern_sample'].mean:.3f}). At 90° they "
-        f"agree in the population, and in samples the {nearer} is nearer ({straight['filter_sample'].mean:.3f} against "
+        f"agree in the population, and in samples the {nearer} is closer ({straight['filter_sample'].mean:.3f} against "
         f"{straight['pattern_sample'].mean:.3f} of filter and pattern). The ratio is 1 + σ_s² u_sᵀ C_yy⁻¹ u_s at every "
-        f"angle, to {exact:.0e}. The singular vector of Algorithm 1 lies nearer the {leans} (|cos| "
+        f"angle, to {exact:.0e}. The singular vector of Algorithm 1 is closer to the {leans} (|cos| "
         f"{slanted['literal']:.3f} with the direction at 45°), and as a filter has {slanted['literal_share']:.0%} of "
-        "the largest ratio: it may show what is there and still not be the maximum it is said to be."
+        "the largest ratio: it may reveal the direction, but it does not maximise the ratio."
     )
 
 
@@ -157,8 +157,8 @@ def _optimal(errata: Numbers) -> str:
     fit, squares = errata["likelihood"], errata["least_squares"]
     held = "none" if fit["best_change"] < 0 else "some"
     return (
-        f"In which sense dPCA is optimal: it maximises the likelihood of x ~ N(0, WWᵀ + C_yy) ({held} of the "
-        "perturbations tried did better), that is, least squares in background units. One direction explains "
+        f"The sense in which dPCA is optimal: it maximises the likelihood of x ~ N(0, WWᵀ + C_yy) ({held} of the "
+        "perturbations tried increased it), that is, least squares in background units. One direction explains "
         f"{squares['explained_background_dpca']:.0%} of the target there ({squares['explained_background_pca']:.0%} by "
         f"PCA), and {squares['explained_plain_dpca']:.0%} by plain squares ({squares['explained_plain_pca']:.0%} by "
         "PCA)."
@@ -168,7 +168,9 @@ def _optimal(errata: Numbers) -> str:
 def tables(numbers: Numbers) -> tuple[Table, ...]:
     """Return the numbers as tables."""
     return (
-        _recovery_table(numbers, "plain", "recovery", "Error in the features: rms sine of the angle to the truth"),
+        _recovery_table(
+            numbers, "plain", "recovery", "Error in the features: rms sine of the angle to the true direction"
+        ),
         _recovery_table(numbers, "background", "recovery_background", "The same in units of background sd"),
         _alpha_table(numbers),
         _threshold_table(numbers),
@@ -204,7 +206,7 @@ def _alpha_table(numbers: Numbers) -> Table:
         f"cPCA at fixed alphas, and features in mixed units: rms sine with {COMPARED_ROWS} rows",
         ("method", "in the features", "in background sd"),
         tuple(rows),
-        note="In mixed units: features multiplied by 0.1 to 10; the filter found is turned back into the first units.",
+        note="In mixed units: features multiplied by 0.1 to 10; the filter is converted back to the original units.",
         digits=3,
     )
 
@@ -213,7 +215,7 @@ def _threshold_table(numbers: Numbers) -> Table:
     found = [one for name, one in numbers["threshold"].items() if name.startswith("ratio_")]
     return Table(
         "threshold",
-        "What the components are when a shared direction grows: |cos| of background scores",
+        "Components when a shared direction grows: |cos| of background scores",
         ("ratio of the shared direction", "first and own, population", "first and own", "first and shared",
          "second and own"),
         tuple(
@@ -263,8 +265,8 @@ def _errata_table(errata: Numbers) -> Table:
     )  # fmt: skip
     return Table(
         "errata",
-        "The paper's formulas as printed, and what holds",
-        ("where", "as printed", "what holds"),
+        "The paper's formulas as printed and corrected",
+        ("where", "as printed", "corrected"),
         rows,
         note="Random pairs of covariances have variances from 1 to 100, evenly spaced in logarithm, about random axes.",
         digits=3,
@@ -292,7 +294,7 @@ def draw_recovery(
         axes.set_xticks(rows, [f"{size}" for size in sizes])
         axes.set_xticks([], minor=True)
         axes.legend(frameon=False, fontsize="small", loc="lower left")
-    panels[0].set_ylabel("rms sine of the angle to the truth")
+    panels[0].set_ylabel("rms sine of the angle to the true direction")
     _plain_ticks(panels[0].yaxis, (0.02, 0.05, 0.1, 0.2, 0.5, 1))
     panels[0].set_ylim(0.008, 1.3)
     return figure

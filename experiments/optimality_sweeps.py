@@ -37,7 +37,7 @@ NAMES: Mapping[str, str] = {
     "cpca": f"cPCA, alpha = {ALPHA:g}",
     "cpca_auto": "cPCA, auto",
     "pca": "PCA",
-    "literal": "Algorithm 1 literally",
+    "literal": "Algorithm 1 as printed",
 }
 METRICS = ("plain", "background")
 

@@ -1,8 +1,8 @@
 """Run time: cPCA with 15 alphas against one dPCA, by part, number of features and number of rows.
 
 Parts are timed in turn in one process, on one thread and in CPU time, and medians are compared, so that other load on
-the machine matters little. Seconds depend on the machine, ratios less so. The plain way uses full eigendecompositions,
-as the paper counts; standout computes only the requested components.
+the machine matters little. Seconds depend on the machine, ratios less so. The plain implementation uses full
+eigendecompositions, as the paper counts; standout computes only the requested components.
 """
 
 from __future__ import annotations
@@ -214,9 +214,9 @@ def _peer_search(peer: Any, target: Array, background: Array) -> None:
 
 
 def _agreement(size: Size, seeds: Sequence[int]) -> dict[str, Spread]:
-    """Return the agreement of axes: dPCA and cPCA at the largest ratio, and both ways along the alphas."""
+    """Return the agreement of axes: dPCA and cPCA at the largest ratio, and both implementations along the alphas."""
     first, second = zip(*(_cosines(*size.rows(seed)) for seed in seeds), strict=True)
-    # The plain way is slow, so it is run for one seed only.
+    # The plain implementation is slow, so it is run for one seed only.
     ways = Spread((_least_alike(*size.rows(seeds[0])),))
     return {"first axis": Spread(first), "second axis": Spread(second), "two ways, least alike": ways}
 
@@ -241,28 +241,28 @@ def _findings(found: Sequence[Timed], agreed: dict[str, dict[str, Spread]]) -> l
     everywhere = set.intersection(*(set(one) for one in known))
     ranges = {name: _range([one[name] for one in known]) for name in everywhere}
     sentences = [
-        f"15 is the number of alphas. With full eigendecompositions the 15 eigenproblems of cPCA take "
-        f"{ranges['eigenproblems alone']} times the one of dPCA, whose problem with two matrices costs more than one "
-        f"with a single matrix; {ranges['with covariances']} times with the covariances that both need, and "
-        f"{ranges['with selection']} times with the choice of {_KEPT} alphas by spectral clustering.",
+        f"15 is the number of alphas. With full eigendecompositions, the 15 eigenproblems of cPCA take "
+        f"{ranges['eigenproblems alone']} times as long as that of dPCA, because a problem with two matrices costs "
+        f"more than one with a single matrix. The factor is {ranges['with covariances']} with the covariances that "
+        f"both need, and {ranges['with selection']} with the selection of {_KEPT} alphas as well.",
         _shared(found),
-        f"As standout does it, with the two components asked for instead of all, 15 alphas take "
-        f"{ranges['standout, eigenproblems']} times one dPCA from covariances and {ranges['standout, from rows']} "
-        f"times from rows, selection and all.{_slow(found)}",
+        f"standout computes only the two requested components. In standout, 15 alphas take "
+        f"{ranges['standout, eigenproblems']} times as long as one dPCA from covariances, and "
+        f"{ranges['standout, from rows']} times as long from rows, including the selection.{_slow(found)}",
     ]
     peers = [one.ratios()["contrastive to standout"] for one in found if _PEER in one.seconds]
     if peers:
         sentences.append(
-            f"The package of cPCA's authors takes {_range(peers)} times one dPCA of standout for a search of as many "
-            f"alphas (up to {_PEER_FEATURES} features)."
+            f"The package of cPCA's authors takes {_range(peers)} times as long as one dPCA of standout to search as "
+            f"many alphas (up to {_PEER_FEATURES} features)."
         )
     first = min(one["first axis"].low for one in agreed.values())
     second = [one["second axis"].mean for one in agreed.values()]
     mean = "mean " if any(len(one["second axis"].values) > 1 for one in agreed.values()) else ""
     return [
         *sentences,
-        f"At alpha equal to the largest ratio cPCA's first axis is dPCA's (|cos| at least {first:.6f}); the second is "
-        f"{'not' if min(second) < 0.99 else 'too'} ({mean}|cos| {_range(second, 2)}).",
+        f"At alpha equal to the largest ratio, the first axis of cPCA is that of dPCA (|cos| at least {first:.6f}); "
+        f"the second axis is {'not' if min(second) < 0.99 else 'the same too'} ({mean}|cos| {_range(second, 2)}).",
     ]
 
 
@@ -271,8 +271,8 @@ def _shared(found: Sequence[Timed]) -> str:
     most = min(found, key=lambda one: one.ratio("covariances"))
     matters = "hardly matters" if most.ratio("covariances") < _SAME else "matters less"
     return (
-        f"The covariances weigh most at {most.size.name}, where the ratio with them is "
-        f"{most.ratio('covariances'):.1f}: with many rows, which of the two comes after {matters}."
+        f"The covariances take the largest share at {most.size.name}, where the factor including them is "
+        f"{most.ratio('covariances'):.1f}: with many rows, the choice of the method {matters}."
     )
 
 
@@ -282,8 +282,8 @@ def _slow(found: Sequence[Timed]) -> str:
     if slowest.ratios()["standout, eigenproblems"] < len(ALPHAS):
         return ""
     return (
-        f" The most is at {slowest.size.name}: Lanczos, taken with many features, is quick on dPCA's ratios and slow "
-        "on cPCA's differences at alphas beyond the largest ratio."
+        f" The maximum is at {slowest.size.name}: Lanczos iterations, used with many features, converge quickly for "
+        "the ratios of dPCA and slowly for the differences of cPCA at alphas above the largest ratio."
     )
 
 
@@ -299,7 +299,7 @@ def _tables(found: Sequence[Timed]) -> tuple[Table, Table]:
     rows = tuple((one.size.name, *map(of.get, parts)) for one, of in zip(found, milliseconds, strict=True))
     ratios = tuple((one.size.name, *(one.ratios().get(name) for name in names)) for one in found)
     size = "target + background × features"
-    made = "Ratios of medians of processor time, measured in turns in one process on one thread."
+    made = "Ratios of medians of processor time, measured in alternation in one process on one thread."
     return (
         Table("times_ratios", "How many times longer cPCA takes than dPCA", (size, *names), ratios, made, digits=1),
         Table("times_parts", "Milliseconds of each part", (size, *parts), rows, "Medians of processor time.", digits=1),
@@ -310,11 +310,11 @@ def _agreement_table(agreed: dict[str, dict[str, Spread]]) -> Table:
     rows: tuple[tuple[Cell, ...], ...] = tuple((name, *one.values()) for name, one in agreed.items())
     return Table(
         "agreement",
-        "Do both compute the same thing?",
-        ("target + background × features", "|cos| of first axes", "|cos| of second axes", "two ways, least alike"),
+        "Agreement of dPCA with cPCA, and of two implementations of cPCA",
+        ("target + background × features", "|cos| of first axes", "|cos| of second axes", "implementations"),
         rows,
-        "dPCA against cPCA at alpha equal to the largest ratio; and cPCA's subspaces of the plain way against "
-        "standout's, the least alike of the 15.",
+        "Axes: dPCA against cPCA at alpha equal to the largest ratio. Implementations: cPCA by full "
+        "eigendecompositions against standout, the smallest similarity of subspaces over the 15 alphas.",
         digits=4,
     )
 
@@ -358,8 +358,8 @@ def _draw_times(by_features: Sequence[Timed], by_rows: Sequence[Timed]) -> Any:
         below.set(yscale="log", xlabel=name)
         below.set_xticks(sizes, [f"{size:,}" for size in sizes])
         below.minorticks_off()
-    grid[0, 0].set_ylabel("seconds of one processor")
-    grid[1, 0].set_ylabel("cPCA over dPCA")
+    grid[0, 0].set_ylabel("CPU seconds")
+    grid[1, 0].set_ylabel("time of cPCA / time of dPCA")
     high = max(20.0, grid[1, 0].get_ylim()[1])
     ticks = [tick for tick in (1, 2, 5, 10, 15, 20, 50, 100) if tick <= high]
     grid[1, 0].set_ylim(1, high)

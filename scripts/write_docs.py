@@ -3,14 +3,17 @@
 - Marked blocks between ``<!-- name -->`` and ``<!-- /name -->``: demo, extras, help, pure-noise, mice, verdicts, json.
 - The figures of ``doc_figures.py``.
 - The output of code. A ``python`` block may be followed by an ``output`` block, which holds what it prints. A
-  ``console`` block holds commands after ``$`` and what they print. All blocks of a page run in order, in one namespace
-  and in one empty directory. A ``sh`` block is not run: it installs, or needs data that a page cannot provide.
+  ``console`` block holds commands after ``$`` and what they print. A ``sh run`` block is a script whose output is not
+  shown. All blocks of a page run in order, in one namespace and in one empty directory. A ``sh data`` block needs real
+  data and is run by a test that has them. Other ``sh`` blocks install software, or use files that the page does not
+  have; a test checks that their commands and options exist.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
@@ -45,7 +48,7 @@ def put(path: Path, name: str, text: str) -> None:
 
 
 _BLOCK = re.compile(
-    r"^```(?P<kind>python|console)\n(?P<code>.*?)^```\n(?:\n*^```output\n(?P<output>.*?)^```\n)?",
+    r"^```(?P<kind>python|console|sh run)\n(?P<code>.*?)^```\n(?:\n*^```output\n(?P<output>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -72,6 +75,9 @@ def run_page(text: str, name: str) -> str:
 def _run(block: re.Match[str], namespace: dict[str, object], name: str) -> str:
     if block["kind"] == "console":
         return f"```console\n{_run_commands(block['code'])}```\n"
+    if block["kind"] == "sh run":
+        run_script(block["code"])
+        return block[0]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(block["code"], name, "exec"), namespace)
@@ -83,7 +89,7 @@ def _run(block: re.Match[str], namespace: dict[str, object], name: str) -> str:
 def _run_commands(text: str) -> str:
     """Run the commands after ``$`` and return them with their output, standard error included."""
     shown = []
-    for command in re.findall(r"^\$ (.*(?:\\\n.*)*)", text, re.MULTILINE):
+    for command in re.findall(r"^\$ ((?:.*\\\n)*.*)", text, re.MULTILINE):
         called = re.sub(r"^standout\b", f'"{sys.executable}" -m standout', command)
         done = subprocess.run(
             called,
@@ -98,6 +104,21 @@ def _run_commands(text: str) -> str:
             raise SystemExit(f"{command}\n{done.stdout}")
         shown.append(f"$ {command}\n{_tidy(done.stdout)}")
     return "".join(shown)
+
+
+def run_script(code: str, **variables: str) -> None:
+    """Run a shell script in which ``standout`` is the command of this Python; stop at the first error."""
+    command = f'set -e\nstandout() {{ "{sys.executable}" -m standout "$@"; }}\n{code}'
+    done = subprocess.run(
+        ["sh", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **variables},
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{code}\n{done.stdout}")
 
 
 def _tidy(text: str) -> str:
@@ -205,24 +226,25 @@ def _type(value: dict[str, Any]) -> str:
 
 
 def mice_table(path: Path) -> str:
-    """Return the assessment of the mouse data, counted by rows and by mouse."""
-    sides = {"target": ["t-SC-m", "t-SC-s"], "background": ["c-CS-s"]}
+    """Return the assessment of the mouse data against two control groups, counted by rows and by mouse."""
     lines = [
-        "| counted by | largest ratio | p | second ratio | p | held-out ratio | stability |",
-        "|---|---|---|---|---|---|---|",
+        "| background | counted by | largest ratio | p | second ratio | p | held-out ratio | stability |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for name, given in (("rows", {}), ("mice", {"groups": "MouseID", "groups_match": "^[^_]+"})):
+    counted = {"rows": {}, "mice": {"groups": "MouseID", "groups_match": "^[^_]+"}}
+    for control, (name, given) in itertools.product(("c-CS-s", "c-SC-s"), counted.items()):
         read = partial(
             standout.read, path, missing="auto", ids="MouseID", drop=["Genotype", "Treatment", "Behavior"], **given
         )
-        target, background = (read(where={"class": labels}) for labels in sides.values())
+        target, background = (read(where={"class": labels}) for labels in (["t-SC-m", "t-SC-s"], [control]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = standout.assess(target, background)
         tests = " | ".join(f"{r:.1f} | {p:.3f}" for r, p in zip(found.test.ratios, found.test.p_values, strict=True))
         held = f"{found.held_out.ratios[0]:.1f} ({found.held_out.low[0]:.2g} to {found.held_out.high[0]:.2g})"
         stable = f"{found.stability.median[0]:.2f} ({found.stability.low[0]:.2f} to {found.stability.high[0]:.2f})"
-        lines.append(f"| {name}: {' + '.join(map(str, found.test.units))} | {tests} | {held} | {stable} |")
+        units = " + ".join(map(str, found.test.units))
+        lines.append(f"| {control} | {name}: {units} | {tests} | {held} | {stable} |")
     return "\n".join(lines)
 
 
@@ -270,7 +292,7 @@ def main() -> None:
 
     example = digits_over_tiles()
     picture(views(example), example, ROOT / "docs" / "_static" / "demo.png")
-    put(ROOT / "README.md", "demo", demo_block())
+    put(ROOT / "docs" / "start" / "ten-minutes.md", "demo", demo_block())
     put(ROOT / "docs" / "start" / "install.md", "extras", extras_table())
     put(ROOT / "docs" / "reference" / "command-line.md", "help", help_pages())
     put(ROOT / "docs" / "explanation" / "method.md", "pure-noise", pure_noise())

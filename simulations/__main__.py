@@ -33,12 +33,36 @@ SIMULATIONS = {
 }
 
 
+# Headings of the page, on which its anchors depend.
+TITLES = {
+    "estimates": "Estimates of the background covariance",
+    "rows": "Independent rows",
+    "few": "Fewer background rows than features",
+    "heavy": "Heavy tails and counts",
+    "groups": "Groups",
+    "effective": "Effective degrees of freedom",
+    "pairs": "Pairs",
+    "backgrounds": "Several backgrounds",
+    "replicates": "Detection of replicates",
+    "missing": "Missing values",
+    "steps": "Second and third component",
+    "counts": "Number of components",
+    "power": "Power",
+    "null": "Held-out ratio and score of noise",
+    "split": "Interval of one split",
+    "folds": "Interval over folds",
+    "weights": "Intervals of feature weights",
+    "bootstrap": "Bootstrap of ratios",
+    "kernels": "Kernels: units of the features",
+    "kernel_counts": "Kernels: number of components",
+}
+
 INTRO = """# Simulations
 
 Written by `make simulations`: rejection rates under the null (size) and with a signal (power), and coverage of
-intervals. All runs are seeded; intervals of rates are Clopper–Pearson. "Analytic" is the p-value of the fit, and
-"m + n × p" means m target rows, n background rows and p features. [Is it real?](../explanation/is-it-real.md)
-explains the tests.
+intervals. Tests are at the 5 % level. All runs are seeded; intervals of rates are Clopper–Pearson. "Analytic" is the
+p-value of the fit, and "m + n × p" means m target rows, n background rows and p features. "Met" compares the rate
+with the expected range. [Is it real?](../explanation/is-it-real.md) explains the tests.
 
 """
 
@@ -49,7 +73,7 @@ def table(name: str, runs: int) -> str:
     results = simulation(runs)
     header = getattr(results[0], "header", HEADER)
     text = inspect.getdoc(simulation) or ""
-    return "\n".join([f"## {name}", "", text, "", header, *(one.row() for one in results), ""])
+    return "\n".join([f"## {TITLES[name]}", "", text, "", header, *(one.row() for one in results), ""])
 
 
 def main() -> None:

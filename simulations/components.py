@@ -27,7 +27,7 @@ def _p_values(noise: Noise, count: int, **settings: Any) -> Callable[[Rng], np.n
 
 
 def steps(runs: int) -> list[Rate]:
-    """Two real components and noise: how often the second is detected, and how often the third is."""
+    """Two real components and noise: how often the second component is detected, and how often a third one."""
     cases = {
         "100 + 120 × 10, exact": (Noise(100, 120, 10, ratios=(9.0, 6.0)), {}),
         "100 + 40 × 20, exact": (Noise(100, 40, 20, ratios=(60.0, 40.0)), {"shrinkage": None}),

@@ -114,7 +114,7 @@ def _counts(
 def effective(runs: int) -> list[Counts]:
     """The formula at the 5 % level with groups: rejection rates of noise by all rows, by groups, and by ν, the
     effective degrees of freedom of target and background that `fit` uses. Rows are Gaussian; "uneven" is 18 groups of 1
-    to 40 rows in both sets. The last row is the power at a population ratio of 2. A dash: no p-value, because the
+    to 40 rows in both datasets. The last row is the power at a population ratio of 2. A dash: no p-value, because the
     background has fewer degrees of freedom than there are features.
     """
     designs = {

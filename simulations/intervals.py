@@ -24,7 +24,7 @@ def _true_ratios(noise: Noise, found) -> np.ndarray:
 
 
 def null(runs: int) -> list[Mean]:
-    """Mean held-out log ratio of noise, and its score less the expected one, with few rows and groups; truth 0."""
+    """Mean held-out log ratio of noise, and mean score minus its expectation, with few rows and groups; expected: 0."""
 
     def rows(m: int, n: int) -> Callable[[Rng], float]:
         def run(rng: Rng) -> float:

@@ -1,4 +1,7 @@
-"""Every example of the gallery runs without warnings, draws one picture, and states what not to conclude."""
+"""Every example of the gallery runs without warnings, draws one picture, and states what not to conclude.
+
+Tutorials run when the site is built; here it is checked that each is a whole analysis.
+"""
 
 import ast
 import re
@@ -10,7 +13,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("*/plot_*.py"))
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 
 
@@ -63,5 +66,15 @@ def test_the_example_links_to_a_page_that_exists(example):
 
 def test_every_example_has_a_place_in_the_gallery():
     configuration = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
-    listed = re.findall(r'"(\w+)"', re.search(r"\nGALLERY = \((.*?)\n\)\n", configuration, re.DOTALL)[1])
-    assert sorted(listed) == [example.stem.removeprefix("plot_") for example in EXAMPLES]
+    listed = ast.literal_eval(re.search(r"\nGALLERY = (\{.*?\n\})\n", configuration, re.DOTALL)[1])
+    placed = {ROOT / "examples" / section / f"plot_{name}.py" for section, names in listed.items() for name in names}
+    assert placed == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("tutorial", sorted((ROOT / "tutorials").glob("plot_*.py")), ids=lambda path: path.stem)
+def test_a_tutorial_goes_from_the_data_to_a_tested_sentence_and_its_limits(tutorial):
+    text = tutorial.read_text(encoding="utf-8")
+    headings = re.findall(r"^# (.+)\n# -{3,}$", text, re.MULTILINE)
+    assert headings[-2:] == ["The sentence", "What not to conclude"]
+    assert "Is it real?" in headings and "standout.assess(" in text
+    assert text.partition("# What not to conclude\n")[2].count("\n# * **") >= 4

@@ -37,8 +37,8 @@ print(table.diagnosis.value_counts().to_string())
 
 # %%
 # The target is malignant, the background benign. Malignant masses have larger nuclei *on average*; that is well
-# known, and not the question here. By default each dataset is centred at its own mean, so dPCA does not see that
-# difference. It finds directions in which malignant masses vary and benign masses do not.
+# known, and not the question here. By default each dataset is centred at its own mean, so that
+# difference does not affect dPCA. It finds directions in which malignant masses vary and benign masses do not.
 #
 # At the command line
 # -------------------
@@ -54,7 +54,18 @@ def run(*arguments):
     print(done.stdout + done.stderr)
 
 
-run("fit", "masses.csv", "--by", "diagnosis", "--target", "malignant", "-b", "benign", "-o", "masses.standout")
+run(
+    "fit",
+    "masses.csv",
+    "--by",
+    "diagnosis",
+    "--target",
+    "malignant",
+    "-b",
+    "benign",
+    "-o",
+    "masses.standout",
+)
 
 # %%
 # In Python
@@ -66,7 +77,12 @@ malignant = standout.read(folder / "masses.csv", where={"diagnosis": "malignant"
 benign = standout.read(folder / "masses.csv", where={"diagnosis": "benign"})
 raw = DPCA(n_components=2).fit(malignant, background=benign)
 same = standout.load(folder / "masses.standout")
-print("ratios:", raw.ratios_.round(1), "  equal to the command line:", bool(np.allclose(raw.ratios_, same.ratios_)))
+print(
+    "ratios:",
+    raw.ratios_.round(1),
+    "  equal to the command line:",
+    bool(np.allclose(raw.ratios_, same.ratios_)),
+)
 for feature, weight in raw.top_features(4)[0]:
     print(f"  {feature:18} {weight:+.1f}")
 
@@ -83,11 +99,16 @@ figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
 for color, (kind, marker) in zip(("#0072B2", "#D55E00", "#009E73"), kinds.items(), strict=True):
     names = [name for name in features if kind in name.split()]
     axes.scatter(means[names], sds[names], s=45, c=color, marker=marker, label=kind)
-axes.axline((1, 1), slope=1, color="#6b7280", linestyle="--", label="sd in proportion to the mean")
+axes.axline(
+    (1, 1), slope=1, color="#6b7280", linestyle="--", label="sd in proportion to the mean"
+)
 at = (means["area error"], sds["area error"])
 axes.annotate("area error", at, xytext=(-12, -4), textcoords="offset points", ha="right")
 axes.set(
-    xscale="log", yscale="log", xlabel="mean of malignant / mean of benign", ylabel="sd of malignant / sd of benign"
+    xscale="log",
+    yscale="log",
+    xlabel="mean of malignant / mean of benign",
+    ylabel="sd of malignant / sd of benign",
 )
 for axis in (axes.xaxis, axes.yaxis):
     axis.set_major_formatter("{x:g}")
@@ -107,7 +128,7 @@ _ = axes.set_title("Features with a larger mean also have a larger sd")
 
 offset = table[features].replace(0, np.nan).min() / 2 * (table[features] == 0).any()
 logs = np.log(table[features] + offset)
-target, background = logs[table.diagnosis == "malignant"], logs[table.diagnosis == "benign"]
+target, background = (logs[table.diagnosis == "malignant"], logs[table.diagnosis == "benign"])
 model = DPCA(n_components=2).fit(target, background=background)
 print(model.summary())
 
@@ -122,7 +143,9 @@ print(model.summary())
 # other rows? Would another sample give the same component? The permutation test matters here, because the p-value of
 # the fit assumes Gaussian data. 199 permutations are enough to see p = 0.005; use the default of 999 for a paper.
 
-trust = standout.assess(target, background, n_components=2, n_permutations=199, n_bootstrap=100, random_state=0)
+trust = standout.assess(
+    target, background, n_components=2, n_permutations=199, n_bootstrap=100, random_state=0
+)
 print(trust.summary())
 
 # %%
@@ -145,17 +168,28 @@ print(f"correlation of dpca0 with log(worst radius / mean radius): {agreement:.2
 print(
     f"correlation of dpca0 with log(mean radius):                {np.corrcoef(score, target['mean radius'])[0, 1]:.2f}"
 )
-print(f"variance of the index, malignant / benign:                 {index.var() / in_benign.var():.1f}")
+print(
+    f"variance of the index, malignant / benign:                 {index.var() / in_benign.var():.1f}"
+)
 
 # %%
 # Left: both datasets along the two components; zero is the mean of the malignant masses. Right: the pattern of the
 # first, with bootstrap intervals. Pale, hatched bars are features whose sign changes in more than 5 % of the
 # bootstrap samples; do not rely on them.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 4.4), layout="constrained", width_ratios=[1, 1])
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(8.6, 4.4), layout="constrained", width_ratios=[1, 1]
+)
 kind = np.repeat("malignant", len(target))
 grey = {"benign": model.transform(background)}
-plot.scores(model.transform(target), kind, background=grey, axes=left, title="Scores", names=["dpca0", "dpca1"])
+plot.scores(
+    model.transform(target),
+    kind,
+    background=grey,
+    axes=left,
+    title="Scores",
+    names=["dpca0", "dpca1"],
+)
 plot.stability(trust.stability, count=10, axes=right)
 _ = right.set(
     xticks=[-0.5, 0, 0.5, 1],
@@ -170,7 +204,14 @@ _ = right.set(
 # One HTML file with the verdict, interactive scores, features, and the code to reproduce it. It works offline and as an
 # attachment. At the command line, ``fit --report report.html`` and ``test -o report.html`` write it.
 
-page = standout.report(model, target, background, path=folder / "report.html", title="Malignant masses", trust=trust)
+page = standout.report(
+    model,
+    target,
+    background,
+    path=folder / "report.html",
+    title="Malignant masses",
+    trust=trust,
+)
 print(page.name, f"{page.stat().st_size / 1e6:.1f} MB")
 
 # %%
@@ -187,6 +228,13 @@ sentence = (
     f"radius {agreement:.2f})."
 )
 print(textwrap.fill(sentence, 100))
+
+# %%
+# The methods section needs more: counts, the estimate of the background, the tests and the versions. ``methods_text``
+# writes that paragraph from the model and the tests, with references; adapt it (:doc:`/howto/report-in-a-paper`).
+
+paragraph, references = str(model.methods_text(trust)).split("\n\n")
+print(textwrap.fill(paragraph, 100))
 
 # %%
 # What not to conclude

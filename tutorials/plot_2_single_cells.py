@@ -60,9 +60,13 @@ print(f"{myeloid.n_vars} of {adata.n_vars} genes are used")
 # :func:`standout.anndata.dpca` is used like a function of ``scanpy.tl``. It writes scores to ``obsm["X_dpca"]``,
 # patterns to ``varm["dPCs_patterns"]`` and the numbers to ``uns["dpca"]``.
 
-standout.anndata.dpca(myeloid, groupby="bulk_labels", target="Dendritic", background="CD14+ Monocyte", n_comps=2)
+standout.anndata.dpca(
+    myeloid, groupby="bulk_labels", target="Dendritic", background="CD14+ Monocyte", n_comps=2
+)
 found = myeloid.uns["dpca"]
-print(f"ratios {found['ratios'].round(1)}, noise edge {found['noise_edge']}, background {found['regime']}")
+print(
+    f"ratios {found['ratios'].round(1)}, noise edge {found['noise_edge']}, background {found['regime']}"
+)
 
 # %%
 # Both warnings have the same cause, which these data do not allow us to remove: there are fewer monocytes than genes.
@@ -79,8 +83,12 @@ if myeloid.varm["dPCs_patterns"][myeloid.var_names.get_loc("CPVL"), 0] < 0:
     myeloid.varm["dPCs_patterns"][:, 0] *= -1
     myeloid.obsm["X_dpca"][:, 0] *= -1
 for k in range(2):
-    pattern = pd.Series(myeloid.varm["dPCs_patterns"][:, k], index=myeloid.var_names).sort_values()
-    print(f"dpca{k}  high: {', '.join(pattern.index[::-1][:7])}\n       low:  {', '.join(pattern.index[:7])}")
+    pattern = pd.Series(
+        myeloid.varm["dPCs_patterns"][:, k], index=myeloid.var_names
+    ).sort_values()
+    print(
+        f"dpca{k}  high: {', '.join(pattern.index[::-1][:7])}\n       low:  {', '.join(pattern.index[:7])}"
+    )
 
 # %%
 # scanpy's plots work with the result: ``X_dpca`` is a basis like ``X_umap``. The clusters came with the data. dPCA used
@@ -94,7 +102,9 @@ sc.pl.embedding(myeloid, "X_dpca", color="bulk_labels", ax=axes[0], title="targe
                 palette={"Dendritic": "#0072B2", "CD14+ Monocyte": "#bdc1c6"}, **style)  # fmt: skip
 sc.pl.embedding(dendritic, "X_dpca", color="cluster", ax=axes[1], title="dendritic cells by cluster",
                 palette=["#000000", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#D55E00"], **style)  # fmt: skip
-sc.pl.embedding(dendritic, "X_dpca", color="IRF8", ax=axes[2], title="dendritic cells by IRF8", **style)
+sc.pl.embedding(
+    dendritic, "X_dpca", color="IRF8", ax=axes[2], title="dendritic cells by IRF8", **style
+)
 for ax in axes:
     ax.set(xlabel="dpca0", ylabel="dpca1")
 
@@ -103,21 +113,29 @@ for ax in axes:
 # independently of the pattern:
 
 apart = dendritic.obsm["X_dpca"][:, 0] > 2.5
-print(pd.crosstab(np.where(apart, "apart", "other"), dendritic.obs.cluster, rownames=[""]).to_string(), "\n")
+print(
+    pd.crosstab(
+        np.where(apart, "apart", "other"), dendritic.obs.cluster, rownames=[""]
+    ).to_string(),
+    "\n",
+)
 unused = dendritic.raw.to_adata().to_df().drop(columns=myeloid.var_names)
-detected = pd.DataFrame({"apart": (unused[apart] > 0).mean(), "other": (unused[~apart] > 0).mean()})
+detected = pd.DataFrame(
+    {"apart": (unused[apart] > 0).mean(), "other": (unused[~apart] > 0).mean()}
+)
 detected = detected.loc[(detected.apart - detected.other).sort_values().index].round(2)
 print("share of dendritic cells in which a gene was detected")
 print(pd.concat([detected[::-1][:5], detected[:5][::-1]]).to_string())
 
 # %%
 # *IRF8* and *CPVL* with strong MHC class II genes, without *FCER1A* and *CLEC10A*: this is the profile of type 1
-# conventional dendritic cells (cDC1). That step is biology, not statistics: dPCA found the cells, not their name.
+# conventional dendritic cells (cDC1). That step is biology, not statistics: dPCA separates the cells, and does not name
+# them.
 #
 # Is it real?
 # -----------
 #
-# **Cells are not replicates.** All cells come from one donor, so no test on these data says anything about other
+# **Cells are not replicates.** All cells come from one donor, so no test on these data applies to other
 # people; with several donors, pass ``subjects="donor"`` to :func:`standout.anndata.dpca` and the donors as ``groups``
 # to the tests. What can be tested here is narrower: would other cells *of this donor* show the same?
 #
@@ -136,7 +154,7 @@ print(trust.summary())
 
 # %%
 # Eight lanes allow 256 ways of swapping labels, and all of them were evaluated. The two warnings are those of the fit;
-# within lanes the 129 monocytes are worth somewhat fewer independent cells. The note about rows explains that lanes of
+# within lanes the monocytes correspond to somewhat fewer independent cells. The note about rows explains that lanes of
 # different size were cut to a common size for the test.
 #
 # Both components pass. The next figure shows the test of the first.

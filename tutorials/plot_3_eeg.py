@@ -39,7 +39,9 @@ time = np.arange(n_times) / info["sfreq"]
 
 def topography(channel, width):
     """A bump around one electrode."""
-    distance = np.linalg.norm(position - position[info.ch_names.index(channel)], axis=1) / np.linalg.norm(position[0])
+    distance = np.linalg.norm(
+        position - position[info.ch_names.index(channel)], axis=1
+    ) / np.linalg.norm(position[0])
     return np.exp(-((distance / width) ** 2) / 2)
 
 
@@ -58,11 +60,19 @@ def wave(frequency, amplitude):
 
 def record(theta, alpha):
     """Epochs of shape (epochs, channels, times)."""
-    blink = 60 * (rng.random((n_epochs, 1)) < 0.3) * np.exp(-(((time - rng.random((n_epochs, 1))) / 0.08) ** 2) / 2)
+    blink = (
+        60
+        * (rng.random((n_epochs, 1)) < 0.3)
+        * np.exp(-(((time - rng.random((n_epochs, 1))) / 0.08) ** 2) / 2)
+    )
     slow = np.cumsum(0.4 * rng.normal(size=(n_epochs, 8, n_times)), axis=2)
     parts = [(wave(10, alpha), alpha_map), (blink, blink_map), (wave(6, theta), theta_map)]
     signal = sum(course[:, None] * scalp[:, None] for course, scalp in parts)
-    return signal + np.einsum("est,sc->ect", slow, slow_maps) + 2 * rng.normal(size=(n_epochs, n_channels, n_times))
+    return (
+        signal
+        + np.einsum("est,sc->ect", slow, slow_maps)
+        + 2 * rng.normal(size=(n_epochs, n_channels, n_times))
+    )
 
 
 task, rest = record(theta=6, alpha=8), record(theta=1.5, alpha=10)
@@ -79,7 +89,9 @@ print(task.shape, rest.shape)
 
 def as_rows(epochs, first):
     rows = epochs.transpose(0, 2, 1).reshape(-1, epochs.shape[1])
-    return pd.DataFrame(rows, columns=info.ch_names), np.repeat(np.arange(first, first + len(epochs)), epochs.shape[2])
+    return pd.DataFrame(rows, columns=info.ch_names), np.repeat(
+        np.arange(first, first + len(epochs)), epochs.shape[2]
+    )
 
 
 X, epoch = as_rows(task, first=0)
@@ -89,7 +101,8 @@ model = DPCA(n_components=2).fit(X, background=Y, **units)
 print(model.summary())
 
 # %%
-# The summary shows what the 7,680 rows of each condition are worth, given how alike the rows of an epoch are.
+# The summary shows to how many independent rows the 7,680 rows of each condition correspond, given the correlation
+# within epochs.
 #
 # Topographies
 # ------------
@@ -102,7 +115,9 @@ pca = DPCA(n_components=2).fit(X, groups=epoch)
 
 def in_microvolts(fitted, component):
     pattern = fitted.patterns_[component] * np.sqrt(fitted.target_variance_[component])
-    return pattern * np.sign(pattern[np.abs(pattern).argmax()])  # the sign of a component is arbitrary
+    return pattern * np.sign(
+        pattern[np.abs(pattern).argmax()]
+    )  # the sign of a component is arbitrary
 
 
 maps = {
@@ -112,14 +127,25 @@ maps = {
     "simulated theta": theta_map * wave(6, 6).std(),
 }
 figure, axes = plt.subplots(
-    1, 4, figsize=(8.6, 3.1), gridspec_kw={"left": 0.02, "right": 0.98, "bottom": 0.1, "top": 0.92}
+    1,
+    4,
+    figsize=(8.6, 3.1),
+    gridspec_kw={"left": 0.02, "right": 0.98, "bottom": 0.1, "top": 0.92},
 )
 for ax, (title, scalp) in zip(axes, maps.items(), strict=True):
     limit = np.abs(scalp).max()
-    image, _ = mne.viz.plot_topomap(scalp, info, axes=ax, show=False, cmap="RdBu_r", vlim=(-limit, limit), contours=4)
+    image, _ = mne.viz.plot_topomap(
+        scalp, info, axes=ax, show=False, cmap="RdBu_r", vlim=(-limit, limit), contours=4
+    )
     ax.set_title(title, fontsize=12)
     figure.colorbar(
-        image, ax=ax, orientation="horizontal", shrink=0.8, label="µV", ticks=[-limit, 0, limit], format="%.1f"
+        image,
+        ax=ax,
+        orientation="horizontal",
+        shrink=0.8,
+        label="µV",
+        ticks=[-limit, 0, limit],
+        format="%.1f",
     )
 
 # %%
@@ -127,7 +153,9 @@ for ax, (title, scalp) in zip(axes, maps.items(), strict=True):
 # so dPCA divides them out. Its first component is the frontal-midline source:
 
 for name, scalp in (("theta", theta_map), ("alpha", alpha_map), ("blink", blink_map)):
-    print(f"correlation of the dPCA pattern with {name}: {np.corrcoef(maps['dPCA, component 0'], scalp)[0, 1]:+.2f}")
+    print(
+        f"correlation of the dPCA pattern with {name}: {np.corrcoef(maps['dPCA, component 0'], scalp)[0, 1]:+.2f}"
+    )
 
 # %%
 # Agreement with CSP
@@ -140,8 +168,12 @@ for name, scalp in (("theta", theta_map), ("alpha", alpha_map), ("blink", blink_
 
 labels = np.repeat([1, 0], [len(task), len(rest)])
 csp = CSP(n_components=2).fit(np.concatenate([task, rest]), labels)
-agreement = [abs(np.corrcoef(pattern, model.patterns_[0])[0, 1]) for pattern in csp.patterns_[:2]]
-print(f"correlation of the dPCA pattern with the closer of two CSP patterns: {max(agreement):.3f}")
+agreement = [
+    abs(np.corrcoef(pattern, model.patterns_[0])[0, 1]) for pattern in csp.patterns_[:2]
+]
+print(
+    f"correlation of the dPCA pattern with the closer of two CSP patterns: {max(agreement):.3f}"
+)
 
 # %%
 # Is it real?
@@ -150,13 +182,15 @@ print(f"correlation of the dPCA pattern with the closer of two CSP patterns: {ma
 # The permutation test exchanges whole epochs between task and rest, the held-out ratio leaves out whole epochs, and the
 # bootstrap draws epochs.
 
-trust = standout.assess(X, Y, n_components=2, n_permutations=99, n_bootstrap=30, random_state=0, **units)
+trust = standout.assess(
+    X, Y, n_components=2, n_permutations=99, n_bootstrap=30, random_state=0, **units
+)
 print(trust.summary())
 
 # %%
-# The formula of the fit called both components significant. The permutation test keeps the first only: blinks are rare
-# and large, the opposite of Gaussian, and epochs with many of them give large ratios by chance. Where the two disagree,
-# trust the permutation test.
+# By the formula of the fit, both components are significant; by the permutation test, only the first is. Blinks are rare
+# and large, so the data are far from Gaussian, and epochs with many blinks give large ratios by chance. Where the two
+# disagree, rely on the permutation test.
 #
 # The theta of single epochs can now be seen in the scores:
 
@@ -164,8 +198,19 @@ scores = {"task": model.transform(X), "rest": model.transform(Y)}
 figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
 for color, (condition, values) in zip(("#D55E00", "#0072B2"), scores.items(), strict=True):
     power = np.abs(np.fft.rfft(values[:, 0].reshape(n_epochs, n_times))) ** 2 / n_times
-    axes.semilogy(np.fft.rfftfreq(n_times, 1 / 128), power.mean(axis=0), color=color, label=condition, linewidth=2)
-axes.set(xlim=(1, 25), xlabel="frequency (Hz)", ylabel="power of dpca0", title="The component is a theta wave")
+    axes.semilogy(
+        np.fft.rfftfreq(n_times, 1 / 128),
+        power.mean(axis=0),
+        color=color,
+        label=condition,
+        linewidth=2,
+    )
+axes.set(
+    xlim=(1, 25),
+    xlabel="frequency (Hz)",
+    ylabel="power of dpca0",
+    title="The component is a theta wave",
+)
 _ = axes.legend(frameon=False)
 
 # %%

@@ -34,7 +34,11 @@ from standout import DPCA, plot
 def source_file(thing):
     """The file of a function; for compiled functions and for distributions, which are objects, the module."""
     code = getattr(inspect.unwrap(thing), "__code__", None)
-    return "/".join(Path(code.co_filename).parts[-2:]) if code else getattr(thing, "__module__", "compiled")
+    return (
+        "/".join(Path(code.co_filename).parts[-2:])
+        if code
+        else getattr(thing, "__module__", "compiled")
+    )
 
 
 def documents(*modules):
@@ -44,15 +48,21 @@ def documents(*modules):
             thing = getattr(module, name)
             text = re.split(r"\n(?:Examples|References)\n", inspect.getdoc(thing) or "")[0]
             if callable(thing) and len(text) > 400:
-                rows.setdefault(text, (f"{module.__name__}.{name}", source_file(thing)))  # aliases count once
-    return pd.DataFrame([(*row, text) for text, row in rows.items()], columns=["name", "file", "text"])
+                rows.setdefault(
+                    text, (f"{module.__name__}.{name}", source_file(thing))
+                )  # aliases count once
+    return pd.DataFrame(
+        [(*row, text) for text, row in rows.items()], columns=["name", "file", "text"]
+    )
 
 
 stats = documents(scipy.stats)
 signals = [scipy.fft, scipy.ndimage, scipy.signal]
 numerics = [scipy.integrate, scipy.interpolate, scipy.linalg, scipy.optimize, scipy.sparse]
 rest = documents(*signals, *numerics, np)
-print(f"{len(stats)} documents from {stats.file.nunique()} files against {len(rest)} from {rest.file.nunique()}")
+print(
+    f"{len(stats)} documents from {stats.file.nunique()} files against {len(rest)} from {rest.file.nunique()}"
+)
 print(stats.file.value_counts()[:5].to_string())
 
 # %%
@@ -62,7 +72,9 @@ print(stats.file.value_counts()[:5].to_string())
 # TF-IDF, then ten dimensions by a truncated SVD. Any embedding works, for instance of a language model, as long as
 # **one** embedding serves both corpora: fitted on both together, or fitted elsewhere.
 
-words = TfidfVectorizer(min_df=5, max_df=0.5, sublinear_tf=True, token_pattern="[a-z][a-z]+", stop_words="english")
+words = TfidfVectorizer(
+    min_df=5, max_df=0.5, sublinear_tf=True, token_pattern="[a-z][a-z]+", stop_words="english"
+)
 counts = words.fit_transform([*stats.text, *rest.text])
 svd = TruncatedSVD(n_components=10, random_state=0)
 embedding = svd.fit_transform(counts)
@@ -77,10 +89,10 @@ naive = DPCA(n_components=2).fit(X, background=Y)
 print(naive.summary())
 
 # %%
-# The ratio is huge, and standout refuses to judge it: *consecutive rows are correlated*. Why should the order of
-# documents matter? They are sorted by name within each module, and names that start alike (``fftn``, ``fftshift``, ...)
-# come from one file and often from one hand. That is the real problem. Shuffling the rows would silence the warning and
-# leave the cause.
+# The ratio is huge, but the verdict is that it cannot be judged: *consecutive rows are correlated*. Why should the order
+# of documents matter? They are sorted by name within each module, and functions with similar names (``fftn``,
+# ``fftshift``, ...) are in one file and often have one author. That is the real problem. Shuffling the rows would silence
+# the warning without removing the cause.
 #
 # Who wrote these texts?
 # ----------------------
@@ -93,8 +105,8 @@ model = DPCA(n_components=2).fit(X, background=Y, **units)
 print(model.summary())
 
 # %%
-# The summary now shows what the documents are worth: far fewer independent texts than there are files. The warning
-# follows from it. The equivalent of a few dozen texts is not enough to estimate all correlations between ten
+# The summary now shows the effective number of documents, which is far smaller than the number of files. The warning
+# follows from it: a few dozen independent texts are not enough to estimate all correlations between ten
 # dimensions, so they are shrunk. More files would help, or fewer dimensions; more docstrings from the same files
 # would not.
 #
@@ -102,16 +114,21 @@ print(model.summary())
 # ----------------------
 #
 # The dimensions of the embedding have no names, but documents do. List those at both ends, and a few from the middle if
-# the ends surprise you. This SVD is linear, so a pattern can also be translated back into words; for most other
-# embeddings the documents are all there is.
+# the ends surprise you. This SVD is linear, so a pattern can also be translated back into words; most other embeddings
+# can only be read through their documents.
 
 scores = model.transform(X)
 vocabulary = words.get_feature_names_out()
 for k in range(2):
     order = np.argsort(scores[:, k])
     weights = model.patterns_[k] @ svd.components_
-    for end, rows, best in (("high", order[::-1], np.argsort(-weights)), ("low", order, np.argsort(weights))):
-        print(f"dpca{k} {end:4}  documents: {', '.join(stats.name[rows[:7]].str.split('.').str[-1])}")
+    for end, rows, best in (
+        ("high", order[::-1], np.argsort(-weights)),
+        ("low", order, np.argsort(weights)),
+    ):
+        print(
+            f"dpca{k} {end:4}  documents: {', '.join(stats.name[rows[:7]].str.split('.').str[-1])}"
+        )
         print(f"            words:     {', '.join(vocabulary[best[:9]])}")
 
 # %%
@@ -130,7 +147,14 @@ kinds = {
 labels = stats.file.map(kinds).fillna("tests and other functions")
 grey = {"numpy and other scipy": model.transform(Y)}
 figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
-plot.scores(scores, labels, background=grey, axes=axes, names=["dpca0", "dpca1"], title="Each point is a docstring")
+_ = plot.scores(
+    scores,
+    labels,
+    background=grey,
+    axes=axes,
+    names=["dpca0", "dpca1"],
+    title="Each point is a docstring",
+)
 
 # %%
 # Is it real?

@@ -50,7 +50,9 @@ def batch(name, result, share):
     parts += np.outer(0.8 * rng.normal() + rng.normal(size=8), load)
     parts += np.outer(0.8 * rng.normal() + 0.3 * rng.normal(size=8), climate)
     parts += np.outer(worn + 0.3 * rng.normal() + 0.3 * rng.normal(size=8), wear)
-    return pd.DataFrame(parts, columns=sensors).assign(machine=machine, batch=name, result=result)
+    return pd.DataFrame(parts, columns=sensors).assign(
+        machine=machine, batch=name, result=result
+    )
 
 
 table = pd.concat(
@@ -61,7 +63,12 @@ table = pd.concat(
 table.loc[rng.random(len(table)) < 0.02, "torque"] = np.nan
 path = Path(tempfile.mkdtemp()) / "parts.csv"
 table.round(3).to_csv(path, index=False)
-print(table.groupby("result").agg(parts=("batch", "size"), batches=("batch", "nunique")).to_string(), "\n")
+print(
+    table.groupby("result")
+    .agg(parts=("batch", "size"), batches=("batch", "nunique"))
+    .to_string(),
+    "\n",
+)
 print("batches by machine")
 print(pd.crosstab(table.result, table.machine).floordiv(8).to_string())
 
@@ -82,14 +89,16 @@ print(model.summary())
 # %%
 # Without ``groups``, the same call warns that parts look like replicates of their batch, and its verdict is "Cannot be
 # judged". Eight parts of a batch share the day, the operator and the material; they are not eight independent
-# observations. The summary shows how many independent parts they are worth.
+# observations. The summary shows to how many independent parts they correspond.
 #
 # Is it real?
 # -----------
 #
 # Batches are permuted, held out and resampled as a whole.
 
-trust = standout.assess(rejected, accepted, n_components=2, n_permutations=199, n_bootstrap=50, random_state=0)
+trust = standout.assess(
+    rejected, accepted, n_components=2, n_permutations=199, n_bootstrap=50, random_state=0
+)
 print(trust.summary())
 
 # %%
@@ -110,31 +119,51 @@ parts = pd.concat([
 ])  # fmt: skip
 batches = parts.groupby(["result", "machine", "batch"]).dpca0.mean().reset_index()
 limit = batches.dpca0[batches.result == "accepted"].max()
-suspicious = batches[(batches.result == "rejected") & (batches.dpca0 > limit)].sort_values("dpca0", ascending=False)
-print(f"{len(suspicious)} of 40 rejected batches score above every accepted batch; inspect first:")
+suspicious = batches[(batches.result == "rejected") & (batches.dpca0 > limit)].sort_values(
+    "dpca0", ascending=False
+)
+print(
+    f"{len(suspicious)} of 40 rejected batches score above every accepted batch; inspect first:"
+)
 print(suspicious[:5].round(1).to_string(index=False))
 
 # %%
 # Left: one point per batch. Right: the sensors of the component with bootstrap intervals over batches.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 4.2), layout="constrained", width_ratios=[1.2, 1])
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(8.6, 4.2), layout="constrained", width_ratios=[1.2, 1]
+)
 styles = {"M1": ("#0072B2", "o"), "M2": ("#D55E00", "D"), "M3": ("#009E73", "^")}
 for (result, machine), some in batches.groupby(["result", "machine"]):
     color, marker = styles[machine]
     height = (result == "rejected") + rng.uniform(-0.25, 0.25, len(some))
-    left.scatter(some.dpca0, height, c=color, marker=marker, s=28, label=machine if result == "accepted" else None)
+    left.scatter(
+        some.dpca0,
+        height,
+        c=color,
+        marker=marker,
+        s=28,
+        label=machine if result == "accepted" else None,
+    )
 left.axvline(limit, color="#6b7280", linestyle="--", linewidth=1)
 left.set_yticks([0, 1], ["accepted", "rejected"])
-left.set(xlabel="mean of dpca0 in the batch", ylim=(-0.5, 1.8), title="Some rejected batches stand apart")
+left.set(
+    xlabel="mean of dpca0 in the batch",
+    ylim=(-0.5, 1.8),
+    title="Some rejected batches stand apart",
+)
 left.legend(ncols=3, frameon=False, loc="upper right")
 plot.stability(trust.stability, count=8, axes=right)
-_ = right.set(title="Sensors of dpca0", xlabel="background sd per target sd of the score\n(lines: 95 % intervals)")
+_ = right.set(
+    title="Sensors of dpca0",
+    xlabel="background sd per target sd of the score\n(lines: 95 % intervals)",
+)
 
 # %%
 # Is it the machine?
 # ------------------
 #
-# Most rejected batches come from M2. If a machine had its own way of varying, that could look like a failure.
+# Most rejected batches come from M2. If one machine varied differently from the others, that could look like a failure.
 # Subtract the mean of each machine, over accepted and rejected parts together, and fit again. We also fill the few
 # missing torque readings with their machine's mean first; for so few values this hardly matters, but for a test
 # prefer ``missing="auto"``.
@@ -144,12 +173,17 @@ within = readings - readings.groupby(table.machine).transform("mean")
 bad = (table.result == "rejected").to_numpy()
 units = {"groups": table.batch[bad], "background_groups": table.batch[~bad]}
 check = DPCA(n_components=1).fit(within[bad], background=within[~bad], **units)
-test = standout.permutation_test(within[bad], within[~bad], n_permutations=199, random_state=0, **units)
+test = standout.permutation_test(
+    within[bad], within[~bad], n_permutations=199, random_state=0, **units
+)
 agreement = abs(np.corrcoef(check.transform(within[bad])[:, 0], parts.dpca0[:320])[0, 1])
 print(f"within machines: ratio {check.ratios_[0]:.1f}, p = {test.p_values[0]:.3f}")
 print(f"correlation of the scores with those of the first fit: {agreement:.2f}")
 for name, fitted in (("first fit", model), ("within machines", check)):
-    print(f"{name:16}", ", ".join(f"{feature} {weight:+.2f}" for feature, weight in fitted.top_features(6)[0]))
+    print(
+        f"{name:16}",
+        ", ".join(f"{feature} {weight:+.2f}" for feature, weight in fitted.top_features(6)[0]),
+    )
 
 # %%
 # The component persists within machines, with a smaller ratio and with cleaner weights: the pattern of the first fit
@@ -178,8 +212,8 @@ print(textwrap.fill(sentence, 100))
 # * **Not that these sensors cause the failure.** They vary together with it. A worn bearing, a wrong lubricant and a
 #   loose mount may all look like this.
 # * **Not that all rejects have one cause.** Only some of the rejected batches score high. The others may have failed
-#   in a way that these sensors do not measure, or that shifts all rejected parts alike: by default dPCA does not see
-#   a shift of the mean. Use ``centering="background"`` for that.
+#   in a way that these sensors do not measure, or that shifts all rejected parts alike: by default a shift
+#   of the mean does not affect dPCA. Use ``centering="background"`` for that.
 # * **Not a threshold for production.** The limit above is the maximum of these accepted batches, chosen after
 #   looking. Set it on one set of batches and evaluate it on another.
 # * **Not that three machines represent all machines.** The unit of the test is the batch. A claim about machines of

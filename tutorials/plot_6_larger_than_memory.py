@@ -46,7 +46,9 @@ def record(name, strength, n_rows=2500):
 folder = Path(tempfile.mkdtemp())
 (folder / "fault").mkdir()
 for i in range(12):
-    record(f"fault {i:02}", strength=1.2).to_parquet(folder / "fault" / f"{i:02}.parquet", index=False)
+    record(f"fault {i:02}", strength=1.2).to_parquet(
+        folder / "fault" / f"{i:02}.parquet", index=False
+    )
 for i in range(24):
     record(f"normal {i:02}", strength=0.2).to_csv(
         folder / "normal.csv", mode="a", header=i == 0, index=False, float_format="%.5g"
@@ -65,7 +67,9 @@ for path in ("fault/00.parquet", "normal.csv"):
 
 options = {"groups": "run", "memory": "4MB"}
 fault = standout.read(folder / "fault", checkpoint=folder / "fault.checkpoint", **options)
-normal = standout.read(folder / "normal.csv", checkpoint=folder / "normal.checkpoint", **options)
+normal = standout.read(
+    folder / "normal.csv", checkpoint=folder / "normal.checkpoint", **options
+)
 model = DPCA(n_components=2).fit(fault, background=normal)
 print(model.summary())
 
@@ -76,8 +80,8 @@ print(model.summary())
 # With ``checkpoint=``, the sums and the position in the file are saved every 30 seconds. A fit that was killed
 # resumes there when the same script runs again, and gives the same result bit for bit. This fit was too short to be
 # interrupted. The complete checkpoints remain, and another fit of the same data, for instance with more components,
-# does not repeat that pass. (With ``groups``, a second and faster pass estimates how much the rows of a run are
-# worth. It is not saved.)
+# does not repeat that pass. (With ``groups``, a second and faster pass estimates the effective number of
+# rows. It is not saved.)
 
 again = DPCA(n_components=6).fit(fault, background=normal)
 for name in ("fault", "normal"):
@@ -99,14 +103,18 @@ except StandoutError as error:
 #
 # Here, and only here, we load everything, to compare with a fit in memory. The numbers agree to rounding.
 
-frames = pd.concat(pd.read_parquet(path) for path in sorted((folder / "fault").glob("*.parquet")))
+frames = pd.concat(
+    pd.read_parquet(path) for path in sorted((folder / "fault").glob("*.parquet"))
+)
 controls = pd.read_csv(folder / "normal.csv")
 in_memory = DPCA(n_components=2).fit(
     frames[bands], background=controls[bands], groups=frames.run, background_groups=controls.run
 )
 for name in ("ratios_", "components_", "patterns_", "noise_edge_"):
     streamed, loaded = getattr(model, name), getattr(in_memory, name)
-    print(f"{name:12} equal up to 1e-9: {np.abs(streamed - loaded).max() < 1e-9 * np.abs(loaded).max()}")
+    print(
+        f"{name:12} equal up to 1e-9: {np.abs(streamed - loaded).max() < 1e-9 * np.abs(loaded).max()}"
+    )
 
 # %%
 # Scores
@@ -120,8 +128,12 @@ scores = {
     "normal": model.transform(normal),
 }
 spread = {name: values[:, 0].reshape(-1, 2500).std(axis=1) for name, values in scores.items()}
-figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.9), layout="constrained", width_ratios=[1, 1.1])
-for height, (color, values) in enumerate(zip(("#D55E00", "#6b7280"), spread.values(), strict=True)):
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(8.6, 3.9), layout="constrained", width_ratios=[1, 1.1]
+)
+for height, (color, values) in enumerate(
+    zip(("#D55E00", "#6b7280"), spread.values(), strict=True)
+):
     left.scatter(values, height + rng.uniform(-0.15, 0.15, len(values)), c=color, s=36)
 left.set_yticks([0, 1], spread)
 left.set(xlabel="sd of dpca0 within a run", ylim=(1.6, -0.6), title="Each point is a run")
@@ -132,12 +144,16 @@ _ = right.set_title("Bands of dpca0")
 # Is it real?
 # -----------
 #
-# A fit needs one pass. A permutation test needs the rows hundreds of times, and must hold them. But the unit is the
+# A fit needs one pass. A permutation test needs the rows hundreds of times, so they must be in memory. But the unit is the
 # run, and there are only 36 runs. Fifty spectra of each are enough to test whether runs before the fault differ: the
 # number of runs limits the test, not the number of spectra.
 
-few_faults = pd.concat(pd.read_parquet(path)[::50] for path in sorted((folder / "fault").glob("*.parquet")))
-few_controls = pd.read_csv(folder / "normal.csv", skiprows=lambda line: line % 50 != 1 and line > 0)
+few_faults = pd.concat(
+    pd.read_parquet(path)[::50] for path in sorted((folder / "fault").glob("*.parquet"))
+)
+few_controls = pd.read_csv(
+    folder / "normal.csv", skiprows=lambda line: line % 50 != 1 and line > 0
+)
 trust = standout.assess(
     few_faults[bands], few_controls[bands], groups=few_faults.run, background_groups=few_controls.run,
     n_components=2, n_permutations=199, n_bootstrap=50, random_state=0,

@@ -41,16 +41,24 @@ def blobs(number, width):
     """A smooth image: a sum of bumps at random places."""
     image = np.zeros((size, size))
     for y, x, height in rng.random((number, 3)):
-        image += (0.5 + height) * np.exp(-((rows - y) ** 2 + (columns - x) ** 2) / (2 * width**2))
+        image += (0.5 + height) * np.exp(
+            -((rows - y) ** 2 + (columns - x) ** 2) / (2 * width**2)
+        )
     return image
 
 
 def field(ill):
     """One image, as rows of pixels × bands, and the map of the disease."""
     patches = blobs(rng.integers(2, 6), 0.06) if ill else np.zeros((size, size))
-    bright = 3 * rng.normal() * (rows - 0.5) + 3 * rng.normal() * (columns - 0.5) + blobs(6, 0.2)
+    bright = (
+        3 * rng.normal() * (rows - 0.5) + 3 * rng.normal() * (columns - 0.5) + blobs(6, 0.2)
+    )
     bare = np.sin(2 * np.pi * rng.integers(6, 10) * columns + 6 * rng.random()) + rng.normal()
-    image = np.multiply.outer(bright, light) + np.multiply.outer(bare, soil) + 1.5 * np.multiply.outer(patches, disease)
+    image = (
+        np.multiply.outer(bright, light)
+        + np.multiply.outer(bare, soil)
+        + 1.5 * np.multiply.outer(patches, disease)
+    )
     return (image + 0.25 * rng.normal(size=image.shape)).reshape(-1, n_bands), patches
 
 
@@ -95,8 +103,8 @@ model = DPCA(n_components=2).fit(X, background=Y, **units)
 print(model.summary())
 
 # %%
-# The warning has a reason. In memory, a second pass over the rows estimates how many independent rows the pixels of a
-# field are worth. Rows on a cluster are read once, and each field counts as one unit, which is the strictest count.
+# The warning is expected. In memory, a second pass over the rows estimates to how many independent rows the pixels of a
+# field correspond. Rows on a cluster are read once, and each field counts as one unit, which is the strictest count.
 # 24 healthy fields are fewer than 30 bands, so there is no noise edge and no p-value. The ratios and components are
 # not affected here; the test below decides whether they mean anything.
 #
@@ -112,7 +120,9 @@ maps = scores[:, 0].reshape((len(ill), size, size))
 spread = maps.std(axis=(1, 2)).compute()
 healthy_maps = model.transform(Y)[:, 0].reshape((len(healthy), size, size))
 healthy_spread = healthy_maps.std(axis=(1, 2)).compute()
-print(f"sd of dpca0 in a field: diseased {np.median(spread):.2f}, healthy {np.median(healthy_spread):.2f} (medians)")
+print(
+    f"sd of dpca0 in a field: diseased {np.median(spread):.2f}, healthy {np.median(healthy_spread):.2f} (medians)"
+)
 
 # %%
 # PCA of the same pixels shows illumination. dPCA shows the patches, which it was not given. A score has an arbitrary
@@ -122,7 +132,9 @@ sign = np.sign(model.patterns_[0][np.abs(model.patterns_[0]).argmax()])
 shown = int(np.argsort([truth.std() for truth in patches[:16]])[-3])
 pca = DPCA(n_components=1).fit(X, groups=units["groups"])
 panels = {
-    "PCA, diseased field": pca.transform(X)[:, 0].reshape((len(ill), size, size))[shown].compute(),
+    "PCA, diseased field": pca.transform(X)[:, 0]
+    .reshape((len(ill), size, size))[shown]
+    .compute(),
     "dPCA, diseased field": sign * maps[shown].compute(),
     "simulated patches": patches[shown],
     "dPCA, healthy field": sign * healthy_maps[0].compute(),
@@ -145,9 +157,16 @@ x, y = X.compute(), Y.compute()
 in_memory = DPCA(n_components=2).fit(x, background=y, **units)
 for name in ("ratios_", "components_", "patterns_", "mean_"):
     ours, theirs = getattr(model, name), getattr(in_memory, name)
-    print(f"{name:12} equal up to 1e-9: {bool(np.abs(ours - theirs).max() < 1e-9 * np.abs(theirs).max())}")
-print("scores       equal up to 1e-9:", bool(np.allclose(scores.compute(), in_memory.transform(x), rtol=0, atol=1e-9)))
-print(f"noise edge   on the cluster {model.noise_edge_:.2f}, in memory {in_memory.noise_edge_:.2f}")
+    print(
+        f"{name:12} equal up to 1e-9: {bool(np.abs(ours - theirs).max() < 1e-9 * np.abs(theirs).max())}"
+    )
+print(
+    "scores       equal up to 1e-9:",
+    bool(np.allclose(scores.compute(), in_memory.transform(x), rtol=0, atol=1e-9)),
+)
+print(
+    f"noise edge   on the cluster {model.noise_edge_:.2f}, in memory {in_memory.noise_edge_:.2f}"
+)
 
 # %%
 # Is it real?
@@ -159,7 +178,9 @@ print(f"noise edge   on the cluster {model.noise_edge_:.2f}, in memory {in_memor
 # only.)
 
 pixel = np.sort(rng.choice(size**2, 256, replace=False))
-in_ill, in_healthy = (np.add.outer(np.arange(len(fields)) * size**2, pixel).ravel() for fields in (ill, healthy))
+in_ill, in_healthy = (
+    np.add.outer(np.arange(len(fields)) * size**2, pixel).ravel() for fields in (ill, healthy)
+)
 trust = standout.assess(
     X[in_ill].compute(), Y[in_healthy].compute(), groups=units["groups"][in_ill],
     background_groups=units["background_groups"][in_healthy],

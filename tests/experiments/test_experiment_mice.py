@@ -68,9 +68,9 @@ def test_the_mice_findings_agree_with_the_numbers(record):
     name = next(iter(record.numbers["readings"]))
     exact = record.numbers["readings"][name]["largest_ratio"]["exact"]
     finding = record.findings[0]
-    assert f"{exact['ratio']:,.0f} on the rows it was found on" in finding
-    assert finding.endswith("9 background animals are not 135.")
-    assert f"cannot exclude chance (p = {exact['p_shuffled_mice']:.3f})" in finding
+    assert f"{exact['ratio']:,.0f} on the rows of the fit" in finding
+    assert finding.endswith("the 135 background rows come from only 9 animals.")
+    assert f"by mouse is not significant (p = {exact['p_shuffled_mice']:.3f})" in finding
     heads = {table.name: len(table.columns) for table in record.tables}
     assert set(heads) >= {"separation", "ratios", "singular"}
     assert all(len(row) == heads[table.name] for table in record.tables for row in table.rows)
@@ -99,8 +99,8 @@ def test_exact_dpca_against_one_control_is_no_better_than_chance(real):
     # Below chance, but so are accuracies with permuted classes.
     by_lot = real.numbers["readings"]["c-CS-s"]["accuracy_by_chance"]
     assert by_lot.low < against["dPCA, exact"] < by_lot.high
-    (text,) = [finding for finding in real.findings if finding.startswith("c-CS-s: on mice that neither")]
-    assert "artefact of cross-validation with few mice, and no evidence that PCA is better" in text
+    (text,) = [finding for finding in real.findings if finding.startswith("c-CS-s: on mice used for neither")]
+    assert "artefact of cross-validation with few mice and not evidence that PCA is better" in text
     assert against["cPCA, alpha 2"] > 0.9 and against["cPCA, alpha 3.59"] > 0.9
 
 
@@ -114,15 +114,15 @@ def test_against_the_other_control_the_shrunk_background_separates_the_treatment
 
 @pytest.mark.data
 @pytest.mark.parametrize(
-    ("background", "expected"), [("c-CS-s", "this stands out"), ("c-SC-s", "cannot exclude chance")]
+    ("background", "expected"), [("c-CS-s", "by mouse is significant"), ("c-SC-s", "by mouse is not significant")]
 )
 def test_the_held_out_ratio_and_the_test_by_mouse_are_both_reported(real, background, expected):
     found = real.numbers["readings"][background]["largest_ratio"]["default"]
-    stands_out = found["p_shuffled_mice"] <= 0.05
-    assert stands_out == (expected == "this stands out")
-    assert found["held_out_by_mouse"].low > 10 or not stands_out
-    (text,) = [one for one in real.findings if one.startswith(f"{background}: against the shrunk background")]
-    assert expected in text and "held out it" in text
+    significant = found["p_shuffled_mice"] <= 0.05
+    assert significant == (expected == "by mouse is significant")
+    assert found["held_out_by_mouse"].low > 10 or not significant
+    (text,) = [one for one in real.findings if one.startswith(f"{background}: with a shrunk background")]
+    assert expected in text and "held out, it" in text
 
 
 @pytest.mark.data
@@ -195,12 +195,20 @@ def test_a_single_split_is_reported_without_a_range(simulated):
 @pytest.mark.parametrize(
     ("ratios", "p", "expected"),
     [
-        ((19.0, 60.0), 0.06, "held out it stays far above 1, but reshuffling whole mice cannot exclude chance"),
-        ((1.4, 3.0), 0.2, "held out it stays above 1, but reshuffling whole mice cannot exclude chance"),
-        ((0.7, 5.0), 0.2, "held out it is not above 1 in every split, and reshuffling whole mice cannot"),
-        ((0.7,), 0.2, "held out it is not above 1, and reshuffling whole mice cannot exclude chance"),
-        ((9.0, 12.0), 0.004, "held out it stays far above 1, and reshuffled mice seldom reach it (p = 0.004): this"),
-        ((0.2, 0.9), 0.004, "held out it is not above 1, but reshuffled mice seldom reach it (p = 0.004): this"),
+        ((19.0, 60.0), 0.06, "held out, it stays far above 1, but the permutation test by mouse is not significant"),
+        ((1.4, 3.0), 0.2, "held out, it stays above 1, but the permutation test by mouse is not significant"),
+        ((0.7, 5.0), 0.2, "held out, it is not above 1 in every split, and the permutation test by mouse is not"),
+        ((0.7,), 0.2, "held out, it is not above 1, and the permutation test by mouse is not significant"),
+        (
+            (9.0, 12.0),
+            0.004,
+            "held out, it stays far above 1, and the permutation test by mouse is significant (p =",
+        ),
+        (
+            (0.2, 0.9),
+            0.004,
+            "held out, it is not above 1, but the permutation test by mouse is significant (p =",
+        ),
     ],
 )
 def test_the_verdict_on_a_ratio_follows_from_the_ratio_and_the_permutation_test(ratios, p, expected):
@@ -208,9 +216,10 @@ def test_the_verdict_on_a_ratio_follows_from_the_ratio_and_the_permutation_test(
     one = replace(
         worth(made_up, None, (0,), 1), held_out_by_mouse=Spread(ratios), p_shuffled_mice=p, intervals_with_1=0
     )
-    assert expected in mice_results._verdict(one, made_up)
+    found = mice_results._verdict(one, made_up)
+    assert expected in found and f"(p = {p:.3f})" in found
     also = mice_results._verdict(replace(one, intervals_with_1=len(ratios)), made_up)
-    assert f"(the 95 % interval holds 1{' in 2 of 2 splits' if len(ratios) == 2 else ''})" in also
+    assert f"(the 95 % interval includes 1{' in 2 of 2 splits' if len(ratios) == 2 else ''})" in also
 
 
 def test_the_paired_test_by_mouse_equals_the_exact_test_of_scipy():

@@ -238,5 +238,5 @@ def test_every_optimality_figure_can_be_drawn(record):
 def test_findings_contain_the_measured_numbers(record, numbers):
     text = " ".join(record.findings)
     assert f"{at(numbers, 'dpca'):.3f} with 1600" in text
-    assert "cPCA is nearer" in text and "dPCA is nearer" in text
+    assert "cPCA is closer" in text and "dPCA is closer" in text
     assert "too few to show it" not in text

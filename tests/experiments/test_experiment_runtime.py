@@ -78,8 +78,8 @@ def test_the_settings_describe_the_run(record):
 
 
 @pytest.mark.parametrize(
-    ("covariances", "expected"), [(8.0, "is 2.4: with many rows, which of the two comes after matters less"),
-                              (99.0, "is 1.1: with many rows, which of the two comes after hardly matters")],
+    ("covariances", "expected"), [(8.0, "is 2.4: with many rows, the choice of the method matters less"),
+                              (99.0, "is 1.1: with many rows, the choice of the method hardly matters")],
 )  # fmt: skip
 def test_the_findings_say_that_covariances_dominate_only_where_they_do(covariances, expected):
     seconds = {"covariances": covariances, "one eigenproblem": 1.0, "15 eigenproblems": 13.6}

@@ -24,10 +24,7 @@ def address_of(kind):
     """Return the page of a kind; of tutorials and of the gallery, the first."""
     if kind in ("tutorial", "gallery"):
         folder = {"tutorial": "tutorials/", "gallery": "gallery/"}[kind]
-        found = [page for page in pages() if page.startswith(f"{folder}plot_")]
-        if not found:
-            pytest.skip(f"the site has no page {folder}plot_*")
-        return found[0]
+        return next(page for page in pages() if page.startswith(folder) and "/plot_" in page)
     return {
         "start": "index.html",
         "API": "reference/generated/standout.DPCA.html",
@@ -79,6 +76,35 @@ def test_the_page_renders_without_errors_and_loads_nothing_from_elsewhere(site, 
     assert errors == []
     width, shown = page.evaluate("[document.body.scrollWidth, window.innerWidth]")
     assert width <= shown, f"the body is {width} px wide in a window of {shown} px"
+
+
+def test_no_page_requests_anything_from_another_host(site, browser):
+    page, here, elsewhere = browser.new_page(), urlsplit(site).netloc, []
+    page.on("request", lambda request: elsewhere.append(request.url) if urlsplit(request.url).netloc != here else None)
+    for name in pages():
+        page.goto(f"{site}/{name}")
+    page.close()
+    assert [url for url in elsewhere if url.startswith("http")] == []
+
+
+QUESTIONS = {
+    "How do I choose between ratio, signal axes and cPCA?": "Which method when",
+    "How many background rows do I need?": "How many background rows do I need?",
+    "What do I write in my paper?": "Report results in a paper",
+    "with scanpy": "Coming from scanpy",
+    "with MNE": "Coming from MNE’s CSP",
+    "What does shrinkage do to my ratios?": "What shrinkage does to my ratios",
+    "How do I add my own file type?": "Read your own file type",
+    "What do I do about batch effects?": "Batch effects and covariates",
+    "What is in the JSON?": "JSON",
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_on_the_start_page_leads_to_its_answer(site, page, question):
+    page.goto(f"{site}/index.html")
+    page.locator("article").get_by_role("link", name=question, exact=True).click()
+    assert page.locator("h1").inner_text().removesuffix("#").strip() == QUESTIONS[question]
 
 
 def test_images_of_the_gallery_are_loaded(site, browser):

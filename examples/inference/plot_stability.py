@@ -22,16 +22,23 @@ names = [f"gene {i + 1}" for i in range(30)]
 specific = np.zeros(30)
 specific[[2, 8, 15, 22]] = [2.0, -1.6, 1.2, 0.8]
 background = pd.DataFrame(rng.normal(size=(120, 30)), columns=names)
-target = pd.DataFrame(rng.normal(size=(80, 30)) + np.outer(rng.normal(size=80), specific), columns=names)
+target = pd.DataFrame(
+    rng.normal(size=(80, 30)) + np.outer(rng.normal(size=80), specific), columns=names
+)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", StandoutWarning)  # four background rows per feature: the background is shrunk
-    found = standout.stability(target, background, n_components=1, n_bootstrap=100, random_state=0)
+    # Four background rows per feature: the background is shrunk.
+    warnings.simplefilter("ignore", StandoutWarning)
+    found = standout.stability(
+        target, background, n_components=1, n_bootstrap=100, random_state=0
+    )
 
 ax = plot.stability(found, count=10)
 involved = {name for name, weight in zip(names, specific, strict=True) if weight}
 for label in ax.get_yticklabels():
     label.set_fontweight("bold" if label.get_text() in involved else "normal")
-ax.set_title("bold: the four features of the true signal")
+ax.set_title(
+    "bold: the four features of the true signal\nhatched: the sign varies between bootstrap samples"
+)
 plt.show()
 
 # %%

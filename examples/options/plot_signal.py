@@ -25,7 +25,9 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
 for ax, kind in zip(axes, ("ratio", "signal"), strict=True):
     model = DPCA(2, axes=kind).fit(target, background=background)
     ratios = " and ".join(f"{ratio:.0f}" for ratio in model.ratios_)
-    plot.scores(model.transform(target), group, axes=ax, title=f'axes="{kind}": ratios {ratios}')
+    plot.scores(
+        model.transform(target), group, axes=ax, title=f'axes="{kind}": ratios {ratios}'
+    )
     ax.set(xlabel="first axis, in units of the data", ylabel="second axis")
     ax.margins(y=0.25)  # room for the legend
 plt.show()
@@ -34,6 +36,6 @@ plt.show()
 # What not to conclude
 # --------------------
 # Neither choice of axes is the right one, and these data were made to show the difference. On the digits of
-# :doc:`/gallery/plot_digits` the axes by ratio separate the classes better. A small, clean difference may be the
+# :doc:`/gallery/basics/plot_digits` the axes by ratio separate the classes better. A small, clean difference may be the
 # discovery, and the largest signal may be trivial. The size of a signal depends on units: measured in other units, the
 # two small features could come first in both panels. Ratios do not depend on units. See :doc:`/howto/choose-a-method`.

@@ -27,15 +27,22 @@ background = rng.normal(size=(120, side * side))
 images = {"truth": blob}
 for smoothness in (0.0, 0.3, 3.0):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StandoutWarning)  # few rows are the point of this example
-        model = DPCA(1, graph=grid_to_graph(side, side), smoothness=smoothness).fit(target, background=background)
+        # Few rows are the point of this example.
+        warnings.simplefilter("ignore", StandoutWarning)
+        model = DPCA(1, graph=grid_to_graph(side, side), smoothness=smoothness).fit(
+            target, background=background
+        )
     component = model.components_[0]
-    images[f"smoothness {smoothness:g}\ncosine with truth {abs(component @ blob):.2f}"] = component
+    images[f"smoothness {smoothness:g}\ncosine with truth {abs(component @ blob):.2f}"] = (
+        component
+    )
 
 figure, axes = plt.subplots(1, 4, figsize=(11, 3.4), layout="constrained")
 for ax, (title, image) in zip(axes, images.items(), strict=True):
     limit = np.abs(image).max()
-    ax.imshow(image.reshape(side, side) * np.sign(image.sum()), cmap="RdBu_r", vmin=-limit, vmax=limit)
+    ax.imshow(
+        image.reshape(side, side) * np.sign(image.sum()), cmap="RdBu_r", vmin=-limit, vmax=limit
+    )
     ax.set(title=title, xticks=[], yticks=[])
 plt.show()
 

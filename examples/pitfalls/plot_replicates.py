@@ -45,6 +45,6 @@ plt.show()
 # %%
 # What not to conclude
 # --------------------
-# More measurements of the same animals do not replace more animals. If rows are not independent, a p-value counted by
-# rows is not weak evidence but none. And ``groups`` cannot repair a design in which all treated animals share one cage
-# or one batch: then the cage is the unit. See :doc:`/explanation/is-it-real`.
+# More measurements of the same animals do not replace more animals. If rows are not independent, a p-value that
+# counts rows is not weak evidence; it is no evidence. And ``groups`` cannot repair a design in which all treated animals share one cage
+# or one batch: then the cage is the unit. See :doc:`/howto/subjects-and-pairs`.

@@ -17,9 +17,13 @@ cells = load_breast_cancer(as_frame=True)
 malignant = cells.target == 0
 positive = cells.data.loc[:, (cells.data > 0).all()]  # logarithms need positive values
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5), layout="constrained", width_ratios=(2, 1))
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(11, 5), layout="constrained", width_ratios=(2, 1)
+)
 colors = {"raw values": "#D55E00", "logarithms": "#0072B2"}
-for position, (name, rows) in enumerate({"raw values": positive, "logarithms": np.log(positive)}.items()):
+for position, (name, rows) in enumerate(
+    {"raw values": positive, "logarithms": np.log(positive)}.items()
+):
     model = DPCA(2).fit(rows[malignant], background=rows[~malignant])
     ratios = rows[malignant].var() / rows[~malignant].var()
     if position == 0:
@@ -28,7 +32,11 @@ for position, (name, rows) in enumerate({"raw values": positive, "logarithms": n
     bar = right.bar(name, model.ratios_[0], color=colors[name], width=0.6)
     right.bar_label(bar, fmt="%.0f")
 left.axvline(1, color="black", linewidth=0.8)
-left.set(xscale="log", xlabel="variance of malignant / variance of benign", title="single measurements")
+left.set(
+    xscale="log",
+    xlabel="variance of malignant / variance of benign",
+    title="single measurements",
+)
 left.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
 left.minorticks_off()
 left.legend(frameon=False, loc="lower right")

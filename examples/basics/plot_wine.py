@@ -25,13 +25,16 @@ target, background = wine.data[is_target], wine.data[~is_target]
 kind = np.array([f"kind {k}" for k in wine.target[is_target]])
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", ShrinkageWarning)  # 59 background rows for 13 features: the background is shrunk
+    # 59 background rows for 13 features: the background is shrunk.
+    warnings.simplefilter("ignore", ShrinkageWarning)
     model = DPCA(2).fit(target, background=background)
 pca = PCA(2).fit_transform(StandardScaler().fit_transform(target))
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
 plot.scores(pca, kind, axes=axes[0], title="PCA of the standardised target")
-plot.scores(model.transform(target), kind, axes=axes[1], title=f"dPCA: ratio {model.ratios_[0]:.0f}")
+plot.scores(
+    model.transform(target), kind, axes=axes[1], title=f"dPCA: ratio {model.ratios_[0]:.0f}"
+)
 plt.show()
 
 # %%

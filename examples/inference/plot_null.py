@@ -27,7 +27,8 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for ax, (name, target) in zip(axes, studies.items(), strict=True):
     test = standout.permutation_test(target, background, n_permutations=499, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StandoutWarning)  # fewer than 50 background rows per feature
+        # Fewer than 50 background rows per feature.
+        warnings.simplefilter("ignore", StandoutWarning)
         formula = DPCA().fit(target, background=background).p_value_
     plot.null(test, axes=ax)
     ax.set_title(f"{name}\nformula p = {formula:.1g}, permutation p = {test.p_values[0]:.2g}")
@@ -38,6 +39,6 @@ plt.show()
 # --------------------
 # A p-value above 0.05 does not show that target and background are alike, and a small one does not measure how large
 # the effect is. The test assumes that rows can be exchanged: replicates need ``groups``
-# (:doc:`/gallery/plot_replicates`). The first study was selected from a dozen random samples because it shows the
+# (:doc:`/gallery/pitfalls/plot_replicates`). The first study was selected from a dozen random samples because it shows the
 # difference clearly: the formula is not that far off in every sample, and the permutation test also rejects about one
 # noise sample in twenty. With 499 permutations no p-value can be below 0.002. See :doc:`/explanation/is-it-real`.

@@ -32,7 +32,9 @@ reference = noise(1500) + 2.5 * np.outer(rng.integers(0, 2, 1500), batch_effect)
 
 fits = {
     "against controls": DPCA(2).fit(patients, background=controls),
-    "against controls and reference samples": DPCA(2, mix="minimax").fit(patients, background=[controls, reference]),
+    "against controls and reference samples": DPCA(2, mix="minimax").fit(
+        patients, background=[controls, reference]
+    ),
 }
 figure, axes = plt.subplots(2, 2, figsize=(9, 7.5), layout="constrained")
 for row, (name, model) in zip(axes, fits.items(), strict=True):
@@ -50,4 +52,4 @@ plt.show()
 # separate subtype from batch. The reference samples must vary with the batch as the patients do; if the batch affects
 # patients differently, part of it remains. Signal along the batch effect is lost too. Here the reference samples are as
 # noisy as the controls. If they are much less noisy, ``mix="minimax"`` brings part of the batch effect back into the
-# first component, because it trades one ratio for the other. See :doc:`/howto/choose-a-method`.
+# first component, because it trades one ratio for the other. See :doc:`/howto/batch-effects`.

@@ -15,7 +15,7 @@ from standout import DPCA
 
 rng = np.random.default_rng(0)
 sensor = np.arange(24)
-left, right = np.exp(-0.5 * ((sensor - 5) / 2) ** 2), np.exp(-0.5 * ((sensor - 17) / 2) ** 2)
+left, right = (np.exp(-0.5 * ((sensor - 5) / 2) ** 2), np.exp(-0.5 * ((sensor - 17) / 2) ** 2))
 shared = np.cos(np.pi * sensor / 23)
 
 
@@ -34,13 +34,28 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 colors = ["#0072B2", *["#9aa0a6"] * 22, "#D55E00"]
 axes[0].bar(range(1, 25), model.ratios_ - 1, bottom=1, color=colors)
 axes[0].axhline(1, color="black", linewidth=0.8)
-axes[0].set(yscale="log", xlabel="component", ylabel="variance during task / at rest", title="ratios of one fit")
+axes[0].set(
+    yscale="log",
+    xlabel="component",
+    ylabel="variance during task / at rest",
+    title="ratios of one fit",
+)
 axes[0].set_yticks([0.25, 0.5, 1, 2, 4, 8], ["1/4", "1/2", "1", "2", "4", "8"])
 axes[0].set_xticks([1, 6, 12, 18, 24])
 axes[0].minorticks_off()
-for index, name, color in ((0, "first component: task", colors[0]), (-1, "last component: rest", colors[-1])):
+for index, name, color in (
+    (0, "first component: task", colors[0]),
+    (-1, "last component: rest", colors[-1]),
+):
     pattern = model.patterns_[index] * np.sqrt(model.target_variance_[index])
-    axes[1].plot(sensor + 1, pattern * np.sign(pattern.sum()), "o-", markersize=4, color=color, label=name)
+    axes[1].plot(
+        sensor + 1,
+        pattern * np.sign(pattern.sum()),
+        "o-",
+        markersize=4,
+        color=color,
+        label=name,
+    )
 axes[1].axhline(0, color="black", linewidth=0.8)
 axes[1].set(xlabel="sensor, from left to right", ylabel="pattern", title="where they are")
 axes[1].legend(frameon=False)

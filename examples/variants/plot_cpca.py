@@ -29,9 +29,17 @@ for ax in axes.flat[count:]:
     ax.set_visible(False)
 for ax, step in zip(axes.flat, path.representatives, strict=False):
     alpha = path.values[step]
-    kind = "PCA" if alpha == 0 else "selected" if alpha == model.alpha_ else "another representative"
+    kind = (
+        "PCA"
+        if alpha == 0
+        else "selected"
+        if alpha == model.alpha_
+        else "another representative"
+    )
     scores = (target - model.mean_) @ path.components[step].T
-    plot.scores(scores, [f"group {g}" for g in group], axes=ax, title=f"alpha = {alpha:.3g} ({kind})")
+    plot.scores(
+        scores, [f"group {g}" for g in group], axes=ax, title=f"alpha = {alpha:.3g} ({kind})"
+    )
     if ax is not axes.flat[0]:
         ax.get_legend().remove()
 plt.show()

@@ -38,7 +38,12 @@ for ax, rows, title in zip(
     ax.set(title=title, xticks=[], yticks=[])
 names = np.where(example.digit == 6, "six", "nine")
 plot.scores(pca.transform(example.target), names, axes=axes[1, 0], title="PCA of the target")
-plot.scores(dpca.transform(example.target), names, axes=axes[1, 1], title="dPCA, target against background")
+plot.scores(
+    dpca.transform(example.target),
+    names,
+    axes=axes[1, 1],
+    title="dPCA, target against background",
+)
 plt.show()
 
 # %%
@@ -46,6 +51,6 @@ plt.show()
 # --------------------
 # dPCA is not a classifier, and a large ratio is not a cluster. Here the largest ratio happens to lie along the
 # difference between the two digits. In other data it lies where the background hardly varies, and the first two
-# components show no clusters: see :doc:`/gallery/plot_signal` and :doc:`/gallery/plot_photographs`. Background and
+# components show no clusters: see :doc:`/gallery/options/plot_signal` and :doc:`/gallery/basics/plot_photographs`. Background and
 # target must also differ in the digits only. Tiles of another photograph would stand out as well.
 # :doc:`/howto/choose-a-method` compares the methods.

@@ -16,7 +16,9 @@ from sklearn.datasets import load_sample_image
 from standout import DPCA
 
 side = 10
-temple, flower = (load_sample_image(name).mean(axis=2) / 255 for name in ("china.jpg", "flower.jpg"))
+temple, flower = (
+    load_sample_image(name).mean(axis=2) / 255 for name in ("china.jpg", "flower.jpg")
+)
 rng = np.random.default_rng(0)
 
 
@@ -41,7 +43,11 @@ stripes = gaussian_filter((scores[:, 1:3] ** 2).sum(axis=1).reshape(every.shape[
 
 figure = plt.figure(figsize=(10, 6.4), layout="constrained")
 top, bottom = figure.subfigures(2, 1, height_ratios=(2, 4))
-images = {"target: a temple": temple, "background: a flower": flower, "where the stripes are": stripes}
+images = {
+    "target: a temple": temple,
+    "background: a flower": flower,
+    "where the stripes are": stripes,
+}
 for ax, (title, image) in zip(top.subplots(1, 3), images.items(), strict=True):
     ax.imshow(image, cmap="magma" if image is stripes else "gray")
     ax.set(title=title, xticks=[], yticks=[])

@@ -25,15 +25,21 @@ target[:, 6] += 1.5 * scale[6]
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
 for ax, centering in zip(axes, ("own", "background"), strict=True):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OverfitWarning)  # with centering="own" no ratio is above the noise edge
-        model = DPCA(1, centering=centering, normalize="background").fit(target, background=background)
-    print(f'centering="{centering}": ratio {model.ratios_[0]:.2f}, noise edge {model.noise_edge_:.2f}')
+        # With centering="own" no ratio is above the noise edge.
+        warnings.simplefilter("ignore", OverfitWarning)
+        model = DPCA(1, centering=centering, normalize="background").fit(
+            target, background=background
+        )
     centre = model.transform(background).mean()
     bins = np.linspace(-5, 5, 51)
-    for rows, color, name in ((background, "#9aa0a6", "background"), (target, "#0072B2", "target")):
+    for rows, color, name in (
+        (background, "#9aa0a6", "background"),
+        (target, "#0072B2", "target"),
+    ):
         scores = model.transform(rows)[:, 0] - centre
-        ax.hist(scores, bins, density=True, histtype="stepfilled", color=color, alpha=0.6, label=name)
-    ax.set(title=f'centering="{centering}": ratio {model.ratios_[0]:.2f}', xlabel="score in background sd")
+        ax.hist(scores, bins, density=True, color=color, alpha=0.6, label=name)
+    found = f"ratio {model.ratios_[0]:.2f}, noise edge {model.noise_edge_:.2f}"
+    ax.set(title=f'centering="{centering}"\n{found}', xlabel="score in background sd")
     ax.set_yticks([])
 axes[0].set_ylabel("share of rows")
 axes[0].legend(frameon=False)
@@ -44,4 +50,4 @@ plt.show()
 # --------------------
 # "dPCA finds nothing" does not mean that the datasets are equal: it compares variances, not means. With
 # ``centering="background"``, the ratio mixes shift and variance, so a large one does not show that the target *varies*
-# more. If only means matter, compare means. See :doc:`/howto/choose-a-method`.
+# more. If only means matter, compare means. See :doc:`/howto/backgrounds`.

@@ -31,7 +31,8 @@ labels = np.where(is_missing, "feature 2 is missing", "complete row")
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
 for ax, (name, rows) in zip(axes, fills.items(), strict=True):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OverfitWarning)  # once values are drawn, nothing is above the noise edge
+        # Once values are drawn, nothing is above the noise edge.
+        warnings.simplefilter("ignore", OverfitWarning)
         model = DPCA(2).fit(rows, background=background)
     title = f"{name}\nlargest ratio {model.ratios_[0]:.1f} (noise edge {model.noise_edge_:.1f})"
     plot.scores(model.transform(rows), labels, axes=ax, title=title)
@@ -41,7 +42,7 @@ plt.show()
 # %%
 # What not to conclude
 # --------------------
-# ``missing="auto"`` is valid if values are missing at random, given the observed ones. If a value is missing because it
-# is small, the table does not show it, and no method can correct it. Drawn values are not data: with many of them the
+# ``missing="auto"`` is valid if values are missing at random, given the observed ones. If values are missing because they
+# are small, the observed values do not show it, and no method can correct for it. Drawn values are not data: with many of them the
 # result depends on the model that they were drawn from, so compare it with ``missing="drop_rows"``. See
-# :doc:`/reference/files`.
+# :doc:`/howto/missing-values`.

@@ -21,17 +21,26 @@ example = digits_over_tiles(weight=0.35)
 model = DPCA().fit(example.target, background=example.background)
 digits = load_digits()
 added = digits.data[np.isin(digits.target, (6, 9))]  # what was added to the tiles
-images = {"rows": example.target, "denoised": model.denoise(example.target), "truth": added - added.mean(axis=0)}
+images = {
+    "rows": example.target,
+    "denoised": model.denoise(example.target),
+    "truth": added - added.mean(axis=0),
+}
 
 figure, axes = plt.subplots(3, 8, figsize=(10, 4), layout="constrained")
 for line, (name, rows) in zip(axes, images.items(), strict=True):
     clusters = KMeans(2, n_init=3, random_state=0).fit_predict(rows)
     agreement = adjusted_rand_score(example.digit, clusters)
-    line[0].set_ylabel(f"{name}\nk-means: {agreement:.2f}", rotation=0, ha="right", va="center", fontsize=12)
+    line[0].set_ylabel(
+        f"{name}\nk-means: {agreement:.2f}", rotation=0, ha="right", va="center", fontsize=12
+    )
     for ax, image in zip(line, rows[40:48].reshape(-1, 8, 8), strict=True):
         ax.imshow(image, cmap="gray")
         ax.set(xticks=[], yticks=[])
-figure.suptitle("k-means: agreement of two clusters with the digits (adjusted Rand index, 1 is perfect)", fontsize=11)
+figure.suptitle(
+    "k-means: agreement of two clusters with the digits (adjusted Rand index, 1 is perfect)",
+    fontsize=11,
+)
 plt.show()
 
 # %%

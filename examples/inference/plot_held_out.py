@@ -3,8 +3,8 @@ In-sample and held-out ratios
 =============================
 
 One direction of the target has a true ratio of 10, and all others have a ratio of one. All six components look good on
-the rows that they were fitted to. On rows that were held out, only the first one remains well above one. The in-sample
-ratio of a component says how well it was selected; the held-out ratio says whether it exists.
+the rows that they were fitted to. On rows that were held out, only the first one remains well above one. An in-sample
+ratio measures how well a component fits its own rows; the held-out ratio shows whether it exists.
 """
 
 import warnings
@@ -19,18 +19,36 @@ from standout.errors import StandoutWarning
 population = FactorModel(n_features=30, signal_sd=3)
 target, background = population.sample(200, 150, seed=1)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", StandoutWarning)  # five background rows per feature: the background is shrunk
+    # Five background rows per feature: the background is shrunk.
+    warnings.simplefilter("ignore", StandoutWarning)
     found = standout.held_out_ratio(target, background, n_components=6, random_state=0)
 print(found.summary())
 
 components = np.arange(6)
 figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
-ax.scatter(components - 0.1, found.training_ratios.mean(axis=0), s=70, color="#D55E00", label="in-sample")
+ax.scatter(
+    components - 0.1,
+    found.training_ratios.mean(axis=0),
+    s=70,
+    color="#D55E00",
+    label="in-sample",
+)
 errors = np.abs([found.low, found.high] - found.ratios)
-held_out = {"fmt": "D", "color": "#0072B2", "capsize": 4, "label": "held out, with 95 % interval"}
+held_out = {
+    "fmt": "D",
+    "color": "#0072B2",
+    "capsize": 4,
+    "label": "held out, with 95 % interval",
+}
 ax.errorbar(components + 0.1, found.ratios, yerr=errors, **held_out)
 ax.axhline(1, color="black", linewidth=0.8)
-ax.axhline(population.top_ratio, xmax=0.16, color="#6b7280", linestyle="--", label="true ratio of the signal")
+ax.axhline(
+    population.top_ratio,
+    xmax=0.16,
+    color="#6b7280",
+    linestyle="--",
+    label="true ratio of the signal",
+)
 ax.set(yscale="log", ylabel="ratio of target to background variance")
 ax.set_xticks(components, [f"dpca{k}" for k in components])
 ax.set_yticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1: nothing specific", "2", "5", "10", "20"])

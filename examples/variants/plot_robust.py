@@ -16,7 +16,9 @@ from standout.datasets import FactorModel
 
 population = FactorModel(signal_sd=3.0, two_clusters=True, outlier_share=0.03)
 data = population.labelled_sample(1000, 2000, seed=1)
-labels = np.where(data.outlier, "outlier", np.where(data.cluster == 1, "cluster 1", "cluster 2"))
+labels = np.where(
+    data.outlier, "outlier", np.where(data.cluster == 1, "cluster 1", "cluster 2")
+)
 moments = robust_moments(data.target), robust_moments(data.background)
 models = {
     "plain moments": DPCA(2).fit(data.target, background=data.background),
@@ -27,7 +29,9 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
 for ax, (name, model) in zip(axes, models.items(), strict=True):
     title = f"{name}: ratio {model.ratios_[0]:.1f} (true {population.top_ratio:.0f})"
     plot.scores(model.transform(data.target), labels, axes=ax, title=title)
-axes[1].set(xlim=(-8, 8), ylim=(-12, 12), xlabel="component 0 (most outliers are outside the frame)")
+axes[1].set(
+    xlim=(-8, 8), ylim=(-12, 12), xlabel="component 0 (most outliers are outside the frame)"
+)
 plt.show()
 
 # %%

@@ -28,12 +28,15 @@ scaler = StandardScaler().fit(np.vstack([patients, control]))
 pairs = {
     "raw": (patients, control),
     "scaled together": (scaler.transform(patients), scaler.transform(control)),
-    "standardised separately (wrong)": tuple(StandardScaler().fit_transform(rows) for rows in (patients, control)),
+    "standardised separately (wrong)": tuple(
+        StandardScaler().fit_transform(rows) for rows in (patients, control)
+    ),
 }
 figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
 for ax, (name, (target, background)) in zip(axes, pairs.items(), strict=True):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OverfitWarning)  # after separate standardising, nothing is above the noise edge
+        # After separate standardising, nothing is above the noise edge.
+        warnings.simplefilter("ignore", OverfitWarning)
         model = DPCA(2).fit(target, background=background)
     title = f"{name}\nratio {model.ratios_[0]:.1f} (noise edge {model.noise_edge_:.1f})"
     plot.scores(model.transform(target), subtype, axes=ax, title=title)
@@ -47,4 +50,4 @@ plt.show()
 # --------------------
 # Scaling as such is harmless: with this many rows the ratios do not depend on the units, as long as both datasets are
 # converted with the same factors. Nor does separate standardising always leave nothing: differences in correlations
-# remain, and may be mistaken for the whole result. See :doc:`/howto/choose-a-method` and :doc:`/howto/scikit-learn`.
+# remain, and may be mistaken for the whole result. See :doc:`/howto/backgrounds` and :doc:`/howto/scikit-learn`.

@@ -20,24 +20,38 @@ def around(radius: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return one row for each radius, with two features of shared variation."""
     angle = rng.uniform(0, 2 * np.pi, len(radius))
     ring = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
-    return np.hstack([ring, 3 * rng.normal(size=(len(radius), 2))]) + 0.2 * rng.normal(size=(len(radius), 4))
+    return np.hstack([ring, 3 * rng.normal(size=(len(radius), 2))]) + 0.2 * rng.normal(
+        size=(len(radius), 4)
+    )
 
 
 rng = np.random.default_rng(0)
 outer = rng.integers(0, 2, 800) == 1
-target, background = around(np.where(outer, 3.0, 1.0), rng), around(np.full(400, np.sqrt(5.0)), rng)
+target, background = (
+    around(np.where(outer, 3.0, 1.0), rng),
+    around(np.full(400, np.sqrt(5.0)), rng),
+)
 train, held_out = target[:400], target[400:]
 labels = np.where(outer[400:], "outer ring", "inner ring")
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", OverfitWarning)  # dPCA is expected to find nothing above the noise edge
+    # DPCA is expected to find nothing above the noise edge.
+    warnings.simplefilter("ignore", OverfitWarning)
     linear = DPCA(2).fit(train, background=background)
 kernel = KernelDPCA(2, kernel="poly").fit(train, background=background)
 
 figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), layout="constrained")
-plot.scores(held_out[:, :2], labels, axes=axes[0], title="two of the four features", names=("feature 0", "feature 1"))
+plot.scores(
+    held_out[:, :2],
+    labels,
+    axes=axes[0],
+    title="two of the four features",
+    names=("feature 0", "feature 1"),
+)
 axes[0].set_aspect("equal")
 plot.scores(linear.transform(held_out), labels, axes=axes[1], title="dPCA, held-out rows")
-plot.scores(kernel.transform(held_out), labels, axes=axes[2], title="kernel dPCA, held-out rows")
+plot.scores(
+    kernel.transform(held_out), labels, axes=axes[2], title="kernel dPCA, held-out rows"
+)
 for ax in axes[:2]:
     ax.get_legend().remove()
 plt.show()

@@ -27,7 +27,8 @@ X = X @ np.linalg.qr(rng.normal(size=(20, 20)))[0]  # no single feature shows it
 numbers = np.arange(1, 11)
 folds = StratifiedKFold(5, shuffle=True, random_state=0)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", StandoutWarning)  # noise components and few rows are the point of this example
+    # Noise components and few rows are the point of this example.
+    warnings.simplefilter("ignore", StandoutWarning)
     search = GridSearchCV(
         DPCA(background_label="control", shrinkage=None),
         {"n_components": numbers},
@@ -38,11 +39,20 @@ print(f"selected: {search.best_params_['n_components']} components")
 
 figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 results = search.cv_results_
-ax.plot(numbers, results["mean_train_score"], "o-", color="#D55E00", label="rows used for the fit")
+ax.plot(
+    numbers, results["mean_train_score"], "o-", color="#D55E00", label="rows used for the fit"
+)
 held_out, error = results["mean_test_score"], results["std_test_score"] / np.sqrt(5)
-ax.errorbar(numbers, held_out, yerr=error, fmt="D-", color="#0072B2", capsize=4, label="held-out rows")
-ax.axvline(search.best_params_["n_components"], color="#6b7280", linestyle=":", label="selected")
-ax.set(xlabel="number of components", ylabel="score: log-likelihood gain per row", xticks=numbers)
+ax.errorbar(
+    numbers, held_out, yerr=error, fmt="D-", color="#0072B2", capsize=4, label="held-out rows"
+)
+ax.axvline(
+    search.best_params_["n_components"], color="#6b7280", linestyle=":", label="selected"
+)
+ax.set(
+    xlabel="number of components", ylabel="score: log-likelihood gain per row", xticks=numbers
+)
+ax.set_title("Three components are real; more of them only fit noise")
 ax.legend(frameon=False)
 plt.show()
 
