@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -379,12 +379,12 @@ class _LabelledSpan(Span):
                 part -= part.mean(axis=0)
             yield here, panel
 
-    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        together = self.roots[:, None] * np.hstack(coefficients)
-        result = np.empty((len(self.unit_variance), together.shape[1]))
+    def combine(self, coefficients: Array) -> Array:
+        weighted = self.roots[:, None] * coefficients
+        result = np.empty((len(self.unit_variance), weighted.shape[1]))
         for here, panel in self._panels():
-            result[here] = (panel / np.sqrt(self.unit_variance[here])).T @ together
-        return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
+            result[here] = (panel / np.sqrt(self.unit_variance[here])).T @ weighted
+        return result
 
     def rescaled(self, units: Array) -> _LabelledSpan:
         """Compute variances and the Gram matrix, of features in background-sd units times ``units``."""

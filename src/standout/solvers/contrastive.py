@@ -15,15 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from standout._blas import (
-    Array,
-    above_rounding,
-    cholesky,
-    rank_tolerance,
-    symmetric,
-    threads_for,
-    top_eigen,
-)
+from standout._blas import Array, above_rounding, cholesky, rank_tolerance, symmetric, threads_for, top_eigen
 from standout.solvers import dense, gram, gsvd
 from standout.solvers.problem import CovariancePair, Problem, measure
 from standout.solvers.solution import Components, FeatureScale, signs
@@ -111,7 +103,7 @@ def _from_rows(problem: Problem, standardised: bool) -> Reduced:
     else:
         roots = np.sqrt(values[kept])
         target, background = np.split(left[:, kept] * roots * norm[:, None], [rows.n_target])
-        basis = rows.combine([left[:, kept] / roots / norm[:, None]])[0][frame.alive]
+        basis = rows.combine(left[:, kept] / roots / norm[:, None])[frame.alive]
     return Reduced(target.T @ target, background.T @ background, basis, frame, scale, by_rows=True)
 
 

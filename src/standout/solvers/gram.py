@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import blas, cho_factor, cho_solve
+from scipy.linalg import blas, block_diag, cho_factor, cho_solve
 
 from standout._accumulate import NEAR_ZERO, SPARSE_COST
 from standout._blas import (
@@ -60,8 +60,8 @@ class Span(FactorSearch):
     lost_squared = 0.0  # sum of squares of the variance missing from each feature
 
     @abstractmethod
-    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        """Return combinations of rows as vectors of features."""
+    def combine(self, coefficients: Array) -> Array:
+        """Return combinations of the rows, of shape (n_rows, k), as vectors of features."""
 
     def candidates(self, count: int) -> Factors:
         """Return axes of large target variance, uncorrelated in the background, with coefficients of the rows."""
@@ -74,9 +74,7 @@ class Span(FactorSearch):
 
     def in_features(self, found: Factors) -> Factors:
         """Return factors as vectors of features."""
-        n_target, n_background = len(found.axes), len(found.image)
-        padded = np.pad(found.axes, ((0, n_background), (0, 0))), np.pad(found.image, ((n_target, 0), (0, 0)))
-        vectors, images = self.combine(padded)
+        vectors, images = np.split(self.combine(block_diag(found.axes, found.image)), 2, axis=1)
         return Factors(vectors, found.variances, images)
 
     def residual_squared(self, found: Factors, psi: float) -> float:
@@ -126,11 +124,6 @@ class RowSpan(Span):
         balanced = self.gram / norm
         balanced /= norm[:, None]
         return balanced, norm
-
-    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        """Return ``Zᵀ c`` for each block of row coefficients, Z the centred and scaled rows."""
-        result = self._combine(self.roots[:, None] * np.hstack(coefficients))
-        return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
 
     def rescaled(self, units: Array) -> RowSpan:
         """Return this span, of features in background-sd units times ``units``."""
@@ -215,13 +208,14 @@ class RowSpan(Span):
         self.gram *= self.roots[:, None]
         self.gram *= self.roots
 
-    def _combine(self, coefficients: Array) -> Array:
-        result = np.empty((self.n_features, coefficients.shape[1]))
+    def combine(self, coefficients: Array) -> Array:
+        """Return ``Zᵀ c`` for row coefficients c, Z the centred and scaled rows."""
+        result, weighted = np.empty((self.n_features, coefficients.shape[1])), self.roots[:, None] * coefficients
         centres, factor = self._centres(self.means), (self.variances.sum(axis=0) > 0) / self.scale
         for here, panel in self._panels():
             for part, centre in zip(self._parts(panel), centres[:, here], strict=True):
                 part -= centre
-            result[here] = (panel.T @ coefficients) * factor[here, None]
+            result[here] = (panel.T @ weighted) * factor[here, None]
         return result
 
     def _non_finite(self, here: slice) -> Exception:
@@ -290,9 +284,11 @@ class SparseSpan(RowSpan):
         for row, number in enumerate(whose):  # row by row, to avoid a second matrix of this size
             self.gram[:, row] -= seen[:, number] + seen[row, whose] - between[number, whose]
 
-    def _combine(self, coefficients: Array) -> Array:
-        sums = np.vstack([part.sum(axis=0) for part in self._parts(coefficients)])
-        return np.asarray(transposed(self.matrix) @ coefficients - self.centres.T @ sums)
+    def combine(self, coefficients: Array) -> Array:
+        """Return ``Zᵀ c`` for row coefficients c, Z the centred and scaled rows."""
+        weighted = self.roots[:, None] * coefficients
+        sums = np.vstack([part.sum(axis=0) for part in self._parts(weighted)])
+        return np.asarray(transposed(self.matrix) @ weighted - self.centres.T @ sums)
 
 
 def row_span(problem: Problem, standardised: bool = True) -> RowSpan:
@@ -363,5 +359,5 @@ def solve(span: RowSpan, shrinkage: Shrinkage, count: int) -> Eigenpairs:
     weights = weights * np.where(ratios > 0, 1 / np.sqrt(safe), 0.0)
     image = np.zeros_like(weights)
     image[:split] = span.gram[:split] @ weights
-    vectors, target_image = span.combine([weights, image])
+    vectors, target_image = np.split(span.combine(np.hstack([weights, image])), 2, axis=1)
     return Eigenpairs(ratios, vectors, target_image, target_image / safe)

@@ -23,7 +23,6 @@ from standout.solvers.problem import Problem, measure
 from standout.solvers.solution import (
     Eigenpairs,
     FeatureScale,
-    Note,
     Solution,
     build_solution,
     shrinkage_notes,
@@ -189,7 +188,7 @@ def solve_from_factors(
     own, own_frame = None, frame
     if shrinkage.rho > 0:
         eigen, own_frame, own = _solve_shrunk(pair, joint, shrinkage, frame)
-        notes: Sequence[Note] = shrinkage_notes(problem, evidence, shrinkage)
+        notes = shrinkage_notes(problem, evidence, shrinkage)
     else:
         eigen = exact = solve(pair, joint) if exact is None else exact
         notes = structural_notes(problem, eigen, frame, constant)

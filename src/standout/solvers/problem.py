@@ -22,15 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout._blas import (
-    WORST_CONDITION,
-    Array,
-    above_rounding,
-    cholesky,
-    default_budget,
-    rank_tolerance,
-    top_eigen,
-)
+from standout._blas import WORST_CONDITION, Array, above_rounding, cholesky, default_budget, rank_tolerance, top_eigen
 from standout._dataset import Dataset, Mix, Mixture
 from standout._shrinkage import Evidence, FactorSearch, Shrinkage, auto_shrinkage, few_rows, intensity, shrinks
 from standout._spectrum import count_components, noise_edge
