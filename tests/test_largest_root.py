@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import integrate, interpolate, stats
 
 from helpers import sample_ratios
-from standout._largest_root import critical_value, is_significant, p_value
+from standout._spectrum import critical_value, is_significant
+from standout._spectrum import largest_root_p_value as p_value
 
 
 def _squared_pfaffian(t, s, a, b):

@@ -16,7 +16,6 @@ from standout._spectrum import (
     largest_root_p_value,
     mean_log_variance,
     noise_edge,
-    visibility_threshold,
 )
 from standout.errors import OverfitWarning
 
@@ -100,7 +99,6 @@ def test_edge_p_value_and_debiasing_are_undefined_with_too_few_background_units(
     assert math.isnan(noise_edge(30, 100, n))
     assert math.isnan(largest_root_p_value(50.0, 30, 100, n))
     assert np.isnan(debiased([50.0], 30, 100, n)).all()
-    assert math.isnan(visibility_threshold(30, 100, n))
 
 
 def test_infinite_ratios_are_counted():
@@ -115,7 +113,8 @@ def _auto(target, background):
 def test_auto_finds_nothing_in_noise_and_everything_well_above_the_threshold():
     p, m, n = 20, 300, 400
     rng = np.random.default_rng(2)
-    threshold = visibility_threshold(p, m, n)
+    y1, y2 = p / (m - 1), p / (n - 1)
+    threshold = (1 + math.sqrt(y1 + y2 - y1 * y2)) / (1 - y2)  # population ratios below it are hidden by noise
     scale = np.sqrt(np.r_[2.0 * threshold, 2.5 * threshold, 4.0 * threshold, np.ones(p - 3)])
     on_noise, on_signal = [], []
     for _ in range(60):

@@ -112,11 +112,6 @@ def add_scatter(total: Array, rows: Array) -> Array:
     return _same(total, result)
 
 
-def add_gram(total: Array, columns: Array) -> Array:
-    """Add ``columns @ columns.T`` to the lower triangle of ``total`` (F-ordered) in place."""
-    return add_scatter(total, columns.T)
-
-
 def add_outer(total: Array, vector: Array, factor: float) -> Array:
     """Add ``factor * outer(vector, vector)`` to the lower triangle of ``total`` in place."""
     return _same(total, blas.dsyr(factor, vector, a=total, lower=1, overwrite_a=1))
@@ -227,6 +222,11 @@ def constant_features(variance: Array, mean: Array) -> NDArray[np.bool_]:
 def symmetric(matrix: Array) -> Array:
     """Return a matrix without the asymmetry that rounding leaves in a product."""
     return (matrix + matrix.T) / 2
+
+
+def squared_norm(matrix: Array) -> float:
+    """Return the sum of squares; for a symmetric matrix M this is tr M²."""
+    return float(np.einsum("ij,ij->", matrix, matrix))
 
 
 def weighted_sum(rows: Array, weights: Array | None) -> Array:

@@ -32,7 +32,7 @@ from standout._model import Model, fit_model
 from standout.errors import InputError, OverfitWarning, warn_user
 from standout.solvers import contrastive, solution
 from standout.solvers.contrastive import Reduced
-from standout.solvers.problem import Problem, SolveOptions, how_many
+from standout.solvers.problem import Problem, SolveOptions
 
 # Number of steps of a path, in addition to zero.
 _STEPS = 40
@@ -238,7 +238,7 @@ def _along_alpha(
 
 def _count_components(problem: Problem, reduced: Reduced) -> int:
     """Return the requested number of components; raise an error if there are not as many."""
-    return how_many(problem, min(reduced.rank, problem.target_dimensions), None).kept
+    return problem.how_many(reduced.rank)[0]
 
 
 def _named_grid(problem: Problem, dpca: Model, name: str) -> Array:

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from standout._blas import Array
-from standout._largest_root import critical_value
 from standout._moments import Counts, Moments
+from standout._spectrum import critical_value
 from standout.errors import InputError, listed
 from standout.io.gaussian import Complete, Fill, Observed, estimate
 from standout.io.memory import as_ids, at_file, check_weights, distinct_groups

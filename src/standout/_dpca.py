@@ -12,7 +12,7 @@ from standout._base import BaseContrast
 from standout._inputs import Inputs, solve_options
 from standout._model import Model, fit_model
 from standout.errors import InputError
-from standout.solvers.problem import SolveOptions, graph_of
+from standout.solvers.problem import SolveOptions, laplacian
 
 
 class DPCA(BaseContrast):
@@ -233,4 +233,4 @@ class DPCA(BaseContrast):
 
     def _with_graph(self, options: SolveOptions, n_features: int, kept: NDArray[np.intp] | None = None) -> SolveOptions:
         """Return the options with the Laplacian of the graph, if there is one, of the features that are used."""
-        return options if self.graph is None else replace(options, graph=graph_of(self.graph, n_features, kept))
+        return options if self.graph is None else replace(options, graph=laplacian(self.graph, n_features, kept))

@@ -23,7 +23,7 @@ from standout._blas import Array, cholesky, regular_factor, threads_for, top_eig
 from standout._dataset import Dataset, Mixture
 from standout._model import Model, fit_model
 from standout._moments import Moments
-from standout._shrinkage import ROWS_PER_DIMENSION, Evidence, oas
+from standout._shrinkage import ROWS_PER_DIMENSION, oas
 from standout.errors import (
     ConditionWarning,
     InputError,
@@ -369,12 +369,12 @@ def _solve(data: Sequence[Dataset], features: Features, options: SolveOptions) -
         # OAS for the background scaled to unit mean variance, not the "auto" of the linear methods: kernel features
         # have no preferred axes.
         squared = float(np.einsum("ij,ij->", background, background) * (rank / sizes[1]) ** 2)
-        rho = oas(Evidence(mixture.rows, rank, mixture.effective, n_varying=rank, trace_squared=squared))
+        rho = oas(rank, mixture.effective, squared)
     else:
         rho = float(options.shrinkage or 0.0)
     if minimax and len(parts) > 1:
         shrunk = [_ridged(part.covariance(), rho, rank) for part in parts]
-        mixture = Mixture.of(counts, minimax_shares(covariance, shrunk).shares)
+        mixture = Mixture.of(counts, minimax_shares(covariance, shrunk)[0])
         background = mixture.covariance(parts)
     return _shrunk(data, covariance, _ridged(background, rho, rank), mixture, rho, rank, options)
 

@@ -22,16 +22,17 @@ and 80 % explained variance the units change continuously from background sd to 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from standout._blas import Array, product, times, top_eigen
+from standout._blas import Array, product, symmetric, times, top_eigen
 from standout.errors import NotEnoughRowsError
 
 Regime = Literal["exact", "structural", "shrunk"]
@@ -40,12 +41,9 @@ Regime = Literal["exact", "structural", "shrunk"]
 ROWS_PER_DIMENSION = 10
 # From this many on it does not shrink at all.
 EXACT_ROWS_PER_DIMENSION = 50
-# Target axes that are candidates for shared factors: at most this many, one per four background rows or features.
-_CANDIDATES = 32
-_ROWS_PER_CANDIDATE = 4
-_FEATURES_PER_CANDIDATE = 4
-# A single axis would mix factor and signal.
-_FEWEST_CANDIDATES = 2
+# Target axes that are candidates for shared factors: at most this many, one per four background rows or features. There
+# are at least two: a single axis would mix factor and signal.
+_CANDIDATES, _PER_CANDIDATE, _FEWEST_CANDIDATES = 32, 4, 2
 # Between these shares of explained variance, the units change from background sd to residual sd.
 _MUCH_EXPLAINED, _MOST_EXPLAINED = 0.5, 0.8
 # Weight of the mean in the residual variance used as unit of a feature: estimates from few rows are unreliable.
@@ -73,7 +71,7 @@ class Evidence:
     rank: int  # joint rank of target and background
     effective: float  # effective background rows (Kish), less one for each mean
     n_varying: int  # features that vary in the background
-    trace_squared: float  # tr S² of the background correlation matrix S
+    trace_squared: Callable[[], float]  # computes tr S² of the background correlation matrix S
 
     @property
     def rows_per_dimension(self) -> float:
@@ -83,7 +81,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """The estimate (1 − ρ)·B + ρ·(F + Ψ) of the background covariance B, in background-sd units."""
+    """The estimate (1 − ρ)·B + ρ·(F + Ψ) of the background covariance B, in background-sd units.
+
+    Among rows, the loadings are combinations of target rows, and Ψ is a multiple of the identity.
+    """
 
     rho: float
     loadings: Array | None = None  # (d, q): F is their product; None without factors
@@ -118,17 +119,6 @@ class Factors:
     units: Array | None = None  # (d,): divisor of features in addition to background sd; None is 1
     total: float = math.nan  # total background variance of all features, in these units
 
-    def first(self, count: int) -> Factors:
-        """Return the first ``count`` factors."""
-        return replace(self, axes=self.axes[:, :count], variances=self.variances[:count], image=self.image[:, :count])
-
-    def mean_residual(self, evidence: Evidence) -> tuple[float, float]:
-        """Return the mean residual variance, at least a small fraction of the mean variance, and tr R in its units."""
-        left = self.total - float(self.variances.sum())
-        mean = left / max(evidence.n_varying - len(self.variances), 1)
-        mean = (1 - _UNEXPLAINED) * mean + _UNEXPLAINED * self.total / evidence.n_varying
-        return mean, left / mean
-
     def explained(self) -> Array:
         """Return the diagonal of B − R, with R = (I − WWᵀ) B (I − WWᵀ) the residual covariance."""
         return np.asarray(np.einsum("ij,ij->i", 2 * self.image - self.axes * self.variances, self.axes))
@@ -148,44 +138,28 @@ class Factors:
             total += float(blas.dgemv(1.0, residual, weight, trans=1) @ weight[here])
         return total
 
-    def estimate(
-        self, variance: Array, evidence: Evidence, n_rows: float, squared: Callable[[Array | float], float]
-    ) -> Shrinkage:
-        """Return the estimate that keeps these factors, in background-sd units.
-
-        ``variance`` is the diagonal of B: zero for a feature that is constant in the background, less than one for a
-        feature that is partly explained by earlier components. ``n_rows`` counts target and background. ``squared``
-        returns tr R² in units of Ψ, given Ψ, both in the units of the factors.
-        """
-        n_varying, count, varies = evidence.n_varying, len(self.variances), variance > 0
-        whole = np.ones(len(variance)) if self.units is None else 1 / self.units**2
-        mean, trace = self.mean_residual(evidence)
+    def estimate(self, pair: FactorSearch, evidence: Evidence, n_rows: float) -> Shrinkage:
+        """Return the estimate that keeps these factors, in background-sd units; see :func:`auto_shrinkage`."""
+        n_varying, count = evidence.n_varying, len(self.variances)
+        left = self.total - float(self.variances.sum())
+        mean = left / max(n_varying - count, 1)
+        mean = (1 - _UNEXPLAINED) * mean + _UNEXPLAINED * self.total / n_varying
         psi: Array | float = mean
+        trace = left / mean  # tr R in units of Ψ
         own = own_share(n_rows, n_varying)
-        if own > 0:
-            left = whole - np.where(varies, self.explained(), 0.0)
-            psi = own * ((1 - _UNEXPLAINED) * left + _UNEXPLAINED * whole) + (1 - own) * mean
-            trace = float((left / psi)[varies].sum())
-        rho = residual_intensity(evidence, count, trace, squared(psi))
+        if own > 0 and pair.varies is not None:
+            whole = np.ones(len(pair.varies)) if self.units is None else 1 / self.units**2
+            rest = whole - np.where(pair.varies, self.explained(), 0.0)
+            psi = own * ((1 - _UNEXPLAINED) * rest + _UNEXPLAINED * whole) + (1 - own) * mean
+            trace = float((rest / psi)[pair.varies].sum())
+        rho = fade(evidence)
+        if trace > _NOTHING * (n_varying - count):  # otherwise the factors explain everything
+            unit = (n_varying - count) / trace
+            rho *= oas(n_varying - count, evidence.effective, pair.residual_squared(self, psi) * unit * unit)
         loadings = self.axes * np.sqrt(self.variances)
         if self.units is not None:
             loadings, psi = loadings * self.units[:, None], psi * self.units**2
         return Shrinkage(rho, np.asfortranarray(loadings), psi)
-
-
-@dataclass(frozen=True)
-class GramShrinkage:
-    """The background estimate (1 − ρ) B + ρ (F + level·I), with F given by combinations of target rows."""
-
-    rho: float
-    level: float = 1.0
-    # (n_target, q): combinations of target rows, the squares of which sum to F.
-    factors: Array | None = None
-
-    @property
-    def n_factors(self) -> int:
-        """Number of shared factors."""
-        return 0 if self.factors is None else self.factors.shape[1]
 
 
 def _panels(size: int) -> list[slice]:
@@ -194,24 +168,14 @@ def _panels(size: int) -> list[slice]:
     return [slice(start, min(start + width, size)) for start in range(0, size, width)]
 
 
-def oas(evidence: Evidence) -> float:
-    """Return the OAS intensity for a correlation matrix."""
-    p, trace = evidence.n_varying, float(evidence.n_varying)
-    spread = evidence.trace_squared - trace * trace / p
-    if p < 2 or spread <= 1e-12 * trace * trace:  # already the identity: shrinking changes nothing
+def oas(p: int, effective: float, trace_squared: float) -> float:
+    """Return the OAS intensity for a correlation matrix of p features with this tr S², from ``effective`` rows."""
+    spread = trace_squared - p
+    if p < 2 or spread <= 1e-12 * p * p:  # already the identity: shrinking changes nothing
         return 1.0
-    top = (1 - 2 / p) * evidence.trace_squared + trace * trace
-    below = (evidence.effective + 1 - 2 / p) * spread
+    top = (1 - 2 / p) * trace_squared + p * p
+    below = (effective + 1 - 2 / p) * spread
     return min(1.0, top / below) if below > 0 else 1.0
-
-
-def residual_intensity(evidence: Evidence, n_factors: int, trace: float, trace_squared: float) -> float:
-    """Return ρ of "auto": OAS for the residual correlations, faded out with increasing number of rows."""
-    dimensions = evidence.n_varying - n_factors
-    if trace <= _NOTHING * dimensions:  # the factors explain everything
-        return fade(evidence)
-    unit = dimensions / trace
-    return fade(evidence) * oas(replace(evidence, n_varying=dimensions, trace_squared=trace_squared * unit * unit))
 
 
 def fade(evidence: Evidence) -> float:
@@ -240,7 +204,8 @@ def intensity(shrinkage: str | float | None, evidence: Evidence) -> float:
     whose background estimate has to be linear in the background covariance.
     """
     if shrinks(shrinkage, evidence):
-        return oas(evidence) * (fade(evidence) if shrinkage == "auto" else 1.0)
+        rho = oas(evidence.n_varying, evidence.effective, evidence.trace_squared())
+        return rho * (fade(evidence) if shrinkage == "auto" else 1.0)
     if shrinkage in ("auto", "diagonal"):
         return 0.0
     rho = 0.0 if shrinkage is None else float(shrinkage)
@@ -283,14 +248,8 @@ def own_share(n_rows: float, n_features: int) -> float:
     return min(1.0, max(0.0, n_rows / n_features - 1)) if n_features else 1.0
 
 
-def n_candidates(evidence: Evidence, target_dimensions: int) -> int:
-    """Return how many target axes are candidates for shared factors; zero if there would be only one."""
-    count = min(_most_candidates(evidence.n_varying), target_dimensions, int(evidence.effective / _ROWS_PER_CANDIDATE))
-    return count if count >= _FEWEST_CANDIDATES else 0
-
-
 def _most_candidates(n_features: int) -> int:
-    return min(max(n_features // _FEATURES_PER_CANDIDATE, 1), _CANDIDATES)
+    return min(max(n_features // _PER_CANDIDATE, 1), _CANDIDATES)
 
 
 def start_features(target_variance: Array, n_features: int | None = None) -> NDArray[np.intp]:
@@ -339,15 +298,7 @@ def _orthonormal(vectors: Array, metric: Callable[[Array], Array] | None) -> Arr
     return vectors
 
 
-def uncorrelated(inner: Array) -> tuple[Array, Array]:
-    """Return background variances along uncorrelated axes in the span of candidates E, from EᵀBE, and these axes.
-
-    Variances are in decreasing order; the axes are columns of coefficients in terms of the candidates.
-    """
-    return top_eigen((inner + inner.T) / 2, len(inner))
-
-
-def n_shared(variances: Array, evidence: Evidence, total: float) -> int:
+def _n_shared(variances: Array, evidence: Evidence, total: float) -> int:
     """Return how many of the uncorrelated axes are shared factors, from the background variances along them.
 
     From the largest background variance on, an axis counts while its variance exceeds what the largest of the
@@ -369,27 +320,20 @@ def _stands_out(variances: Array, count: int, evidence: Evidence, noise: float) 
     return freedom >= 2 and bool(variances[count] > _STRENGTH * noise * _edge(len(variances) - count, freedom))
 
 
-def residual_weight(explained: float) -> float:
-    """Return the weight of residual-sd units, given the share of variance explained by factors."""
-    return min(1.0, max(0.0, (explained - _MUCH_EXPLAINED) / (_MOST_EXPLAINED - _MUCH_EXPLAINED)))
-
-
-def residual_units(candidates: Factors, variance: Array, evidence: Evidence, weight: float) -> Array | None:
+def _residual_units(found: Factors, varies: NDArray[np.bool_], evidence: Evidence, weight: float) -> Array | None:
     """Return units of features that equalise their residual variances, from axes in background-sd units.
 
     An axis that loads mostly on features with a large residual variance would explain these features by themselves.
     An axis therefore counts here only if its variance also exceeds the mean of the features' residual variances,
-    weighted by its squared loadings. Return None without any such axis. ``weight`` is that of
-    :func:`residual_weight`; with 0 all units are the same.
+    weighted by its squared loadings. Return None without any such axis. With ``weight`` 0 all units are the same.
     """
-    varies = variance > 0
-    left, count = np.ones(len(variance)), 0
-    while count < len(candidates.variances):
-        axis, size = candidates.axes[:, count], candidates.variances[count]
+    left, count = np.ones(len(varies)), 0
+    while count < len(found.variances):
+        axis, size = found.axes[:, count], found.variances[count]
         mean = float(left[varies].sum()) / (evidence.n_varying - count)
-        if not _stands_out(candidates.variances, count, evidence, max(mean, float(axis**2 @ (left * varies)))):
+        if not _stands_out(found.variances, count, evidence, max(mean, float(axis**2 @ (left * varies)))):
             break
-        left -= np.where(varies, (2 * candidates.image[:, count] - size * axis) * axis, 0.0)
+        left -= np.where(varies, (2 * found.image[:, count] - size * axis) * axis, 0.0)
         np.maximum(left, 0.0, out=left)
         count += 1
     if count == 0:
@@ -404,16 +348,37 @@ def _edge(dimensions: int, freedom: float) -> float:
     return float(((a + b) ** 2 + 2.02 * (a + b) * (1 / a + 1 / b) ** (1 / 3)) / freedom)
 
 
-@dataclass(frozen=True)
-class Covariances:
+class FactorSearch(ABC):
+    """Two covariances among whose axes shared factors are searched: of features, or among rows."""
+
+    varies: NDArray[np.bool_] | None  # (d,): which features vary in the background; None if they are unknown
+    residual_squared: Callable[[Factors, Any], float]  # returns tr R² in units of Ψ, both in the units of the factors
+
+    @abstractmethod
+    def candidates(self, count: int) -> Factors:
+        """Return axes of large target variance along which the background is uncorrelated."""
+
+    @abstractmethod
+    def rescaled(self, units: Array) -> FactorSearch:
+        """Return the covariances of features divided by ``units``, which may replace this one."""
+
+    def in_features(self, found: Factors) -> Factors:
+        """Return factors as vectors of features."""
+        return found
+
+
+@dataclass
+class Covariances(FactorSearch):
     """Target and background covariance of features in background-sd units, as products with vectors."""
 
     target_times: Callable[[Array], Array]  # multiplies vectors, of shape (d, b)
     background_times: Callable[[Array], Array]
     columns: Callable[[NDArray[np.intp]], Array]  # returns columns of the target covariance
+    residual_squared: Callable[[Factors, Any], float]
     target_variance: Array  # (d,)
-    background_variance: Array  # (d,): zero for features that are constant in the background
+    varies: NDArray[np.bool_]
     n_alive: int  # features that vary at all
+    units: Array | None = None  # (d,): divisor of features in addition to background sd; None is 1
 
     def rescaled(self, units: Array) -> Covariances:
         """Return the covariances of features divided by ``units``."""
@@ -424,67 +389,55 @@ class Covariances:
             background_times=lambda vectors: np.asfortranarray(self.background_times(vectors / unit) / unit),
             columns=lambda first: np.asfortranarray(self.columns(first) / unit / units[first]),
             target_variance=self.target_variance / units**2,
+            units=units,
         )
-
-    def in_features(self, found: Factors) -> Factors:
-        """Return factors as vectors of features, which they are."""
-        return found
 
     def candidates(self, count: int) -> Factors:
         """Return axes of large target variance along which the background is uncorrelated."""
         start = self.columns(start_features(self.target_variance, self.n_alive))
         axes = target_axes(self.target_times, start, count)
         images = self.background_times(axes)
-        variances, turn = uncorrelated(product(axes.T, images))
-        return Factors(product(axes, turn), variances, product(images, turn))
-
-
-class FactorSearch(Protocol):
-    """Two covariances among whose axes shared factors are searched: of features, or among rows."""
-
-    @property
-    def background_variance(self) -> Array | None:
-        """The background variance of each feature, zero if it is constant; None if features are unknown."""
-
-    def candidates(self, count: int) -> Factors:
-        """Return axes of large target variance along which the background is uncorrelated."""
-
-    def in_features(self, found: Factors) -> Factors:
-        """Return factors as vectors of features."""
-
-    def rescaled(self, units: Array) -> FactorSearch:
-        """Return the covariances of features divided by ``units``."""
+        variances, turn = top_eigen(symmetric(product(axes.T, images)), axes.shape[1])
+        return Factors(product(axes, turn), variances, product(images, turn), self.units)
 
 
 def find_factors(pair: FactorSearch, evidence: Evidence, dimensions: int) -> Factors | None:
     """Return the factors that target and background share, or None; target rows span at most ``dimensions``."""
-    most = n_candidates(evidence, dimensions)
-    if most == 0:
+    most = min(_most_candidates(evidence.n_varying), dimensions, int(evidence.effective / _PER_CANDIDATE))
+    if most < _FEWEST_CANDIDATES:
         return None
-    found, total, units = pair.candidates(most), float(evidence.n_varying), None
-    count = n_shared(found.variances, evidence, total)
-    weight = residual_weight(float(found.variances[:count].sum()) / total)
-    if weight > 0 and (variance := pair.background_variance) is not None:
-        units = residual_units(pair.in_features(found), variance, evidence, weight)
+    found, total = pair.candidates(most), float(evidence.n_varying)
+    count = _n_shared(found.variances, evidence, total)
+    explained = float(found.variances[:count].sum()) / total
+    weight = min(1.0, (explained - _MUCH_EXPLAINED) / (_MOST_EXPLAINED - _MUCH_EXPLAINED))
+    if weight > 0 and pair.varies is not None:
+        units = _residual_units(pair.in_features(found), pair.varies, evidence, weight)
         if units is not None:
             found = pair.rescaled(units).candidates(most)
-            total = float((1 / units**2)[variance > 0].sum())
-            count = n_shared(found.variances, evidence, total)
-    return replace(found.first(count), units=units, total=total) if count else None
+            total = float((1 / units**2)[pair.varies].sum())
+            count = _n_shared(found.variances, evidence, total)
+    if count == 0:
+        return None
+    return Factors(found.axes[:, :count], found.variances[:count], found.image[:, :count], found.units, total)
 
 
-def factor_shrinkage(target: Array, background: Array, evidence: Evidence, dimensions: int, n_rows: float) -> Shrinkage:
-    """Return the "auto" estimate for covariances of shape (d, d) in background-sd units."""
-    variance = np.diagonal(background)
-    pair = Covariances(
-        partial(times, target),
-        partial(times, background),
-        lambda first: target[:, first],
-        np.diagonal(target),
-        variance,
-        len(target),
-    )
+def auto_shrinkage(pair: FactorSearch, evidence: Evidence, dimensions: int, n_rows: float = 0) -> Shrinkage:
+    """Return the "auto" estimate of the background; target rows span at most ``dimensions``.
+
+    With ``n_rows`` of target and background, features have their own residual variances in Ψ if these rows are enough.
+    """
     found = find_factors(pair, evidence, dimensions)
-    if found is None:
-        return Shrinkage(intensity("auto", evidence))
-    return found.estimate(variance, evidence, n_rows, partial(found.residual_squared, background))
+    return Shrinkage(intensity("auto", evidence)) if found is None else found.estimate(pair, evidence, n_rows)
+
+
+def covariance_search(target: Array, background: Array) -> Covariances:
+    """Return the search for factors of covariances of shape (d, d) in background-sd units."""
+    return Covariances(
+        target_times=partial(times, target),
+        background_times=partial(times, background),
+        columns=lambda first: target[:, first],
+        residual_squared=lambda found, psi: found.residual_squared(background, psi),
+        target_variance=np.diagonal(target),
+        varies=np.diagonal(background) > 0,
+        n_alive=len(target),
+    )

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from standout._largest_root import critical_value
 from standout._model import Model
 from standout._moments import Counts
 from standout._shrinkage import estimate_text
-from standout._spectrum import count_components
+from standout._spectrum import count_components, critical_value
 from standout.errors import DoubtWarning, ReplicateWarning, SerialWarning, TableWarning, listed
 from standout.solvers.solution import Note
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from helpers import quiet
+from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout.errors import NonFiniteError
 from standout.solvers import gram
@@ -80,6 +81,15 @@ def test_without_a_background_the_fit_is_pca(dense_panels):
     assert not dense_panels
     values = np.linalg.svd(target - target.mean(axis=0), compute_uv=False)[:3]
     np.testing.assert_allclose(found.ratios_, values**2 / 120, rtol=1e-10)
+
+
+@pytest.mark.parametrize("centering", ["own", "background"])
+def test_contrastive_pca_of_sparse_rows_makes_no_dense_panels(centering, dense_panels):
+    target, background = counts(120, 1), counts(150, 0)
+    estimator = CPCA(3, alpha=2.0, centering=centering)
+    found = estimator.fit(sparse.csr_array(target), background=sparse.csr_array(background)).components_
+    assert not dense_panels
+    np.testing.assert_allclose(found, estimator.fit(target, background=background).components_, atol=1e-10)
 
 
 def test_duplicate_sparse_entries_are_summed(dense_panels):

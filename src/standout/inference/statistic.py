@@ -8,7 +8,7 @@ centred by its mean. Label 0 is the target, k the k-th background.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
-from standout._blas import Array, add_gram, add_outer, mirror, rank_tolerance, top_eigen
+from standout._blas import Array, add_outer, add_scatter, mirror, rank_tolerance, squared_norm, top_eigen
 from standout._dataset import Mix, Mixture
 from standout._folds import Index
 from standout._moments import Counts
 from standout._shrinkage import (
     Evidence,
-    GramShrinkage,
     Shrinkage,
-    factor_shrinkage,
+    auto_shrinkage,
+    covariance_search,
     few_rows,
     intensity,
     shrinks,
@@ -32,7 +32,7 @@ from standout._shrinkage import (
 )
 from standout.inference.resampling import Shuffle, panels
 from standout.solvers import dense
-from standout.solvers.gram import GramProblem, Span, gram_shrinkage
+from standout.solvers.gram import GramProblem, Span
 
 # A larger ratio is infinite: the background variance is rounding error.
 _INFINITE = 1e12
@@ -73,7 +73,7 @@ class NullProblem:
     def evidence(self, sizes: Index, n_varying: int, trace_squared: float) -> Evidence:
         """Return the input of the shrinkage rule, for a background correlation matrix with this tr S²."""
         mixture = self.mixture(sizes)
-        return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, trace_squared)
+        return Evidence(mixture.rows, self.rank, mixture.effective, n_varying, lambda: trace_squared)
 
     def background_variance(self, rows: Array, labels: Index) -> Array:
         """Return the variance of each feature in the mixed backgrounds of a labelling."""
@@ -157,7 +157,7 @@ def _in_their_span(rows: Array) -> Array:
     """Return coordinates of wide rows in an orthonormal basis of their span, features in units of their overall sd."""
     gram = np.zeros((len(rows), len(rows)), order="F")
     for columns in panels(*rows.shape):
-        add_gram(gram, _equilibrated(rows[:, columns]))
+        add_scatter(gram, _equilibrated(rows[:, columns]).T)
     values, basis = top_eigen(mirror(gram), len(gram))
     kept = values > rank_tolerance(len(gram)) * values[0]
     return np.ascontiguousarray(basis[:, kept] * np.sqrt(values[kept]))
@@ -201,7 +201,7 @@ class Statistic:
         """Return the largest ratio of target to (shrunk) background variance, possibly infinite."""
         target, background, _, _ = self._pair(labels)
         factor, info = lapack.dpotrf(background, lower=1, overwrite_a=1)
-        found = _largest_ratio(target, factor) if info == 0 else math.inf
+        found = _largest(target, factor) if info == 0 else math.inf
         return found if found < _INFINITE else math.inf
 
     def component(self, labels: Index) -> tuple[Array, float]:
@@ -235,7 +235,8 @@ class Statistic:
         off_diagonal = 2 * float(np.einsum("ij,ij->", inner, inner) - diagonal @ diagonal)
         evidence = self.problem.evidence(sizes[1:], n_varying, off_diagonal + n_varying)
         if self.problem.shrinkage == "auto":
-            found = factor_shrinkage(target, mirror(background), evidence, int(sizes[0]) - 1, len(self.rows))
+            search = covariance_search(target, mirror(background))
+            found = auto_shrinkage(search, evidence, int(sizes[0]) - 1, len(self.rows))
         else:
             found = Shrinkage(intensity(self.problem.shrinkage, evidence))
         return target, found.of(background), unit, found.rho
@@ -260,13 +261,8 @@ class Statistic:
         return scatters, sizes
 
 
-def _largest_ratio(matrix: Array, factor: Array | None) -> float:
-    """Return the largest ratio alone, by the faster solver."""
-    if dense.pays_off(len(matrix), 1):
-        found = dense.lanczos_pairs(matrix, factor, 1, vectors=False)
-        if found is not None:
-            return float(found[0][0])
-    return float(dense.top_pairs(matrix, factor, 1, vectors=False)[0][0])
+def _largest(matrix: Array, factor: Array | None) -> float:
+    return float(dense.best_pairs(matrix, factor, 1, vectors=False)[0][0])
 
 
 class _GramStatistic(Statistic):
@@ -277,7 +273,7 @@ class _GramStatistic(Statistic):
         self.gram = rows @ rows.T if problem.spanned else None
 
     def ratio(self, labels: Index) -> float:
-        return _largest_ratio(self._solved(labels)[1].matrix(), None)
+        return _largest(self._solved(labels)[1].matrix(), None)
 
     def component(self, labels: Index) -> tuple[Array, float]:
         span, problem = self._solved(labels)
@@ -295,12 +291,12 @@ class _GramStatistic(Statistic):
         """Return the rows of a labelling, and its problem in row coordinates."""
         span = _LabelledSpan(self.rows, self.gram, self.problem, labels)
         inner = span.gram[span.n_target :, span.n_target :]
-        squared = float(np.einsum("ij,ij->", inner, inner)) + span.lost_squared
+        squared = squared_norm(inner) + span.lost_squared
         evidence = self.problem.evidence(span.sizes[1:], span.n_varying, squared)
         if self.problem.shrinkage == "auto":
-            found = gram_shrinkage(span, evidence, span.n_target - 1)
+            found = auto_shrinkage(span, evidence, span.n_target - 1)
         else:
-            found = GramShrinkage(intensity(self.problem.shrinkage, evidence))
+            found = Shrinkage(intensity(self.problem.shrinkage, evidence))
         return span, GramProblem(span.gram, span.n_target, found)
 
 
@@ -317,9 +313,8 @@ class _LabelledSpan(Span):
             self._scale_by_mean(gram)
             return
         self._constant = problem.constant(labels)
-        self.unit_variance, self.varies = np.empty(rows.shape[1]), np.empty(rows.shape[1], dtype=bool)
+        self.unit_variance = np.empty(rows.shape[1])
         self.rescaled(np.ones(rows.shape[1]))
-        self.n_varying = int(self.varies.sum())
 
     def _scale_by_mean(self, gram: Array) -> None:
         """Divide the rows, of which only products are used, by the mean background sd of all features."""
@@ -348,38 +343,34 @@ class _LabelledSpan(Span):
                 part -= part.mean(axis=0)
             yield here, panel
 
-    @property
-    def background_variance(self) -> Array | None:
-        return None if self.problem.spanned else np.where(self.varies, self.unit_variance, 0.0)
-
-    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        together = self.roots[:, None] * np.hstack(coefficients)
-        result = np.empty((len(self.unit_variance), together.shape[1]))
+    def combine(self, coefficients: Array) -> Array:
+        weighted = self.roots[:, None] * coefficients
+        result = np.empty((len(self.unit_variance), weighted.shape[1]))
         for here, panel in self._panels():
-            result[here] = (panel / np.sqrt(self.unit_variance[here])).T @ together
-        return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
+            result[here] = (panel / np.sqrt(self.unit_variance[here])).T @ weighted
+        return result
 
     def rescaled(self, units: Array) -> _LabelledSpan:
         """Compute variances and the Gram matrix, of features in background-sd units times ``units``."""
         self.gram = np.zeros((len(self.order), len(self.order)), order="F")
         target, background = np.empty_like(units), np.empty_like(units)
+        self.varies = varies = np.empty(len(units), dtype=bool)
         for here, panel in self._panels():
             target[here], *backgrounds = (
                 share * np.einsum("ij,ij->j", part, part)
                 for part, share in zip(self._parts(panel), self.shares, strict=True)
             )
             background[here] = np.sum(backgrounds, axis=0)
-            variance, self.varies[here] = self.problem.unit_variance(
-                target[here], background[here], self._constant, here
-            )
+            variance, varies[here] = self.problem.unit_variance(target[here], background[here], self._constant, here)
             self.unit_variance[here] = variance * units[here] ** 2
             panel /= np.sqrt(self.unit_variance[here])
-            add_gram(self.gram, panel)
+            add_scatter(self.gram, panel.T)
         self.gram = mirror(self.gram) * np.outer(self.roots, self.roots)
         first = start_features(target / self.unit_variance)
         start = self.rows[np.ix_(self.order[: self.n_target], first)]
         start = (start - start.mean(axis=0)) / np.sqrt(self.unit_variance[first])
         self.leading = start * self.roots[: self.n_target, None]
         # The diagonal of S is one, whatever part of a feature is left.
-        self.lost_squared = float(((1 / units**2) ** 2 - (background / self.unit_variance) ** 2)[self.varies].sum())
+        self.n_varying = int(varies.sum())
+        self.lost_squared = float(((1 / units**2) ** 2 - (background / self.unit_variance) ** 2)[varies].sum())
         return self

@@ -22,26 +22,34 @@ shrunk by more than 1e-6 is always well-conditioned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.linalg import blas
 
-from standout._blas import WORST_CONDITION, Array, cholesky, rank_tolerance, regular_factor, threads_for, times
+from standout._blas import (
+    WORST_CONDITION,
+    Array,
+    cholesky,
+    rank_tolerance,
+    regular_factor,
+    squared_norm,
+    threads_for,
+    times,
+)
 from standout._dataset import Dataset, Mixture
-from standout._shrinkage import Evidence, Shrinkage, factor_shrinkage, few_rows
+from standout._shrinkage import Evidence, Shrinkage, covariance_search
 from standout.errors import RowsNeededError
 from standout.io.checkpoint import warn_unused
 from standout.solvers import dense
 from standout.solvers.gsvd import solve_from_factors, solve_from_rows
 from standout.solvers.matrix_free import solve_matrix_free
 from standout.solvers.minimax import minimax_mixture
-from standout.solvers.problem import Count, CovariancePair, Problem, SolveOptions, check_rows, how_many, too_many
+from standout.solvers.problem import CovariancePair, Problem, SolveOptions, check_rows, measure, scaled, too_many
 from standout.solvers.solution import (
     Eigenpairs,
     Solution,
     build_solution,
-    components,
     condition_note,
     lost_note,
     shrinkage_notes,
@@ -61,14 +69,10 @@ def solve(target: Dataset, backgrounds: Sequence[Dataset], options: SolveOptions
     for data in (target, *backgrounds):
         if data.counts.rows < 2:
             check_rows(data.role, data.counts.rows)
-    mixture, fixed_shrinkage = None, None
+    mixture, fixed_shrinkage, shares = None, None, options.mix
     if backgrounds:
-        shares = options.mix
         if isinstance(shares, str) and shares == "minimax":
-            found = minimax_mixture(target, backgrounds, options)
-            shares, fixed_shrinkage = found.shares, found.shrinkage
-            if fixed_shrinkage is not None and options.intensity is not None:
-                fixed_shrinkage = replace(fixed_shrinkage, rho=options.intensity)
+            shares, fixed_shrinkage = minimax_mixture(target, backgrounds, options)
         mixture = Mixture.of([data.counts for data in backgrounds], shares, [data.role for data in backgrounds])
     problem = Problem(target, backgrounds, mixture, options, fixed_shrinkage)
     solver = _chosen(problem)
@@ -92,10 +96,10 @@ def _chosen(problem: Problem) -> str:
             "were given. Give the rows, or use `solver='auto'`."
         )
     if solver == "auto" and problem.has_rows and not problem.has_penalty:
-        # Matrices of features × features: one for each dataset, two scaled, one shrunk, one factor.
-        needed, budget = (5 + len(problem.backgrounds)) * 8 * problem.target.n_features**2, problem.memory_budget
-        too_large = needed > budget
-        if problem.target.n_features > problem.n_rows and not (too_large and 3 * 8 * problem.n_rows**2 > budget):
+        n_features, budget = problem.target.n_features, problem.memory_budget
+        # Matrices of features × features: one per dataset, two scaled, one shrunk, one factor.
+        too_large = (5 + len(problem.backgrounds)) * 8 * n_features**2 > budget
+        if n_features > problem.n_rows and not (too_large and 3 * 8 * problem.n_rows**2 > budget):
             return "span"
         if too_large:
             return "matrix_free"
@@ -104,143 +108,103 @@ def _chosen(problem: Problem) -> str:
 
 def _solve_covariances(problem: Problem) -> Solution:
     """Solve from covariances, with a dense or Lanczos eigensolver (the default path)."""
-    target, *backgrounds = [data.moments for data in (problem.target, *problem.backgrounds)]
-    pair = CovariancePair.of(target, backgrounds, problem.mixture, problem.options.own_centre)
     if problem.mixture is None:
-        return _principal(problem, pair)
-    evidence = pair.evidence(problem.mixture)
-    means = [part.mean for part in (target, *backgrounds)]
-    if problem.options.solver == "gsvd":
-        return solve_from_factors(problem, pair.frame, pair.constant, means)
-    shrinkage = _shrinkage(problem, pair, evidence)
+        return _principal(problem)
+    pair = CovariancePair.of(problem)
+    solver = problem.options.solver
+    if solver == "gsvd":
+        return solve_from_factors(problem, pair.frame, pair.constant)
+    evidence = problem.evidence(pair.rank, pair.n_varying, lambda: squared_norm(pair.background))
+    search = partial(covariance_search, pair.target, pair.background)
+    shrinkage = problem.background_estimate(evidence, search, problem.n_rows, pair.structural)
     if shrinkage.rho < _NEGLIGIBLE and not problem.has_penalty:
-        if (
-            problem.has_rows
-            and problem.options.solver == "auto"
-            and not pair.well_conditioned
-            and not _only_constant(pair)
-        ):
-            return solve_from_factors(problem, pair.frame, pair.constant, means)
+        if problem.has_rows and solver == "auto" and not pair.well_conditioned and not _only_constant(pair):
+            return solve_from_factors(problem, pair.frame, pair.constant)
         if shrinkage.rho == 0:
             return _exact(problem, pair) if pair.factor is not None else _singular(problem, pair)
     return _regular(problem, pair, evidence, shrinkage)
-
-
-def _shrinkage(problem: Problem, pair: CovariancePair, evidence: Evidence) -> Shrinkage:
-    """Return the background estimate; no shrinkage if the background has enough rows but is singular."""
-    if not problem.keeps_factors(evidence):
-        return problem.diagonal_shrinkage(evidence)
-    if not few_rows(evidence) and problem.options.intensity is None and pair.structural:
-        return Shrinkage(0.0)
-    assert pair.background is not None
-    return problem.with_intensity(
-        factor_shrinkage(pair.target, pair.background, evidence, problem.target_dimensions, problem.n_rows)
-    )
 
 
 def _only_constant(pair: CovariancePair) -> bool:
     """Return whether the background is singular only because of constant features, so that its rank is certain."""
     if not pair.constant:
         return False
-    assert pair.background is not None
     inner = np.searchsorted(pair.frame.alive, np.setdiff1d(pair.frame.alive, pair.constant))
     factor = cholesky(pair.background[np.ix_(inner, inner)])
     return factor is not None and factor[1] >= 1 / WORST_CONDITION
 
 
-def _top(
-    problem: Problem, target: Array, factor: Array | None, count: int, vectors: bool = True
-) -> tuple[Array, Array, str]:
-    """Return the top eigenpairs and the name of the solver used (Lanczos or dense)."""
-    solver = problem.options.solver
-    if solver == "lanczos" or (solver == "auto" and dense.pays_off(len(target), count)):
-        found = (
-            dense.lanczos_pairs(target, factor, count, problem.options.seed, vectors) if count < len(target) else None
-        )
-        if found is not None:
-            return *found, "lanczos"
-    return *dense.top_pairs(target, factor, count, vectors), "dense"
-
-
-def _principal(problem: Problem, pair: CovariancePair) -> Solution:
+def _principal(problem: Problem) -> Solution:
     """Solve without a background: PCA, with the identity as background covariance."""
-    size = len(pair.target)
-    limit = min(size, problem.target_dimensions)
-    count = how_many(problem, limit, None)
-    ratios, vectors, solver = _top(problem, pair.target, None, count.kept)
+    moments = problem.target.moments
+    frame, _ = measure(moments.variance(), None)
+    covariance = scaled(moments.covariance(), frame)
+    size = len(covariance)
+    shown, kept = problem.how_many(size)
+    ratios, vectors, solver = dense.best_pairs(covariance, None, kept, *problem.eigensolver)
     rank = int((ratios > rank_tolerance(size) * ratios[0]).sum())
     if problem.options.n_components is None:
-        count = Count(rank, rank)
-    elif rank == count.kept:
-        rank = limit  # at least as many as were computed; the others may be zero
-    if rank < count.kept:
-        raise too_many(count.kept, rank, problem)
-    found = components(Eigenpairs(ratios, vectors, vectors * ratios, vectors), pair.frame, count.kept)
-    return build_solution(problem, found, pair.frame, rank, solver, count)
+        shown = kept = rank
+    elif rank == kept:
+        rank = min(size, problem.target_dimensions)  # at least as many as were computed; the others may be zero
+    if rank < kept:
+        raise too_many(kept, rank, problem)
+    eigen = Eigenpairs(ratios, vectors, vectors * ratios, vectors)
+    return build_solution(problem, eigen, frame, rank, solver, (shown, kept))
 
 
 def _exact(problem: Problem, pair: CovariancePair) -> Solution:
     """Solve the paper's problem without shrinkage, for enough rows and a nonsingular background."""
-    assert pair.factor is not None and pair.background is not None
+    assert pair.factor is not None
     factor, reciprocal = pair.factor
     plain = _unshrunk(problem, pair) if problem.needs_all_ratios else None
-    count = how_many(problem, min(pair.rank, problem.target_dimensions), plain, pair.rank)
-    ratios, vectors, solver = _top(problem, pair.target, factor, max(count.kept, 1))
+    count = problem.how_many(pair.rank, plain)
+    ratios, vectors, solver = dense.best_pairs(pair.target, factor, max(count[1], 1), *problem.eigensolver)
     eigen = Eigenpairs(ratios, vectors, times(pair.target, vectors), times(pair.background, vectors))
     notes = () if pair.well_conditioned else (condition_note(reciprocal),)
     plain = ratios if plain is None else plain
-    found = components(eigen, pair.frame, count.kept)
-    return build_solution(problem, found, pair.frame, pair.rank, solver, count, plain=plain, notes=notes)
+    return build_solution(problem, eigen, pair.frame, pair.rank, solver, count, plain=plain, notes=notes)
 
 
 def _singular(problem: Problem, pair: CovariancePair) -> Solution:
     """Solve the exact problem with a singular background, from the covariances."""
-    assert pair.background is not None
     eigen, clear = dense.solve(pair.target, pair.background)
     plain, rank = eigen.ratios, len(eigen.ratios)
     notes = [] if clear else [condition_note(0.0)]
     notes += structural_notes(problem, eigen, pair.frame, pair.constant)
     if clear and rank < len(pair.target):
         notes.append(lost_note(problem, len(pair.target) - rank))
-    count = how_many(problem, min(rank, problem.target_dimensions), plain, rank)
-    found = components(eigen, pair.frame, count.kept)
-    return build_solution(
-        problem, found, pair.frame, rank, "dense", count,
-        plain=plain, notes=notes, n_infinite=eigen.n_infinite,
-    )  # fmt: skip
+    count = problem.how_many(rank, plain)
+    return build_solution(problem, eigen, pair.frame, rank, "dense", count, plain=plain, notes=notes)
 
 
 def _regular(problem: Problem, pair: CovariancePair, evidence: Evidence, shrinkage: Shrinkage) -> Solution:
     """Solve against the regularised background: shrunk, with a graph penalty, or both."""
-    assert pair.background is not None
     plain = _unshrunk(problem, pair) if problem.has_edge(pair.rank) else None
-    count = how_many(problem, min(pair.rank, problem.target_dimensions), plain, pair.rank)
-    background, rho = shrinkage.of(pair.background), shrinkage.rho
+    count = problem.how_many(pair.rank, plain)
+    background = shrinkage.of(pair.background)
     if problem.has_penalty:
         alive = pair.frame.alive
         background += problem.options.smoothness * problem.options.graph[alive][:, alive].toarray()
     factor = regular_factor(background)
-    ratios, vectors, solver = _top(problem, pair.target, factor, max(count.kept, 1))
+    ratios, vectors, solver = dense.best_pairs(pair.target, factor, max(count[1], 1), *problem.eigensolver)
     image = blas.dtrmm(1.0, factor, blas.dtrmm(1.0, factor, vectors, lower=1, trans_a=1), lower=1)
     eigen = Eigenpairs(ratios, vectors, times(pair.target, vectors), image)
-    found = components(eigen, pair.frame, count.kept)
     with np.errstate(divide="ignore"):
         own = ratios / np.einsum("jk,jk->k", vectors, times(pair.background, vectors))
-    notes = shrinkage_notes(problem, evidence, rho, shrinkage.n_factors) if rho > 0 else ()
-    if rho < _NEGLIGIBLE and not problem.has_penalty and not pair.well_conditioned:
-        notes = (*notes, condition_note(pair.factor[1] if pair.factor is not None else 0.0))
+    notes = shrinkage_notes(problem, evidence, shrinkage)
+    if shrinkage.rho < _NEGLIGIBLE and not problem.has_penalty and not pair.well_conditioned:
+        notes.append(condition_note(pair.factor[1] if pair.factor is not None else 0.0))
     return build_solution(
-        problem, found, pair.frame, pair.rank, solver, count,
-        rho=rho, n_factors=shrinkage.n_factors, plain=plain, notes=notes, own=own,
-    )  # fmt: skip
+        problem, eigen, pair.frame, pair.rank, solver, count, shrinkage=shrinkage, plain=plain, notes=notes, own=own
+    )
 
 
 def _unshrunk(problem: Problem, pair: CovariancePair) -> Array:
     """Return ratios of the unshrunk problem, as many as the significance tests need."""
-    assert pair.background is not None
     if pair.factor is None:
         return dense.solve(pair.target, pair.background)[0].ratios
     wanted = problem.options.n_components
     some = isinstance(wanted, int) and not problem.needs_all_ratios
     count = min(int(wanted or 0), len(pair.target)) if some else len(pair.target)
-    return _top(problem, pair.target, pair.factor[0], count, vectors=False)[0]
+    return dense.best_pairs(pair.target, pair.factor[0], count, *problem.eigensolver, vectors=False)[0]

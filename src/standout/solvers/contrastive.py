@@ -14,23 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
-from scipy.linalg import blas
 
-from standout._blas import (
-    Array,
-    above_rounding,
-    add_gram,
-    cholesky,
-    constant_features,
-    mirror,
-    rank_tolerance,
-    symmetric,
-    threads_for,
-    top_eigen,
-)
-from standout._dataset import Dataset
-from standout.io.memory import explain_non_finite, weighted_blocks
-from standout.solvers import dense, gsvd
+from standout._blas import Array, above_rounding, cholesky, rank_tolerance, symmetric, threads_for, top_eigen
+from standout.solvers import dense, gram, gsvd
 from standout.solvers.problem import CovariancePair, Problem, measure
 from standout.solvers.solution import Components, FeatureScale, signs
 
@@ -75,16 +61,13 @@ def threads(problem: Problem) -> AbstractContextManager[None]:
 
 def reduced(problem: Problem, *, standardised: bool = False) -> Reduced:
     """Reduce a problem to its joint range, in the units of the data or in those of the background sd."""
-    wide = problem.target.n_features > problem.n_rows
-    return (_from_rows if wide and problem.has_rows else _from_moments)(problem, standardised)
+    by_rows = problem.has_rows and problem.target.n_features > problem.n_rows
+    return (_from_rows if by_rows else _from_moments)(problem, standardised)
 
 
 def _from_moments(problem: Problem, standardised: bool) -> Reduced:
-    parts = [data.moments for data in problem.backgrounds]
-    pair = CovariancePair.of(problem.target.moments, parts, problem.mixture, problem.options.own_centre)
-    target, background, frame = pair.target, pair.background, pair.frame
-    assert background is not None
-    basis = None
+    pair = CovariancePair.of(problem)
+    target, background, frame, basis = pair.target, pair.background, pair.frame, None
     if pair.rank < len(target):
         # The rank is determined in background-sd units, so that it does not depend on the units of the features.
         balance = np.trace(background) / np.trace(target)
@@ -93,66 +76,35 @@ def _from_moments(problem: Problem, standardised: bool) -> Reduced:
         units = frame.alive_scale
         target, background = (matrix * units * units[:, None] for matrix in (target, background))
         basis = None if basis is None else np.linalg.qr(units[:, None] * basis)[0]
-        frame = _data_units(frame)
+        frame = FeatureScale(frame.alive, np.ones(len(frame.scale)))
     if basis is not None:
         target, background = (symmetric(basis.T @ matrix @ basis) for matrix in (target, background))
     return Reduced(target, background, basis, frame, pair.frame.scale, by_rows=False)
 
 
 def _from_rows(problem: Problem, standardised: bool) -> Reduced:
-    assert problem.mixture is not None
-    factors, means = zip(*(_row_factor(data) for data in (problem.target, *problem.backgrounds)), strict=True)
-    target = factors[0]
-    if not problem.options.own_centre:
-        target = np.vstack([target, means[0] - problem.mixture.mixed_means(means[1:])])
-    shares = np.sqrt(problem.mixture.shares)
-    background = np.vstack([share * factor for share, factor in zip(shares, factors[1:], strict=True)])
-    frame, _ = measure((target**2).sum(axis=0), (background**2).sum(axis=0))
+    """Reduce a problem to the span of its rows, from their Gram matrix.
+
+    It squares the condition number of the rows, so it is used only if the basis is still orthonormal.
+    """
+    rows = gram.row_span(problem, standardised)
+    frame, _ = measure(*rows.variances)
     scale = frame.scale
     if not standardised:
-        frame = _data_units(frame)
-    if len(frame.alive) < frame.n_features or standardised:
-        target, background = (factor[:, frame.alive] / frame.alive_scale for factor in (target, background))
-    scores, basis, balance = _joint_range(gsvd.Factored(target, background, problem.n_rows))
-    first, second = scores[: len(target)] / balance, scores[len(target) :]
-    return Reduced(first.T @ first, second.T @ second, basis, frame, scale, by_rows=True)
-
-
-def _row_factor(data: Dataset) -> tuple[Array, Array]:
-    """Return F with FᵀF the covariance of a dataset, and its mean; columns of rounding error are set to zero."""
-    assert data.source is not None
-    total = gsvd.RowFactor(data.n_features)
-    with np.errstate(all="ignore"):
-        for block in weighted_blocks(data.source, data.weights, data.role):
-            total.add(np.asarray(block.rows, dtype=np.float64), block.weights)
-        factor = total.factor() / math.sqrt(total.weight)
-        if not math.isfinite(np.einsum("ij,ij->", factor, factor)):
-            raise explain_non_finite(data.source, np.empty((0, data.n_features)), data.role, data.names)
-    factor[:, constant_features((factor**2).sum(axis=0), total.mean)] = 0.0
-    return factor, total.mean
-
-
-def _data_units(frame: FeatureScale) -> FeatureScale:
-    return FeatureScale(frame.alive, np.ones(frame.n_features), frame.n_features)
-
-
-def _joint_range(pair: gsvd.Factored) -> tuple[Array, Array, float]:
-    """Return the scores of the rows on their span, its basis, and the factor by which target rows were multiplied.
-
-    They are found from the Gram matrix, which is much faster than from the rows. It squares the condition number of
-    the rows, so it is used only if the basis is still orthonormal.
-    """
-    size = float(np.linalg.norm(pair.target))
-    balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
-    rows = np.vstack([balance * pair.target, pair.background])
-    gram = mirror(add_gram(np.zeros((len(rows), len(rows)), order="F"), rows))
-    values, left = top_eigen(gram, len(gram))
+        frame = FeatureScale(frame.alive, np.ones(len(scale)))
+    balanced, norm = rows.balanced()
+    values, left = top_eigen(balanced, rows.n_rows)
     kept = above_rounding(values)
     if values[kept][-1] < _GRAM_ACCURATE * values[0]:
+        pair = gsvd.factored(problem, frame, list(rows.means))
         joint = gsvd.joint_range(pair)
-        return joint.left * joint.values, joint.basis, joint.balance
-    values, left = np.sqrt(values[kept]), np.asfortranarray(left[:, kept])
-    return left * values, blas.dgemm(1.0, rows.T, left / values), balance
+        target, background = np.split(joint.left * joint.values, [len(pair.target)])
+        target, basis = target / joint.balance, joint.basis
+    else:
+        roots = np.sqrt(values[kept])
+        target, background = np.split(left[:, kept] * roots * norm[:, None], [rows.n_target])
+        basis = rows.combine(left[:, kept] / roots / norm[:, None])[frame.alive]
+    return Reduced(target.T @ target, background.T @ background, basis, frame, scale, by_rows=True)
 
 
 def top_vectors(problem: Reduced, alpha: float, count: int, seed: int) -> Array:
@@ -169,14 +121,9 @@ def top_vectors(problem: Reduced, alpha: float, count: int, seed: int) -> Array:
 
 def top_pairs(matrix: Array, count: int, seed: int) -> tuple[Array, Array]:
     """Return the largest eigenvalues (clipped at zero) and eigenvectors, with the Lanczos or dense solver."""
-    if dense.pays_off(len(matrix), count):
-        # A single matrix-vector product is too little work for a second thread.
-        with threads_for(float(len(matrix)) ** 2):
-            found = dense.lanczos_pairs(matrix, None, count, seed)
-        if found is not None:
-            return found
-    values, vectors = top_eigen(matrix, count)
-    return values.clip(min=0.0), vectors
+    # A single matrix-vector product is too little work for a second thread.
+    with threads_for(float(len(matrix)) ** 2 if dense.pays_off(len(matrix), count) else math.inf):
+        return dense.best_pairs(matrix, None, count, seed=seed)[:2]
 
 
 def trace_ratio(problem: Reduced, count: int, seed: int) -> tuple[float, Array]:
@@ -205,23 +152,19 @@ def trace_ratio(problem: Reduced, count: int, seed: int) -> tuple[float, Array]:
 
 
 def _without_background(problem: Reduced) -> Array | None:
-    """Return an orthonormal basis of the directions in which only the target varies; None if there are none."""
+    """Return an orthonormal basis of the directions in which only the target varies; None if there are none.
+
+    In the joint range, the target varies where the background does not.
+    """
     # Scale each feature by its sd, so that a feature with small values is not mistaken for a constant one.
     units = np.sqrt(np.diagonal(problem.background))
     units = np.where(units > 0, units, 1.0)
     scaled = problem.background / units / units[:, None]
-    tolerance = rank_tolerance(problem.rank)
     factor = cholesky(scaled)
-    if factor is not None and factor[1] > tolerance:
+    if factor is not None and factor[1] > rank_tolerance(problem.rank):
         return None
     values, axes = top_eigen(scaled, problem.rank)
-    null = axes[:, ~above_rounding(values)] / units[:, None]
-    if null.shape[1] == 0:
-        return None
-    basis = np.linalg.qr(null)[0]
-    inside = symmetric(basis.T @ problem.target @ basis)
-    spread, turn = top_eigen(inside, len(inside))
-    return np.asarray(basis @ turn[:, spread > tolerance * np.trace(problem.target)])
+    return np.linalg.qr(axes[:, ~above_rounding(values)] / units[:, None])[0]
 
 
 def shrunk(problem: Reduced, rho: float) -> Reduced:

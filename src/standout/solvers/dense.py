@@ -37,23 +37,9 @@ _EPS = float(np.finfo(float).eps)
 
 
 def top_pairs(target: Array, factor: Array | None, count: int, vectors: bool = True) -> tuple[Array, Array]:
-    """Return the largest ratios and their vectors, scaled to unit background variance.
+    """Return the ``count`` largest ratios and their vectors of shape (d, count), with unit background variance.
 
-    Parameters
-    ----------
-    target : ndarray of shape (d, d)
-        Target covariance A.
-    factor : ndarray of shape (d, d) or None
-        Lower Cholesky factor L of the background covariance; None for the identity.
-    count : int
-        Number of pairs.
-    vectors : bool
-        Whether to compute the vectors.
-
-    Returns
-    -------
-    ratios : ndarray of shape (count,)
-    vectors : ndarray of shape (d, count)
+    ``factor`` is the lower Cholesky factor L of the background covariance; None is the identity.
     """
     whitened = target  # L⁻¹ A L⁻ᵀ: the target in coordinates that whiten the background
     if factor is not None and len(target) <= _SMALL:
@@ -65,6 +51,17 @@ def top_pairs(target: Array, factor: Array | None, count: int, vectors: bool = T
     if factor is not None and vectors:
         basis, _ = lapack.dtrtrs(factor, basis, lower=1, trans=1)
     return values.clip(min=0.0), basis
+
+
+def best_pairs(
+    target: Array, factor: Array | None, count: int, solver: str = "auto", seed: int = 0, vectors: bool = True
+) -> tuple[Array, Array, str]:
+    """Return the largest ratios, their vectors, and the solver: that requested, or for "auto" the faster one."""
+    if count < len(target) and (solver == "lanczos" or (solver == "auto" and pays_off(len(target), count))):
+        found = lanczos_pairs(target, factor, count, seed, vectors)
+        if found is not None:
+            return *found, "lanczos"
+    return *top_pairs(target, factor, count, vectors), "dense"
 
 
 def pays_off(n_features: int, count: int) -> bool:

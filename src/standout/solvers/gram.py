@@ -13,41 +13,36 @@ a dense matrix.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, cho_factor, cho_solve
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import blas, block_diag, cho_factor, cho_solve
 
 from standout._accumulate import NEAR_ZERO, SPARSE_COST
 from standout._blas import (
     Array,
-    add_gram,
+    add_scatter,
     constant_features,
     mirror,
     n_above,
     product,
     rank_tolerance,
+    squared_norm,
+    symmetric,
     times,
     top_eigen,
 )
-from standout._dataset import Dataset, Mixture
-from standout._shrinkage import (
-    Evidence,
-    Factors,
-    GramShrinkage,
-    find_factors,
-    intensity,
-    residual_intensity,
-    start_features,
-    target_axes,
-    uncorrelated,
-)
+from standout._dataset import Dataset
+from standout._shrinkage import Factors, FactorSearch, Shrinkage, start_features, target_axes
 from standout.io.memory import explain_non_finite, row_block, sparse_rows, transposed, with_values
-from standout.solvers.dense import lanczos_pairs, pays_off
+from standout.solvers.dense import best_pairs
+from standout.solvers.problem import Problem
 from standout.solvers.solution import Eigenpairs, FeatureScale
 
 # Approximate bytes of one panel of columns: larger panels need fewer passes over the Gram matrix.
@@ -56,25 +51,17 @@ _PANEL_BYTES = 32 * 2**20
 _GRAM_ROWS = 256
 
 
-class Span:
+class Span(FactorSearch):
     """Scaled rows, target rows first, weighted such that their products sum to covariances."""
 
     gram: Array  # (n_rows, n_rows)
     leading: Array  # (n_target, b): combinations of target rows that start the search for the target's axes
+    varies: NDArray[np.bool_] | None = None
     lost_squared = 0.0  # sum of squares of the variance missing from each feature
 
-    @property
-    def background_variance(self) -> Array | None:
-        """The background variance of each feature, zero if it is constant; None if features are unknown."""
-        raise NotImplementedError
-
-    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        """Return combinations of rows as vectors of features."""
-        raise NotImplementedError
-
-    def rescaled(self, units: Array) -> Span:
-        """Return the span of features divided by ``units``, which may replace this one."""
-        raise NotImplementedError
+    @abstractmethod
+    def combine(self, coefficients: Array) -> Array:
+        """Return combinations of the rows, of shape (n_rows, k), as vectors of features."""
 
     def candidates(self, count: int) -> Factors:
         """Return axes of large target variance, uncorrelated in the background, with coefficients of the rows."""
@@ -82,28 +69,31 @@ class Span:
         multiply = partial(times, np.asfortranarray(gram[:n_target, :n_target]))
         axes = target_axes(multiply, self.leading, count, metric=multiply)
         seen = product(gram[n_target:, :n_target], axes)  # scores of the background rows
-        variances, turn = uncorrelated(product(seen.T, seen))
+        variances, turn = top_eigen(symmetric(product(seen.T, seen)), axes.shape[1])
         return Factors(product(axes, turn), variances, product(seen, turn))
 
     def in_features(self, found: Factors) -> Factors:
         """Return factors as vectors of features."""
-        n_target, n_background = len(found.axes), len(found.image)
-        padded = np.pad(found.axes, ((0, n_background), (0, 0))), np.pad(found.image, ((n_target, 0), (0, 0)))
-        vectors, images = self.combine(padded)
+        vectors, images = np.split(self.combine(block_diag(found.axes, found.image)), 2, axis=1)
         return Factors(vectors, found.variances, images)
+
+    def residual_squared(self, found: Factors, psi: float) -> float:
+        """Return tr R² in units of Ψ, in the units of the features."""
+        rest = self.gram[len(found.axes) :, len(found.axes) :] - product(found.image, found.image.T)
+        return (squared_norm(rest) + self.lost_squared) / psi**2
 
 
 class RowSpan(Span):
     """The rows of target and backgrounds, and their Gram matrix in background-sd units."""
 
-    def __init__(self, target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture | None, own: bool):
-        self.datasets = tuple(data.counted() for data in (target, *backgrounds))
-        self.mixture = mixture
-        self.own_centre = own or mixture is None
-        self.n_features = target.n_features
+    def __init__(self, problem: Problem, standardised: bool = True):
+        """Read the rows; without ``standardised`` in the units of the data."""
+        self.problem, self.mixture, self.standardised = problem, problem.mixture, standardised
+        self.datasets = tuple(data.counted() for data in (problem.target, *problem.backgrounds))
+        self.n_features = problem.target.n_features
         self.sizes = [len(data.row_weights) for data in self.datasets]
         self.n_target, self.n_rows = self.sizes[0], sum(self.sizes)
-        shares = [1.0, *(mixture.shares if mixture is not None else ())]
+        shares = [1.0, *(self.mixture.shares if self.mixture is not None else ())]
         self.weights = [data.row_weights / data.row_weights.sum() for data in self.datasets]
         # Row weights such that products of the weighted rows are covariances.
         self.roots = np.sqrt(np.concatenate([s * w for s, w in zip(shares, self.weights, strict=True)]))
@@ -112,33 +102,28 @@ class RowSpan(Span):
         self.scale = np.empty(self.n_features)  # background sd, target sd where that is zero, 1 where both are
         with np.errstate(all="ignore"):
             self._measure(np.ones(self.n_features))
+        self.varies: NDArray[np.bool_] = self.variances[1] > 0
 
     @property
     def frame(self) -> FeatureScale:
         """The solver's coordinates: every feature, in background-sd units."""
-        return FeatureScale(np.arange(self.n_features), self.scale, self.n_features)
+        return FeatureScale(np.arange(self.n_features), self.scale)
 
     @cached_property
     def rank(self) -> int:
-        """The joint rank, from the Gram matrix with target and background scaled to similar size."""
+        """The joint rank of target and background."""
+        balanced, _ = self.balanced()
+        largest, _, _ = best_pairs(balanced, None, 1, vectors=False)
+        return n_above(balanced, rank_tolerance(self.n_rows) * float(largest[0]))
+
+    def balanced(self) -> tuple[Array, Array]:
+        """Return the Gram matrix of rows divided by the size of target or background, and the divisor of each row."""
         split = self.n_target
         sizes = np.sqrt([np.trace(self.gram[:split, :split]), np.trace(self.gram[split:, split:])])
         norm = np.repeat(np.where(sizes > 0, sizes, 1.0), [split, self.n_rows - split])
         balanced = self.gram / norm
         balanced /= norm[:, None]
-        found = lanczos_pairs(balanced, None, 1, vectors=False) if pays_off(self.n_rows, 1) else None
-        largest = (top_eigen(balanced, 1, vectors=False) if found is None else found)[0][0]
-        return n_above(balanced, rank_tolerance(self.n_rows) * float(largest))
-
-    @property
-    def background_variance(self) -> Array:
-        """The background variance of each feature, in the units of the data."""
-        return np.asarray(self.variances[1])
-
-    def combine(self, coefficients: Sequence[Array]) -> list[Array]:
-        """Return ``Zᵀ c`` for each block of row coefficients, Z the centred and scaled rows."""
-        result = self._combine(self.roots[:, None] * np.hstack(coefficients))
-        return np.split(result, np.cumsum([block.shape[1] for block in coefficients])[:-1], axis=1)
+        return balanced, norm
 
     def rescaled(self, units: Array) -> RowSpan:
         """Return this span, of features in background-sd units times ``units``."""
@@ -151,7 +136,7 @@ class RowSpan(Span):
         leading, sizes = np.empty((self.n_target, 0)), np.empty(0)
         for here, panel in self._panels():
             self._standardise(here, panel, units)
-            add_gram(self.gram, panel)
+            add_scatter(self.gram, panel.T)
             if not math.isfinite(self.variances[:, here].sum() + np.einsum("ii->", self.gram)):
                 raise self._non_finite(here)
             # Keep the features that vary most in the target so far, in their order.
@@ -173,8 +158,9 @@ class RowSpan(Span):
             rest = blas.dgemv(1.0, part.T, weights)
             part -= rest
             mean[here] = first + rest
-        if not self.own_centre:
-            parts[0] += self.means[0, here] - self._centres(self.means[:, here])[0]
+        shift = self.problem.shift(self.means[:, here])
+        if shift is not None:
+            parts[0] += shift
         variances = [_mean_square(part, weights) for part, weights in zip(parts, self.weights, strict=True)]
         for variance, mean, part in zip(variances, self.means[:, here], parts, strict=True):
             constant = constant_features(variance, mean)
@@ -201,7 +187,7 @@ class RowSpan(Span):
 
     def _centres(self, means: Array) -> Array:
         """Return the centre of each dataset: its mean, or the background's mean for the target if requested."""
-        if self.own_centre or self.mixture is None:
+        if self.problem.options.own_centre or self.mixture is None:
             return means
         return np.vstack([self.mixture.mixed_means(means[1:]), means[1:]])
 
@@ -210,6 +196,7 @@ class RowSpan(Span):
         target, background, sd = variances[0], np.zeros_like(variances[0]), np.ones_like(variances[0])
         if self.mixture is not None:
             background = self.mixture.mixed(variances[1:])
+        if self.mixture is not None and self.standardised:
             sd = np.sqrt(np.where(background > 0, background, target))
         self.variances[:, here] = target, background
         self.scale[here] = np.where(sd > 0, sd, 1.0) * units[here]
@@ -221,13 +208,14 @@ class RowSpan(Span):
         self.gram *= self.roots[:, None]
         self.gram *= self.roots
 
-    def _combine(self, coefficients: Array) -> Array:
-        result = np.empty((self.n_features, coefficients.shape[1]))
+    def combine(self, coefficients: Array) -> Array:
+        """Return ``Zᵀ c`` for row coefficients c, Z the centred and scaled rows."""
+        result, weighted = np.empty((self.n_features, coefficients.shape[1])), self.roots[:, None] * coefficients
         centres, factor = self._centres(self.means), (self.variances.sum(axis=0) > 0) / self.scale
         for here, panel in self._panels():
             for part, centre in zip(self._parts(panel), centres[:, here], strict=True):
                 part -= centre
-            result[here] = (panel.T @ coefficients) * factor[here, None]
+            result[here] = (panel.T @ weighted) * factor[here, None]
         return result
 
     def _non_finite(self, here: slice) -> Exception:
@@ -253,9 +241,9 @@ def _mean_square(rows: Array, weights: Array) -> Array:
 class SparseSpan(RowSpan):
     """Span of sparse rows; no Gram matrix if ``near_zero`` is False, because centring would lose precision."""
 
-    def __init__(self, matrices: Sequence[Any], *data: Any):
+    def __init__(self, matrices: Sequence[Any], problem: Problem, standardised: bool):
         self.given = matrices
-        super().__init__(*data)
+        super().__init__(problem, standardised)
 
     def _measure(self, units: Array) -> None:
         squares = []
@@ -270,55 +258,48 @@ class SparseSpan(RowSpan):
         if len(bad):
             raise self._non_finite(slice(bad[0], bad[0] + 1))
         if self.near_zero:
-            self.matrices = [with_values(rows, rows.data / self.scale[rows.indices]) for rows in self.given]
-            self.centres = centres / self.scale
+            scaled = [with_values(rows, rows.data / self.scale[rows.indices]) for rows in self.given]
+            self.matrix, self.centres = sparse.vstack(scaled, format="csr"), centres / self.scale
             self._multiply_rows()
             sizes = self.variances[0] / self.scale**2
             first = np.sort(start_features(sizes))
-            self._finish(self.matrices[0][:, first].toarray() - self.centres[0, first], sizes[first])
+            self._finish(scaled[0][:, first].toarray() - self.centres[0, first], sizes[first])
 
     def _multiply_rows(self) -> None:
         """Compute the products of centred rows, one panel of columns of the Gram matrix at a time."""
         self.gram = np.empty((self.n_rows, self.n_rows), order="F")
-        starts = np.concatenate([[0], np.cumsum(self.sizes)])
 
-        def fill(number: int, start: int) -> None:
-            stop = min(start + _GRAM_ROWS, self.sizes[number])
-            panel = transposed(row_block(self.matrices[number], start, stop)).tocsr()
-            here = slice(starts[number] + start, starts[number] + stop)
-            for other in range(number, len(self.matrices)):
-                first = start if other == number else 0
-                inner = (row_block(self.matrices[other], first, self.sizes[other]) @ panel).toarray()
-                below = slice(starts[other] + first, starts[other + 1])
-                self.gram[below, here] = inner
-                self.gram[here, below] = inner.T
+        def fill(start: int) -> None:
+            stop = min(start + _GRAM_ROWS, self.n_rows)
+            panel = transposed(row_block(self.matrix, start, stop)).tocsr()
+            inner = (row_block(self.matrix, start, self.n_rows) @ panel).toarray()
+            self.gram[start:, start:stop] = inner
+            self.gram[start:stop, start:] = inner.T
 
-        panels = [(number, start) for number, size in enumerate(self.sizes) for start in range(0, size, _GRAM_ROWS)]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(fill, *zip(*panels, strict=True)))  # the list re-raises errors of the threads
+            list(pool.map(fill, range(0, self.n_rows, _GRAM_ROWS)))  # the list re-raises errors of the threads
         whose = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        seen = np.vstack([rows @ self.centres.T for rows in self.matrices])  # row · centre of each dataset
+        seen = self.matrix @ self.centres.T  # row · centre of each dataset
         between = self.centres @ self.centres.T
         for row, number in enumerate(whose):  # row by row, to avoid a second matrix of this size
             self.gram[:, row] -= seen[:, number] + seen[row, whose] - between[number, whose]
 
-    def _combine(self, coefficients: Array) -> Array:
-        result = np.zeros((self.n_features, coefficients.shape[1]))
-        for rows, centre, part in zip(self.matrices, self.centres, self._parts(coefficients), strict=True):
-            result += transposed(rows) @ part
-            result -= np.outer(centre, part.sum(axis=0))
-        return result
+    def combine(self, coefficients: Array) -> Array:
+        """Return ``Zᵀ c`` for row coefficients c, Z the centred and scaled rows."""
+        weighted = self.roots[:, None] * coefficients
+        sums = np.vstack([part.sum(axis=0) for part in self._parts(weighted)])
+        return np.asarray(transposed(self.matrix) @ weighted - self.centres.T @ sums)
 
 
-def row_span(target: Dataset, backgrounds: Sequence[Dataset], mixture: Mixture | None, own: bool) -> RowSpan:
+def row_span(problem: Problem, standardised: bool = True) -> RowSpan:
     """Return the span of rows, with sparse products if these are cheaper, otherwise with dense panels."""
-    parts = [data.counted().rows for data in (target, *backgrounds)]
+    parts = [data.counted().rows for data in (problem.target, *problem.backgrounds)]
     matrices = [sparse_rows(rows) for rows in parts if rows is not None]
     if all(matrix is not None for matrix in matrices) and _pays_off(matrices):
-        found = SparseSpan(matrices, target, backgrounds, mixture, own)
+        found = SparseSpan(matrices, problem, standardised)
         if found.near_zero:
             return found
-    return RowSpan(target, backgrounds, mixture, own)
+    return RowSpan(problem, standardised)
 
 
 def _pays_off(matrices: Sequence[Any]) -> bool:
@@ -328,68 +309,42 @@ def _pays_off(matrices: Sequence[Any]) -> bool:
     return bool(SPARSE_COST * (entries @ entries) < float(n_rows) ** 2 * n_features)
 
 
-def gram_shrinkage(span: Span, evidence: Evidence, dimensions: int) -> GramShrinkage:
-    """Return the "auto" estimate of the background: :func:`standout._shrinkage.factor_shrinkage` among rows.
-
-    ``dimensions`` is the largest number of dimensions that the target rows can span. Features of the span are rescaled
-    to residual units if the factors explain most of the variance.
-    """
-    found = find_factors(span, evidence, dimensions)
-    if found is None:
-        return GramShrinkage(intensity("auto", evidence))
-    n_target, seen = len(found.axes), found.image
-    level, trace = found.mean_residual(evidence)
-    rest = span.gram[n_target:, n_target:] - product(seen, seen.T)
-    squared = (float(np.einsum("ij,ij->", rest, rest)) + span.lost_squared) / level**2
-    rho = residual_intensity(evidence, len(found.variances), trace, squared)
-    return GramShrinkage(rho, level, found.axes * np.sqrt(found.variances))
-
-
-@dataclass(frozen=True)
 class GramProblem:
-    """``A v = λ ((1 − ρ) B + ρ (F + level·I)) v`` in row coordinates, a problem of the size of the target rows.
+    """``A v = λ ((1 − ρ) B + ρ (F + ψI)) v`` in row coordinates, a problem of the size of the target rows.
 
     Let K be the Gram matrix of the rows, with background rows multiplied by √(1 − ρ) and followed by the factors as
-    rows multiplied by √ρ, and t = ρ·level. The ratios are the eigenvalues of (K_xx − K_xy (t I + K_yy)⁻¹ K_yx)/t.
+    rows multiplied by √ρ, and t = ρψ. The ratios are the eigenvalues of (K_xx − K_xy (t I + K_yy)⁻¹ K_yx)/t.
     """
 
-    gram: Array
-    n_target: int
-    shrinkage: GramShrinkage
-
-    @cached_property
-    def _factors(self) -> Array | None:
-        factors = self.shrinkage.factors
-        return None if factors is None else math.sqrt(self.shrinkage.rho) * factors
-
-    @cached_property
-    def _background(self) -> tuple[Array, Array]:
-        """K_yx and (t I + K_yy)⁻¹ K_yx."""
-        rho, split = self.shrinkage.rho, self.n_target
-        cross, outer = math.sqrt(1 - rho) * self.gram[split:, :split], (1 - rho) * self.gram[split:, split:]
-        if self._factors is not None:
-            cross = np.vstack([cross, self._factors.T @ self.gram[:split, :split]])
-            through = cross @ self._factors
+    def __init__(self, gram: Array, n_target: int, shrinkage: Shrinkage):
+        self.gram, self.n_target, self.shrinkage = gram, n_target, shrinkage
+        rho, self.ridge = shrinkage.rho, float(shrinkage.rho * shrinkage.psi)
+        cross, outer = math.sqrt(1 - rho) * gram[n_target:, :n_target], (1 - rho) * gram[n_target:, n_target:]
+        self.factors = None if shrinkage.loadings is None else math.sqrt(rho) * shrinkage.loadings
+        if self.factors is not None:
+            cross = np.vstack([cross, self.factors.T @ gram[:n_target, :n_target]])
+            through = cross @ self.factors
             outer = np.block([[outer, through[: len(outer)]], [through.T]])
-        np.einsum("ii->i", outer)[...] += rho * self.shrinkage.level
+        np.einsum("ii->i", outer)[...] += self.ridge
         factor = cho_factor(outer, lower=True, overwrite_a=True, check_finite=False)
-        return cross, np.asarray(cho_solve(factor, cross, check_finite=False))
+        self.cross = cross  # K_yx
+        self.solved = np.asarray(cho_solve(factor, cross, check_finite=False))  # (t I + K_yy)⁻¹ K_yx
 
     def matrix(self) -> Array:
         """Return the matrix whose eigenvalues are the ratios."""
-        apart = self.gram[: self.n_target, : self.n_target] - blas.dgemm(1.0, *self._background, trans_a=1)
-        return np.asfortranarray(apart / (self.shrinkage.rho * self.shrinkage.level))
+        apart = self.gram[: self.n_target, : self.n_target] - blas.dgemm(1.0, self.cross, self.solved, trans_a=1)
+        return np.asfortranarray(apart / self.ridge)
 
     def coefficients(self, alpha: Array) -> Array:
         """Return components as combinations of rows, (n_rows, k), from eigenvectors of the matrix."""
-        explained = self._background[1] @ alpha
+        explained = self.solved @ alpha
         n_background = len(self.gram) - self.n_target
-        target = alpha if self._factors is None else alpha - self._factors @ explained[n_background:]
+        target = alpha if self.factors is None else alpha - self.factors @ explained[n_background:]
         background = -math.sqrt(1 - self.shrinkage.rho) * explained[:n_background]
-        return np.vstack([target, background]) / (self.shrinkage.rho * self.shrinkage.level)
+        return np.vstack([target, background]) / self.ridge
 
 
-def solve(span: RowSpan, shrinkage: GramShrinkage, count: int) -> Eigenpairs:
+def solve(span: RowSpan, shrinkage: Shrinkage, count: int) -> Eigenpairs:
     """Return the top pairs against the shrunk background, or of the target alone without a background."""
     split = span.n_target
     if span.mixture is None:
@@ -404,5 +359,5 @@ def solve(span: RowSpan, shrinkage: GramShrinkage, count: int) -> Eigenpairs:
     weights = weights * np.where(ratios > 0, 1 / np.sqrt(safe), 0.0)
     image = np.zeros_like(weights)
     image[:split] = span.gram[:split] @ weights
-    vectors, target_image = span.combine([weights, image])
+    vectors, target_image = np.split(span.combine(np.hstack([weights, image])), 2, axis=1)
     return Eigenpairs(ratios, vectors, target_image, target_image / safe)

@@ -14,28 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from standout._blas import Array, rank_tolerance, weighted_sum
+from standout._blas import Array, rank_tolerance, squared_norm, weighted_sum
 from standout._dataset import Dataset
-from standout._shrinkage import (
-    Covariances,
-    Evidence,
-    GramShrinkage,
-    Shrinkage,
-    few_rows,
-    find_factors,
-    intensity,
-    own_share,
-)
+from standout._shrinkage import Covariances, Factors, Shrinkage, few_rows, own_share
 from standout.io.memory import weighted_blocks
 from standout.solvers import gram
-from standout.solvers.problem import Problem, above_edge, check_varies, how_many, measure
+from standout.solvers.problem import Problem, measure
 from standout.solvers.solution import (
     Eigenpairs,
     FeatureScale,
-    Note,
     Solution,
     build_solution,
-    components,
     shrinkage_notes,
     structural_notes,
 )
@@ -43,53 +32,44 @@ from standout.solvers.solution import (
 _EPS = float(np.finfo(float).eps)
 
 
-class RowFactor:
-    """Accumulate a factor F of the scatter, FᵀF = Σ w (x − mean)(x − mean)ᵀ, block by block."""
+def row_factor(data: Dataset, frame: FeatureScale, about: Array) -> Array:
+    """Return F with FᵀF the covariance of a dataset in the solver's coordinates; rows are taken relative to ``about``.
 
-    def __init__(self, n_features: int):
-        self.n_features = n_features
-        self.mean = np.zeros(n_features)
-        self.weight = 0.0
-        self._parts: list[Array] = []
-
-    def add(self, rows: Array, weights: Array | None) -> None:
-        """Add rows: the block centred at its mean, and one row for the difference between the means."""
-        if len(rows) == 0:
-            return
+    Every block is centred at its mean, with an additional row for the difference between that and the mean so far.
+    """
+    assert data.source is not None
+    size = len(frame.alive)
+    mean, total, parts = np.zeros(size), 0.0, [np.empty((0, size))]
+    for block in weighted_blocks(data.source, data.weights, data.role):
+        if len(block.rows) == 0:
+            continue
+        rows, weights = (block.rows[:, frame.alive] - about[frame.alive]) / frame.alive_scale, block.weights
+        rows = rows.astype(np.float64, copy=False)  # LAPACK does not support long double
         weight = float(len(rows)) if weights is None else float(weights.sum())
-        mean = weighted_sum(rows, weights) / weight
-        centred = rows - mean
+        own = weighted_sum(rows, weights) / weight
+        centred = rows - own
         # Centre twice: the mean of equal numbers may have a rounding error, and a constant would not be exactly zero.
         rest = weighted_sum(centred, weights) / weight
         centred -= rest
         if weights is not None:
             centred *= np.sqrt(weights)[:, None]
-        total, apart = self.weight + weight, mean + rest - self.mean
-        between = apart * np.sqrt(self.weight * weight / total)
-        self._parts.append(np.vstack([centred, between]) if self._parts else centred)
-        self.mean += apart * (weight / total)
-        self.weight = total
-        if sum(map(len, self._parts)) > 3 * self.n_features:
-            self._parts = [self.factor()]
-
-    def factor(self) -> Array:
-        """Return F, reduced to at most ``n_features`` rows."""
-        stacked = np.vstack(self._parts)
-        if len(stacked) <= self.n_features:
-            return stacked
-        (triangle,) = linalg.qr(stacked, mode="r", check_finite=False, overwrite_a=True)
-        return np.asarray(triangle[: self.n_features])
+        apart = own + rest - mean
+        parts.append(centred)
+        if total > 0:
+            parts.append(apart[None] * np.sqrt(total * weight / (total + weight)))
+        total += weight
+        mean += apart * (weight / total)
+        if sum(map(len, parts)) > 3 * size:
+            parts = [_triangle(np.vstack(parts))]
+    return np.asarray(_triangle(np.vstack(parts)) / np.sqrt(total))
 
 
-def row_factor(data: Dataset, frame: FeatureScale, mean: Array) -> Array:
-    """Return F with FᵀF the covariance of a dataset in the solver's coordinates."""
-    assert data.source is not None
-    total = RowFactor(len(frame.alive))
-    about = mean[frame.alive]
-    for block in weighted_blocks(data.source, data.weights, data.role):
-        rows = (block.rows[:, frame.alive] - about) / frame.alive_scale
-        total.add(rows.astype(np.float64, copy=False), block.weights)  # LAPACK does not support long double
-    return np.asarray(total.factor() / np.sqrt(total.weight))
+def _triangle(factor: Array) -> Array:
+    """Return a factor with the same FᵀF and no more rows than columns."""
+    if len(factor) <= factor.shape[1]:
+        return factor
+    (triangle,) = linalg.qr(factor, mode="r", check_finite=False)
+    return np.asarray(triangle[: factor.shape[1]])
 
 
 @dataclass(frozen=True)
@@ -100,11 +80,6 @@ class Factored:
     background: Array
     n_rows: int
     rounding: Array | None = None  # (d,): rounding error of each feature, from float64 values far from zero
-
-    @classmethod
-    def stack(cls, target: Sequence[Array], backgrounds: Sequence[Array], n_rows: int) -> Factored:
-        """Stack the parts: the covariance of a stack is the sum of the covariances."""
-        return cls(np.vstack(target), np.vstack(backgrounds), n_rows)
 
 
 @dataclass(frozen=True)
@@ -123,8 +98,8 @@ def joint_range(pair: Factored, most: int | None = None) -> JointRange:
     size = float(np.linalg.norm(pair.target))
     # The variances of target and background may differ by orders of magnitude: neither may mask the other.
     balance = float(np.linalg.norm(pair.background)) / size if size > 0 else 1.0
-    stacked = np.vstack([balance * pair.target, pair.background])
-    left, values, right = linalg.svd(stacked, full_matrices=False, check_finite=False)
+    rows = np.vstack([balance * pair.target, pair.background])
+    left, values, right = linalg.svd(rows, full_matrices=False, check_finite=False)
     tolerance = max(pair.n_rows, pair.target.shape[1]) * _EPS
     kept = values > tolerance * values[0]
     if most is not None:
@@ -164,85 +139,73 @@ def solve(pair: Factored, joint: JointRange) -> Eigenpairs:
 
 def _right_vectors(matrix: Array) -> Array:
     """Return all right singular vectors, largest first."""
-    rows, columns = matrix.shape
-    if rows > columns:
-        (matrix,) = linalg.qr(matrix, mode="r", check_finite=False)
-        matrix = matrix[:columns]
-    return np.asarray(linalg.svd(matrix, full_matrices=True, check_finite=False)[2].T)
+    return np.asarray(linalg.svd(_triangle(matrix), full_matrices=True, check_finite=False)[2].T)
 
 
 def solve_from_rows(problem: Problem) -> Solution:
     """Solve for more features than rows, without forming any matrix of size features × features."""
-    rows = gram.row_span(problem.target, problem.backgrounds, problem.mixture, problem.options.own_centre)
+    rows = gram.row_span(problem)
+    means = list(rows.means)
+    frame, constant = measure(rows.variances[0], None if problem.mixture is None else rows.variances[1])
     if problem.mixture is None:
-        check_varies(rows.variances[0], "target")
-        count = how_many(problem, min(rows.rank, problem.target_dimensions), None)
-        found = components(gram.solve(rows, GramShrinkage(0.0), count.kept), rows.frame, count.kept)
-        return build_solution(problem, found, rows.frame, rows.rank, "span", count, list(rows.means))
-    frame, constant = measure(*rows.variances)
-    n_varying = int((rows.variances[1] > 0).sum())
+        count = problem.how_many(rows.rank)
+        found = gram.solve(rows, Shrinkage(0.0), count[1])
+        return build_solution(problem, found, rows.frame, rows.rank, "span", count, means=means)
+    n_varying = int(rows.varies.sum())
     inner = rows.gram[rows.n_target :, rows.n_target :]
-    evidence = problem.evidence(rows.rank, n_varying, float(np.einsum("ij,ij->", inner, inner)))
-    shrinkage = GramShrinkage(0.0)
-    if not problem.keeps_factors(evidence):
-        shrinkage = GramShrinkage(problem.diagonal_shrinkage(evidence).rho)
-    elif own_share(problem.n_rows, n_varying) == 0:  # otherwise Ψ is not a multiple of the identity
-        shrinkage = problem.with_intensity(gram.gram_shrinkage(rows, evidence, problem.target_dimensions))
-    if shrinkage.rho == 0 or problem.has_edge(rows.rank):
-        return solve_from_factors(problem, frame, constant, list(rows.means))
-    count = how_many(problem, min(rows.rank, problem.target_dimensions), None)
-    eigen = gram.solve(rows, shrinkage, count.kept)
-    if eigen.ratios[-1] <= rank_tolerance(rows.n_rows) * eigen.ratios[0]:
+    evidence = problem.evidence(rows.rank, n_varying, lambda: squared_norm(inner))
+    # Among rows, Ψ is a multiple of the identity.
+    unequal = problem.options.shrinkage == "auto" and own_share(problem.n_rows, n_varying) > 0
+    if not unequal and not problem.has_edge(rows.rank):
+        shrinkage = problem.background_estimate(evidence, lambda: rows, 0, lambda: False)
+        count = problem.how_many(rows.rank)
+        eigen = gram.solve(rows, shrinkage, count[1]) if shrinkage.rho > 0 else None
         # Directions in which the target does not vary are not combinations of its rows.
-        return solve_from_factors(problem, frame, constant, list(rows.means))
-    return build_solution(
-        problem, components(eigen, rows.frame, count.kept), frame, rows.rank, "span", count, list(rows.means),
-        rho=shrinkage.rho, n_factors=shrinkage.n_factors,
-        notes=shrinkage_notes(problem, evidence, shrinkage.rho, shrinkage.n_factors),
-    )  # fmt: skip
+        if eigen is not None and eigen.ratios[-1] > rank_tolerance(rows.n_rows) * eigen.ratios[0]:
+            notes = shrinkage_notes(problem, evidence, shrinkage)
+            return build_solution(
+                problem, eigen, rows.frame, rows.rank, "span", count,
+                means=means, scale=frame.scale, shrinkage=shrinkage, notes=notes,
+            )  # fmt: skip
+    return solve_from_factors(problem, frame, constant, means)
 
 
 def solve_from_factors(
-    problem: Problem, frame: FeatureScale, constant: tuple[int, ...], means: Sequence[Array]
+    problem: Problem, frame: FeatureScale, constant: tuple[int, ...], means: Sequence[Array] | None = None
 ) -> Solution:
-    """Solve from the rows by the generalized SVD."""
-    pair = _factored(problem, frame, means)
+    """Solve from the rows by the generalized SVD; ``means`` are those of the moments by default."""
+    if means is None:
+        means = [data.moments.mean for data in (problem.target, *problem.backgrounds)]
+    pair = factored(problem, frame, means)
     joint = joint_range(pair)
     rank = len(joint.values)
-    evidence = problem.evidence(rank, len(frame.alive) - len(constant), _trace_squared(pair.background))
+    evidence = problem.evidence(rank, len(frame.alive) - len(constant), lambda: _trace_squared(pair.background))
     # The rank from the rows may differ from that of the covariances, so the rule is applied here, not by the caller.
-    many = not few_rows(evidence)
-    exact = solve(pair, joint) if many or problem.has_edge(rank) else None
-    if not problem.keeps_factors(evidence):
-        shrinkage = problem.diagonal_shrinkage(evidence)
-    elif many and problem.options.intensity is None and exact is not None and exact.n_infinite:
-        shrinkage = Shrinkage(0.0)  # structural
-    else:
-        shrinkage = problem.with_intensity(_estimate_background(pair, evidence, problem.target_dimensions))
-    rho, own, own_frame = shrinkage.rho, None, frame
-    if rho > 0:
+    exact = None if few_rows(evidence) and not problem.has_edge(rank) else solve(pair, joint)
+    shrinkage = problem.background_estimate(
+        evidence, lambda: _search(pair), problem.n_rows, lambda: exact is not None and exact.n_infinite > 0
+    )
+    own, own_frame = None, frame
+    if shrinkage.rho > 0:
         eigen, own_frame, own = _solve_shrunk(pair, joint, shrinkage, frame)
-        notes: Sequence[Note] = shrinkage_notes(problem, evidence, rho, shrinkage.n_factors)
+        notes = shrinkage_notes(problem, evidence, shrinkage)
     else:
         eigen = exact = solve(pair, joint) if exact is None else exact
         notes = structural_notes(problem, eigen, frame, constant)
     plain = None if exact is None else exact.ratios
-    limit = min(rank, problem.target_dimensions)
-    count = how_many(problem, limit, plain, rank)
     return build_solution(
-        problem, components(eigen, own_frame, count.kept), frame, rank, "gsvd", count, means,
-        rho=rho, n_factors=shrinkage.n_factors, plain=plain, notes=notes, n_infinite=eigen.n_infinite, own=own,
-        more=components(eigen, own_frame, above_edge(problem, limit, plain, rank) or 0),
+        problem, eigen, own_frame, rank, "gsvd", problem.how_many(rank, plain),
+        means=means, scale=frame.scale, shrinkage=shrinkage, plain=plain, notes=notes, own=own, has_all=True,
     )  # fmt: skip
 
 
-def _factored(problem: Problem, frame: FeatureScale, means: Sequence[Array]) -> Factored:
+def factored(problem: Problem, frame: FeatureScale, means: Sequence[Array]) -> Factored:
     """Compute the factors of target and mixed background from the rows."""
     assert problem.mixture is not None
     data = (problem.target, *problem.backgrounds)
     target, *backgrounds = [row_factor(part, frame, mean) for part, mean in zip(data, means, strict=True)]
-    if not problem.options.own_centre:
-        shift = means[0] - problem.mixture.mixed_means(means[1:])
+    shift = problem.shift(means)
+    if shift is not None:
         target = np.vstack([target, (shift / frame.scale)[frame.alive]])
     shares = np.sqrt(problem.mixture.shares)
     background = np.vstack([share * factor for share, factor in zip(shares, backgrounds, strict=True)])
@@ -252,26 +215,27 @@ def _factored(problem: Problem, frame: FeatureScale, means: Sequence[Array]) -> 
 
 def _trace_squared(factor: Array) -> float:
     """Return the trace of (FᵀF)²."""
-    inner = factor @ factor.T if len(factor) < factor.shape[1] else factor.T @ factor
-    return float(np.einsum("ij,ij->", inner, inner))
+    return squared_norm(factor @ factor.T if len(factor) < factor.shape[1] else factor.T @ factor)
 
 
-def _estimate_background(pair: Factored, evidence: Evidence, dimensions: int) -> Shrinkage:
-    """Return the "auto" estimate of the background, from the factors of the two covariances."""
+def _search(pair: Factored) -> Covariances:
+    """Return the search for factors, from the factors of the two covariances."""
     target, background = pair.target, pair.background
-    variance = np.einsum("ij,ij->j", background, background)
-    covariances = Covariances(
-        lambda vectors: target.T @ (target @ vectors),
-        lambda vectors: background.T @ (background @ vectors),
-        lambda first: target.T @ target[:, first],
-        np.einsum("ij,ij->j", target, target), variance, len(variance),
-    )  # fmt: skip
-    found = find_factors(covariances, evidence, dimensions)
-    if found is None:
-        return Shrinkage(intensity("auto", evidence))
-    inside = background if found.units is None else background / found.units
-    residual = inside - (inside @ found.axes) @ found.axes.T
-    return found.estimate(variance, evidence, pair.n_rows, lambda psi: _trace_squared(residual / np.sqrt(psi)))
+
+    def residual_squared(found: Factors, psi: Array | float) -> float:
+        inside = background if found.units is None else background / found.units
+        residual = inside - (inside @ found.axes) @ found.axes.T
+        return _trace_squared(residual / np.sqrt(psi))
+
+    return Covariances(
+        target_times=lambda vectors: target.T @ (target @ vectors),
+        background_times=lambda vectors: background.T @ (background @ vectors),
+        columns=lambda first: target.T @ target[:, first],
+        residual_squared=residual_squared,
+        target_variance=np.einsum("ij,ij->j", target, target),
+        varies=np.einsum("ij,ij->j", background, background) > 0,
+        n_alive=target.shape[1],
+    )
 
 
 def _solve_shrunk(
@@ -285,7 +249,9 @@ def _solve_shrunk(
     if not isinstance(psi, float) and loadings is not None and len(pair.target) + len(pair.background) < len(psi):
         # In units of Ψ the shrinkage target is the identity, which stays within the joint range.
         root = np.sqrt(psi)
-        frame = frame.rescaled(root)
+        scale = frame.scale.copy()
+        scale[frame.alive] *= root
+        frame = FeatureScale(frame.alive, scale)
         pair = Factored(pair.target / root, pair.background / root, pair.n_rows)
         loadings, psi = loadings / root[:, None], 1.0
         joint = joint_range(pair, len(joint.values))

@@ -20,19 +20,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from standout._blas import WORST_CONDITION, Array, rank_tolerance, threads_for, top_eigen
-from standout._shrinkage import Covariances, Evidence, Shrinkage, few_rows, find_factors, shrinks
+from standout._blas import WORST_CONDITION, Array, rank_tolerance, squared_norm, threads_for, top_eigen
+from standout._shrinkage import Covariances, Factors, Shrinkage
 from standout.errors import ConditionWarning, InputError
 from standout.solvers import davidson
 from standout.solvers.davidson import Operator, RowCovariance, SingularError, SmallestEigenvalue, Space, top_pairs
-from standout.solvers.problem import Problem, check_varies, how_many, measure, too_many
+from standout.solvers.problem import Problem, measure, too_many
 from standout.solvers.solution import (
     Eigenpairs,
     FeatureScale,
     Note,
     Solution,
     build_solution,
-    components,
     shrinkage_notes,
     structural_notes,
 )
@@ -75,53 +74,71 @@ def solve_matrix_free(problem: Problem) -> Solution:
 def _solve(problem: Problem, system: System) -> Solution:
     n_background = 0 if problem.mixture is None else int(problem.mixture.rows)
     rank = min(system.n_alive, problem.target_dimensions + n_background)
-    count = how_many(problem, min(rank, problem.target_dimensions), None, rank)
+    shown, kept = problem.how_many(rank)
     shrinkage, notes = _shrinkage(system, rank)
     if shrinkage.rho > 0:
         operator, back = _in_factor_coordinates(system.operator, shrinkage)
-        space = system.space(operator, count.kept, shrinkage.rho)
-        eigen, residual, least = _converged(system, space, count.kept, shrinkage.rho)
+        space = system.space(operator, kept, shrinkage.rho)
+        eigen, residual, least = _converged(system, space, kept, shrinkage.rho)
         eigen = back(eigen)
-        plain = _unshrunk_ratios(system, space, count.kept) if problem.has_edge(rank) else None
+        plain = _unshrunk_ratios(system, space, kept) if problem.has_edge(rank) else None
     else:
-        eigen, residual, least = _exact(system, count.kept)
+        eigen, residual, least = _exact(system, kept)
         notes += structural_notes(problem, eigen, system.frame, system.constant)
         plain = eigen.ratios
-    if len(eigen.ratios) < count.kept:
-        raise too_many(count.kept, len(eigen.ratios), problem)
+    if len(eigen.ratios) < kept:
+        raise too_many(kept, len(eigen.ratios), problem)
     if residual > _tolerance(least) or least < 1 / WORST_CONDITION:
         notes.append(_not_converged(residual, least))
     # Orthogonalisation leaves rounding errors in features that do not vary.
     for columns in (eigen.vectors, eigen.target_image, eigen.background_image):
         columns[system.inverse == 0] = 0.0
     return build_solution(
-        problem, components(eigen, system.frame, count.kept), system.frame, rank, "matrix_free", count, system.means,
-        rho=shrinkage.rho if problem.mixture is not None else 0.0, n_factors=shrinkage.n_factors, plain=plain,
-        notes=notes, n_infinite=eigen.n_infinite,
+        problem, eigen, system.frame, rank, "matrix_free", (shown, kept), means=system.means,
+        shrinkage=shrinkage if problem.mixture is not None else Shrinkage(0.0), plain=plain, notes=notes,
     )  # fmt: skip
 
 
 def _shrinkage(system: System, rank: int) -> tuple[Shrinkage, list[Note]]:
     """Return the background estimate; the identity without a background."""
-    problem, error, shrinkage = system.problem, 0.0, None
+    problem, errors = system.problem, [0.0]
     if problem.mixture is None:
         return Shrinkage(1.0), []
-    varies = (system.background_variance > 0).astype(float)
-    evidence = problem.evidence(rank, int(varies.sum()), math.nan)
-    if problem.keeps_factors(evidence):
-        if system.constant and not few_rows(evidence) and problem.options.intensity is None:
-            return Shrinkage(0.0), []  # structural
-        shrinkage, error = system.factors(evidence)
-    if shrinkage is None:
-        if problem.fixed_shrinkage is None and shrinks(problem.options.shrinkage, evidence):
-            work, seed = system.background_entries, problem.options.seed
-            squared, error = trace_squared(system.background_times, varies, work, seed, float(varies.sum()))
-            evidence = replace(evidence, trace_squared=squared)
-        shrinkage = problem.diagonal_shrinkage(evidence)
-    shrinkage = problem.with_intensity(shrinkage)
-    if shrinkage.rho == 0:
-        return shrinkage, []
-    return shrinkage, list(shrinkage_notes(problem, evidence, shrinkage.rho, shrinkage.n_factors, error))
+    size, varies = len(system.inverse), system.background_variance > 0
+    alive = (system.inverse > 0).astype(float)  # factors may load on features that are constant in the background
+
+    def squared(times: Callable[[Array], Array], features: Array, trace: float) -> float:
+        total, error = trace_squared(times, features, system.background_entries, problem.options.seed, trace)
+        errors.append(error)
+        return total
+
+    def residual_squared(found: Factors, psi: Array | float) -> float:
+        axes, unit = found.axes, 1 / np.sqrt(np.broadcast_to(psi, size))[:, None]
+        units = np.ones((size, 1)) if found.units is None else found.units[:, None]
+
+        def residual(vectors: Array) -> Array:
+            inside = vectors * unit
+            result = system.background_times((inside - axes @ (axes.T @ inside)) / units) / units
+            return np.asarray((result - axes @ (axes.T @ result)) * unit)
+
+        left = varies / units[:, 0] ** 2 - found.explained()
+        return squared(residual, alive, float((left / psi).sum()))
+
+    search = Covariances(
+        target_times=system.target_times,
+        background_times=system.background_times,
+        columns=lambda first: system.target_times(_unit_vectors(size, first)),
+        residual_squared=residual_squared,
+        target_variance=system.variance,
+        varies=varies,
+        n_alive=system.n_alive,
+    )
+    n_varying = int(varies.sum())
+    evidence = problem.evidence(
+        rank, n_varying, lambda: squared(system.background_times, varies.astype(float), float(n_varying))
+    )
+    shrinkage = problem.background_estimate(evidence, lambda: search, problem.n_rows, lambda: bool(system.constant))
+    return shrinkage, shrinkage_notes(problem, evidence, shrinkage, errors[-1])
 
 
 def _converged(
@@ -231,23 +248,21 @@ class System:
         self.parts = list((davidson.thread_pool().map if sparse else map)(RowCovariance, datasets))
         self.means: Sequence[Array] = [part.mean for part in self.parts]
         variance = self.parts[0].variance
-        self.shift: Array | None = None
+        self.shift = problem.shift(self.means)
         self.constant: tuple[int, ...] = ()
         self.background_variance = np.zeros_like(variance)
         if self.mixture is None:
-            alive = np.flatnonzero(check_varies(variance, "target"))
-            frame = FeatureScale(alive, np.ones(len(variance)), len(variance))
+            frame, _ = measure(variance, None)
         else:
-            if not problem.options.own_centre:
-                self.shift = self.means[0] - self.mixture.mixed_means(self.means[1:])
+            if self.shift is not None:
                 variance = variance + self.shift**2
             self.background_variance = self.mixture.mixed([part.variance for part in self.parts[1:]])
             frame, self.constant = measure(variance, self.background_variance)
         self.n_alive = len(frame.alive)
         self.variance = variance / frame.scale**2  # target variance in background-sd units
         # All features are kept; those that do not vary are multiplied by zero.
-        self.frame = FeatureScale(np.arange(frame.n_features), frame.scale, frame.n_features)
-        self.inverse = np.zeros(frame.n_features)
+        self.frame = FeatureScale(np.arange(len(variance)), frame.scale)
+        self.inverse = np.zeros(len(variance))
         self.inverse[frame.alive] = 1 / frame.alive_scale
         self.operator = Operator(self.products, self.background_times, lambda image: image * frame.scale[:, None])
         self.background_entries = sum(part.n_entries for part in self.parts[1:])
@@ -282,36 +297,6 @@ class System:
         # Only rounding errors are left for features that are constant in the background.
         result *= np.where(self.background_variance > 0, self.inverse, 0.0)[:, None]
         return result
-
-    def factors(self, evidence: Evidence) -> tuple[Shrinkage | None, float]:
-        """Return the "auto" estimate with shared factors (None without any), and the relative error of its ρ."""
-        size = len(self.inverse)
-        pair = Covariances(
-            self.target_times, self.background_times, lambda first: self.target_times(_unit_vectors(size, first)),
-            self.variance, self.background_variance, self.n_alive,
-        )  # fmt: skip
-        found = find_factors(pair, evidence, self.problem.target_dimensions)
-        if found is None:
-            return None, 0.0
-        axes, varies, errors = found.axes, (self.background_variance > 0).astype(float), []
-        units = np.ones((size, 1)) if found.units is None else found.units[:, None]
-        alive = (self.inverse > 0).astype(float)  # factors may load on features that are constant in the background
-
-        def squared(psi: Array | float) -> float:
-            unit = 1 / np.sqrt(np.broadcast_to(psi, size))[:, None]
-
-            def residual(vectors: Array) -> Array:
-                inside = vectors * unit
-                result = self.background_times((inside - axes @ (axes.T @ inside)) / units) / units
-                return np.asarray((result - axes @ (axes.T @ result)) * unit)
-
-            left = varies / units[:, 0] ** 2 - found.explained()
-            work, seed = self.background_entries, self.problem.options.seed
-            total, error = trace_squared(residual, alive, work, seed, float((left / psi).sum()))
-            errors.append(error)
-            return total
-
-        return found.estimate(varies, evidence, self.problem.n_rows, squared), errors[0]
 
     def space(self, operator: Operator, count: int, rho: float = 0.0) -> Space:
         """Return a search space for ``count`` pairs; it starts inside the range of the two covariances."""
@@ -378,7 +363,7 @@ def trace_squared(
     size, features = len(varying), np.flatnonzero(varying)
     if 2 * work * len(features) <= EXACT_WORK:
         starts = range(0, len(features), _WIDTH)
-        return sum(_squared(times(_unit_vectors(size, features[i : i + _WIDTH]))) for i in starts), 0.0
+        return sum(squared_norm(times(_unit_vectors(size, features[i : i + _WIDTH]))) for i in starts), 0.0
     rng = np.random.default_rng([seed, 1])
 
     def signs(count: int) -> Array:
@@ -387,17 +372,13 @@ def trace_squared(
     basis = signs(_LARGE)
     for _ in range(2):
         basis, _ = np.linalg.qr(times(basis))
-    large = _squared(times(basis) - basis)
+    large = squared_norm(times(basis) - basis)
     probes = signs(_PROBES)
     probes -= basis @ (basis.T @ probes)
     apart = times(probes) - probes
     rest = np.einsum("ij,ij->j", apart, apart)
     value = 2 * trace - len(features) + large + float(rest.mean())
     return value, float(rest.std(ddof=1) / np.sqrt(_PROBES)) / (value - len(features))
-
-
-def _squared(matrix: Array) -> float:
-    return float(np.einsum("ij,ij->", matrix, matrix))
 
 
 def _unit_vectors(size: int, features: NDArray[np.intp]) -> Array:

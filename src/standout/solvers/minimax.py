@@ -14,16 +14,16 @@ are kept here: they would depend on the units, which change with the shares.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from standout._blas import Array, above_rounding, cholesky, top_eigen
+from standout._blas import Array, above_rounding, cholesky, squared_norm, top_eigen
 from standout._dataset import Dataset, Mixture
 from standout._shrinkage import Shrinkage, intensity
 from standout.errors import InputError, NotEnoughRowsError
 from standout.solvers import dense
-from standout.solvers.problem import CovariancePair, SolveOptions, scaled
+from standout.solvers.problem import CovariancePair, Problem, SolveOptions, scaled
 
 # Relative gap between the bounds at convergence, and the largest number of linear programs.
 _GAP = 1e-9
@@ -34,18 +34,10 @@ _CUTS = 4
 _MOST_FEATURES = 10_000
 
 
-@dataclass(frozen=True)
-class Minimax:
-    """The shares, the largest ratio they leave, and a bound on its distance from the optimum."""
-
-    shares: Array
-    ratio: float = np.inf
-    gap: float = np.inf  # relative
-    shrinkage: Shrinkage | None = None  # of the backgrounds for which the shares were found
-
-
-def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], options: SolveOptions) -> Minimax:
-    """Return the shares that minimise the largest ratio, with the shrinkage of the pooled backgrounds."""
+def minimax_mixture(
+    target: Dataset, backgrounds: Sequence[Dataset], options: SolveOptions
+) -> tuple[Array, Shrinkage | None]:
+    """Return the shares that minimise the largest ratio, and the shrinkage of the pooled backgrounds they are for."""
     for name, clash in (("`centering='background'`", not options.own_centre), ("a graph", options.graph is not None)):
         if clash:
             raise InputError(
@@ -58,20 +50,24 @@ def minimax_mixture(target: Dataset, backgrounds: Sequence[Dataset], options: So
             f"{_MOST_FEATURES}. Choose fewer features, or give the shares as `mix`."
         )
     if len(backgrounds) == 1:
-        return Minimax(np.ones(1))
-    parts = [data.moments for data in backgrounds]
+        return np.ones(1), None
     pooled = Mixture.of([data.counts for data in backgrounds], "pooled")
-    pair = CovariancePair.of(target.moments, parts, pooled, True)
+    problem = Problem(target, backgrounds, pooled, options)
+    pair = CovariancePair.of(problem)
     asked = "diagonal" if options.shrinkage == "auto" else options.shrinkage
-    shrinkage = Shrinkage(intensity(asked, pair.evidence(pooled)))
+    evidence = problem.evidence(pair.rank, pair.n_varying, lambda: squared_norm(pair.background))
+    shrinkage = Shrinkage(intensity(asked, evidence))
     constant = np.isin(pair.frame.alive, pair.constant)
     shrunk = []
-    for part in parts:
-        covariance = scaled(part.covariance(), pair.frame)
+    for data in backgrounds:
+        covariance = scaled(data.moments.covariance(), pair.frame)
         # A feature that is constant in every background is scaled by the target's sd, which is one here.
         diagonal = np.where(constant, 1.0, np.diagonal(covariance))
         shrunk.append(replace(shrinkage, psi=diagonal).of(covariance))
-    return replace(minimax_shares(*_in_joint_range(pair.target, shrunk)), shrinkage=shrinkage)
+    shares = minimax_shares(*_in_joint_range(pair.target, shrunk))[0]
+    if options.intensity is not None:
+        shrinkage = replace(shrinkage, rho=options.intensity)
+    return shares, shrinkage
 
 
 def _in_joint_range(target: Array, backgrounds: list[Array]) -> tuple[Array, list[Array]]:
@@ -89,23 +85,23 @@ def _in_joint_range(target: Array, backgrounds: list[Array]) -> tuple[Array, lis
     return kept.T @ target @ kept, [kept.T @ part @ kept for part in backgrounds]
 
 
-def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> Minimax:
-    """Return the shares that minimise the largest ratio, from covariances of shape (d, d).
+def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> tuple[Array, float, float]:
+    """Return the shares that minimise the largest ratio, that ratio, and a bound on its relative excess.
 
-    The sum of the background covariances must be positive definite.
+    The covariances have shape (d, d), and the sum of those of the backgrounds must be positive definite.
     """
     from scipy.optimize import linprog
 
     count = len(backgrounds)
-    best = Minimax(np.full(count, 1 / count))
-    shares, lower = best.shares, 0.0
+    shares = best = np.full(count, 1 / count)
+    lower, upper = 0.0, np.inf
     sizes: list[Array] = []
     bounds: list[float] = []
     for _ in range(_STEPS):
         ratios, vectors = _top(target, backgrounds, shares)
-        if ratios[0] < best.ratio:
-            best = Minimax(shares, float(ratios[0]))
-        if best.ratio - lower <= _GAP * best.ratio:
+        if ratios[0] < upper:
+            best, upper = shares, float(ratios[0])
+        if upper - lower <= _GAP * upper:
             break
         for vector in vectors.T:
             sizes.append(np.array([vector @ part @ vector for part in backgrounds]))
@@ -122,9 +118,9 @@ def minimax_shares(target: Array, backgrounds: Sequence[Array]) -> Minimax:
             raise InputError(f"`mix='minimax'` did not converge ({answer.message}). Use `mix='pooled'` or 'equal'.")
         lower = max(lower, float(answer.x.sum()))
         # A damped step toward the solution of the linear program: pure cutting planes zigzag.
-        shares = 0.9 * answer.x / answer.x.sum() + 0.1 * best.shares
+        shares = 0.9 * answer.x / answer.x.sum() + 0.1 * best
         shares = shares / shares.sum()
-    return replace(best, gap=(best.ratio - lower) / best.ratio)
+    return best, upper, (upper - lower) / upper
 
 
 def _top(target: Array, backgrounds: Sequence[Array], shares: Array) -> tuple[Array, Array]:

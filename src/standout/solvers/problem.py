@@ -13,33 +13,23 @@ units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout._blas import (
-    WORST_CONDITION,
-    Array,
-    above_rounding,
-    cholesky,
-    default_budget,
-    rank_tolerance,
-    top_eigen,
-)
+from standout._blas import WORST_CONDITION, Array, above_rounding, cholesky, default_budget, rank_tolerance, top_eigen
 from standout._dataset import Dataset, Mix, Mixture
-from standout._moments import Moments
-from standout._shrinkage import Evidence, GramShrinkage, Shrinkage, intensity, shrinks
+from standout._shrinkage import Evidence, FactorSearch, Shrinkage, auto_shrinkage, few_rows, intensity, shrinks
 from standout._spectrum import count_components, noise_edge
 from standout.errors import InputError, NotEnoughRowsError, listed, named_features
 from standout.solvers.dense import joint_rank
 from standout.solvers.solution import FeatureScale
 
-_S = TypeVar("_S", Shrinkage, GramShrinkage)
 # Sums of ratios above this may overflow.
 _LARGEST = 1e300
 
@@ -80,25 +70,35 @@ class Problem:
         self.target_dimensions = self.target.counts.rows - (options.own_centre or not compared)
         # Whether rough components are penalised.
         self.has_penalty = compared and options.graph is not None and options.smoothness > 0
+        self.eigensolver = (options.solver, options.seed)
         # Whether all ratios are needed, not only those of the requested components.
         self.needs_all_ratios = options.n_components == "auto" or options.axes == "signal"
 
-    def evidence(self, rank: int, n_varying: int, trace_squared: float) -> Evidence:
+    def evidence(self, rank: int, n_varying: int, trace_squared: Callable[[], float]) -> Evidence:
         """Return the input of the shrinkage rule."""
         assert self.mixture is not None
         return Evidence(self.mixture.rows, rank, self.mixture.effective, n_varying, trace_squared)
 
-    def keeps_factors(self, evidence: Evidence) -> bool:
-        """Return whether the background estimate keeps shared factors, as "auto" does if rows are few."""
-        return self.fixed_shrinkage is None and self.options.shrinkage == "auto" and shrinks("auto", evidence)
+    def background_estimate(
+        self, evidence: Evidence, search: Callable[[], FactorSearch], n_rows: float, structural: Callable[[], bool]
+    ) -> Shrinkage:
+        """Return the requested estimate of the background; "auto" keeps shared factors if rows are few.
 
-    def with_intensity(self, found: _S) -> _S:
-        """Return the estimate, with the intensity of another fit if that is fixed."""
+        With enough rows "auto" does not shrink a background that is singular where the target varies (``structural``).
+        """
+        asked = self.options.shrinkage
+        if self.fixed_shrinkage is not None or asked != "auto" or not shrinks("auto", evidence):
+            return self.fixed_shrinkage or Shrinkage(intensity(asked, evidence))
+        if self.options.intensity is None and not few_rows(evidence) and structural():
+            return Shrinkage(0.0)
+        found = auto_shrinkage(search(), evidence, self.target_dimensions, n_rows)
         return found if self.options.intensity is None else replace(found, rho=self.options.intensity)
 
-    def diagonal_shrinkage(self, evidence: Evidence) -> Shrinkage:
-        """Return the requested shrinkage toward the diagonal, or the one determined earlier."""
-        return self.fixed_shrinkage or Shrinkage(intensity(self.options.shrinkage, evidence))
+    def shift(self, means: Sequence[Array] | Array) -> Array | None:
+        """Return the target's mean less the background's, if the target is centred there; None at its own mean."""
+        if self.mixture is None or self.options.own_centre:
+            return None
+        return np.asarray(means[0] - self.mixture.mixed_means(means[1:]))
 
     def units(self) -> tuple[float, float]:
         """Return the number of independent units of target and background."""
@@ -107,6 +107,31 @@ class Problem:
     def has_edge(self, rank: int) -> bool:
         """Return whether edge and p-value are defined: more background units than dimensions."""
         return self.mixture is not None and self.mixture.units - 1 > rank
+
+    def above_edge(self, rank: int, plain: Array) -> int:
+        """Return how many components are above the noise edge, given the ratios of the unshrunk problem."""
+        return min(int((plain > noise_edge(rank, *self.units())).sum()), rank, self.target_dimensions)
+
+    def how_many(self, rank: int, plain: Array | None = None) -> tuple[int, int]:
+        """Return how many components to return, and from how many these are computed (for signal axes).
+
+        ``rank`` is the joint rank, and ``plain`` are ratios of the unshrunk problem.
+        """
+        requested, limit = self.options.n_components, min(rank, self.target_dimensions)
+        judged = plain if self.has_edge(rank) else None
+        shown = limit
+        if requested == "auto":
+            if judged is None:
+                raise NotEnoughRowsError(_no_auto(self.mixture, rank))
+            shown = min(count_components(judged, rank, *self.units()), limit)
+        elif requested is not None:
+            shown = int(requested)
+            if shown > limit:
+                raise too_many(shown, limit, self)
+        if judged is None or self.options.axes != "signal":
+            return shown, shown
+        kept = self.above_edge(rank, judged)
+        return min(shown, kept), kept
 
     @property
     def memory_budget(self) -> int:
@@ -124,45 +149,14 @@ def check_rows(role: str, rows: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Count:
-    """Number of components returned, and number of components they are computed from."""
-
-    shown: int
-    kept: int
-
-
-def how_many(problem: Problem, limit: int, plain: Array | None, rank: int | None = None) -> Count:
-    """Return how many components to return and, for signal axes, how many are above the noise edge."""
-    requested, shown = problem.options.n_components, limit
-    if requested == "auto":
-        if rank is None or plain is None or not problem.has_edge(rank):
-            raise NotEnoughRowsError(_no_auto(problem, rank))
-        shown = min(count_components(plain, rank, *problem.units()), limit)
-    elif requested is not None:
-        shown = int(requested)
-        if shown > limit:
-            raise too_many(shown, limit, problem)
-    kept = above_edge(problem, limit, plain, rank) if problem.options.axes == "signal" else None
-    return Count(shown, shown) if kept is None else Count(min(shown, kept), kept)
-
-
-def above_edge(problem: Problem, limit: int, plain: Array | None, rank: int | None) -> int | None:
-    """Return how many components are above the noise edge; None if there is no edge."""
-    if plain is None or rank is None or not problem.has_edge(rank):
-        return None
-    return min(int((plain > noise_edge(rank, *problem.units())).sum()), limit)
-
-
-def _no_auto(problem: Problem, rank: int | None) -> str:
-    if problem.mixture is None:
+def _no_auto(mixture: Mixture | None, rank: int) -> str:
+    if mixture is None:
         return "`n_components='auto'` compares target and background. Give a background, or a number of components."
-    dimensions = f"the {rank} dimensions of the data" if rank is not None else "dimensions of the data"
-    units = problem.mixture.units
-    counted = f"{units:.0f} independent unit{'s leave' if units >= 1.5 else ' leaves'} {units - 1:.0f}"
+    counted = f"{mixture.units:.0f} independent unit{'s leave' if mixture.units >= 1.5 else ' leaves'}"
     return (
-        f"`n_components='auto'` needs more degrees of freedom in the background than {dimensions}, and {counted}: no "
-        "formula separates ratios from noise. Give a number of components, more background rows or fewer features."
+        f"`n_components='auto'` needs more degrees of freedom in the background than the {rank} dimensions of the "
+        f"data, and {counted} {mixture.units - 1:.0f}: no formula separates ratios from noise. Give a number of "
+        "components, more background rows or fewer features."
     )
 
 
@@ -180,65 +174,54 @@ class CovariancePair:
     """The two covariances of the eigenproblem ``A v = λ B v``, in background-sd units."""
 
     target: Array  # (d, d)
-    background: Array | None  # (d, d); None is the identity
+    background: Array  # (d, d)
     frame: FeatureScale
-    constant: tuple[int, ...] = ()  # features that vary in the target only
+    constant: tuple[int, ...]  # features that vary in the target only
+    n_varying: int  # features that vary in the background
 
     @classmethod
-    def of(cls, target: Moments, backgrounds: Sequence[Moments], mixture: Mixture | None, own: bool) -> CovariancePair:
-        """Build the pair; ``own`` centres the target at its mean, otherwise at the background's."""
+    def of(cls, problem: Problem) -> CovariancePair:
+        """Compute the covariances from moments."""
+        assert problem.mixture is not None
+        target, *backgrounds = [data.moments for data in (problem.target, *problem.backgrounds)]
         covariance, variance = target.covariance(), target.variance()
-        if mixture is None:
-            alive = np.flatnonzero(check_varies(variance, "target"))
-            frame = FeatureScale(alive, np.ones(len(variance)), len(variance))
-            return cls(scaled(covariance, frame), None, frame)
-        if not own:
-            shift = target.mean - mixture.mixed_means([part.mean for part in backgrounds])
+        if not problem.options.own_centre:
+            shift = target.mean - problem.mixture.mixed_means([part.mean for part in backgrounds])
             covariance += np.outer(shift, shift)
             variance = variance + shift**2
-        frame, constant = measure(variance, mixture.mixed([part.variance() for part in backgrounds]))
-        background = scaled(mixture.covariance(backgrounds), frame)
-        return cls(scaled(covariance, frame), background, frame, constant)
+        frame, constant = measure(variance, problem.mixture.mixed([part.variance() for part in backgrounds]))
+        background = scaled(problem.mixture.covariance(backgrounds), frame)
+        return cls(scaled(covariance, frame), background, frame, constant, len(frame.alive) - len(constant))
 
     @cached_property
     def factor(self) -> tuple[Array, float] | None:
         """Cholesky factor and reciprocal condition number of the background; None if it is singular."""
-        assert self.background is not None
         found = None if self.constant else cholesky(self.background)
         return found if found is not None and found[1] > rank_tolerance(len(self.background)) else None
 
     @cached_property
     def rank(self) -> int:
         """The joint rank of target and background."""
-        if self.background is None or self.factor is not None:
-            return len(self.target)
-        return joint_rank(self.target, self.background)
+        return len(self.target) if self.factor is not None else joint_rank(self.target, self.background)
 
     @property
     def well_conditioned(self) -> bool:
         """Whether covariances suffice for an accurate result."""
         return self.factor is not None and self.factor[1] >= 1 / WORST_CONDITION
 
-    def evidence(self, mixture: Mixture) -> Evidence:
-        """Return the input of the shrinkage rule."""
-        assert self.background is not None
-        squared = float(np.einsum("ij,ij->", self.background, self.background))
-        return Evidence(mixture.rows, self.rank, mixture.effective, len(self.target) - len(self.constant), squared)
-
-    @property
     def structural(self) -> bool:
-        """Whether the target varies in some direction in which the background does not."""
-        if self.background is None or self.factor is not None:
-            return False
-        if self.constant:
-            return True
+        """Return whether the target varies in some direction in which the background does not."""
+        if self.factor is not None or self.constant:
+            return bool(self.constant)
         values, _ = top_eigen(self.background, len(self.background), vectors=False)
         return int(above_rounding(values).sum()) < self.rank
 
 
-def measure(target_variance: Array, background_variance: Array) -> tuple[FeatureScale, tuple[int, ...]]:
-    """Return the solver's coordinates, and the features that vary in the target only."""
-    size = len(background_variance)
+def measure(target_variance: Array, background_variance: Array | None) -> tuple[FeatureScale, tuple[int, ...]]:
+    """Return the solver's coordinates, and the features that vary in the target only; data units without background."""
+    size = len(target_variance)
+    if background_variance is None:
+        return FeatureScale(np.flatnonzero(check_varies(target_variance, "target")), np.ones(size)), ()
     if target_variance.any() and background_variance.all():
         alive, scale, constant = np.arange(size), np.sqrt(background_variance), np.empty(0, dtype=np.intp)
     else:
@@ -256,7 +239,7 @@ def measure(target_variance: Array, background_variance: Array) -> tuple[Feature
             f"(feature {worst}: sd {np.sqrt(target_variance[worst]):.3g} against {scale[worst]:.3g}). "
             "Convert both to the same units."
         )
-    return FeatureScale(alive, scale, size), tuple(constant.tolist())
+    return FeatureScale(alive, scale), tuple(constant.tolist())
 
 
 def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
@@ -273,7 +256,7 @@ def check_varies(variance: Array, role: str) -> NDArray[np.bool_]:
 
 def scaled(matrix: Array, frame: FeatureScale) -> Array:
     """Return the covariance of the features that vary, in the solver's units (modifies its argument)."""
-    if len(frame.alive) < frame.n_features:
+    if len(frame.alive) < len(frame.scale):
         matrix = matrix[np.ix_(frame.alive, frame.alive)]
     inverse = 1 / frame.scale[frame.alive]
     matrix *= inverse[:, None]
@@ -281,19 +264,8 @@ def scaled(matrix: Array, frame: FeatureScale) -> Array:
     return matrix
 
 
-def laplacian(graph: Any, n_features: int) -> Any:
-    """Return the Laplacian (CSR) of a graph given by its adjacency or by its Laplacian.
-
-    Parameters
-    ----------
-    graph : array-like or sparse matrix of shape (n_features, n_features)
-        Symmetric; non-negative weights between features (adjacency), or a Laplacian.
-    n_features : int
-        Number of features of the data.
-
-    Returns
-    -------
-    sparse matrix of shape (n_features, n_features)
+def laplacian(graph: Any, n_features: int, kept: NDArray[np.intp] | None = None) -> Any:
+    """Return the Laplacian (CSR) of a graph given by its adjacency or Laplacian, or of its subgraph on some features.
 
     Examples
     --------
@@ -317,22 +289,13 @@ def laplacian(graph: Any, n_features: int) -> Any:
     if abs(matrix - matrix.T).max() > 1e-10 * abs(matrix).max():
         raise InputError("graph: the matrix is not symmetric. Give (graph + graph.T) / 2, or check the edges.")
     edges = matrix - sparse.diags_array(matrix.diagonal())
-    if edges.nnz == 0 or edges.min() >= 0:
-        degree = np.asarray(edges.sum(axis=0)).ravel()
-        return sparse.csr_array(sparse.diags_array(degree) - edges)
-    if edges.max() <= 0 and np.abs(matrix.sum(axis=0)).max() <= 1e-8 * abs(matrix).max():
-        return matrix
-    raise InputError(
-        "graph: neither an adjacency (weights from 0 on) nor a Laplacian (rows that sum to 0). Give one of these, "
-        "for instance sklearn.feature_extraction.image.grid_to_graph for pixels."
-    )
-
-
-def graph_of(graph: Any, n_features: int, kept: NDArray[np.intp] | None) -> Any:
-    """Return the Laplacian of a graph of features, or of its subgraph on the kept features."""
-    whole = laplacian(graph, n_features)
-    if kept is None:
-        return whole
-    adjacency = -whole[kept][:, kept]
-    adjacency.setdiag(0)
-    return laplacian(adjacency, len(kept))
+    if edges.nnz > 0 and edges.min() < 0:
+        if edges.max() > 0 or np.abs(matrix.sum(axis=0)).max() > 1e-8 * abs(matrix).max():
+            raise InputError(
+                "graph: neither an adjacency (weights from 0 on) nor a Laplacian (rows that sum to 0). Give one of "
+                "these, for instance sklearn.feature_extraction.image.grid_to_graph for pixels."
+            )
+        edges = -edges
+    if kept is not None:
+        edges = edges[kept][:, kept]
+    return sparse.csr_array(sparse.diags_array(np.asarray(edges.sum(axis=0)).ravel()) - edges)

@@ -8,14 +8,14 @@ state counts, the features concerned and a remedy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from standout._blas import WORST_CONDITION, Array
-from standout._shrinkage import ROWS_PER_DIMENSION, Evidence, Regime, estimate_text, few_rows
+from standout._shrinkage import ROWS_PER_DIMENSION, Evidence, Regime, Shrinkage, estimate_text, few_rows
 from standout._spectrum import debiased
 from standout.errors import (
     ConditionWarning,
@@ -29,10 +29,11 @@ from standout.errors import (
 )
 
 if TYPE_CHECKING:
-    from standout.solvers.problem import Count, Problem
+    from standout.solvers.problem import Problem
 
 # Sums have 16 digits of a variance, hence 8 of an sd: a smaller relative sd is not resolved by moments.
 _RESOLUTION = 1e-7
+_EXACT = Shrinkage(0.0)
 # Relative difference up to which moments of two features are equal.
 _IDENTICAL = 1e-12
 
@@ -58,32 +59,25 @@ class FeatureScale:
 
     alive: NDArray[np.intp]
     scale: Array  # (n_features,), 1 for features that do not vary
-    n_features: int
 
     @property
     def alive_scale(self) -> Array:
         """The scale of the features that vary."""
         return self.scale[self.alive]
 
-    def rescaled(self, units: Array) -> FeatureScale:
-        """Return coordinates in which the features that vary are additionally divided by ``units``."""
-        scale = self.scale.copy()
-        scale[self.alive] *= units
-        return replace(self, scale=scale)
-
     def filters(self, vectors: Array) -> Array:
         """Convert vectors to filters in the units of the data."""
-        values = vectors / self.scale[self.alive, None]
-        return values if len(self.alive) == self.n_features else self._spread(values)
+        return self._spread(vectors / self.scale[self.alive, None])
 
     def images(self, images: Array) -> Array:
         """Convert covariance images to the units of the data."""
-        values = images * self.scale[self.alive, None]
-        return values if len(self.alive) == self.n_features else self._spread(values)
+        return self._spread(images * self.scale[self.alive, None])
 
     def _spread(self, values: Array) -> Array:
         """Expand rows for the features that vary to all features."""
-        full = np.zeros((self.n_features, values.shape[1]))
+        if len(self.alive) == len(self.scale):
+            return values
+        full = np.zeros((len(self.scale), values.shape[1]))
         full[self.alive] = values
         return full
 
@@ -108,13 +102,7 @@ class Components:
 
     def take(self, chosen: NDArray[np.bool_]) -> Components:
         """Return the chosen components."""
-        return Components(
-            self.ratios[chosen],
-            self.filters[:, chosen],
-            self.patterns[:, chosen],
-            self.target_variance[chosen],
-            self.background_variance[chosen],
-        )
+        return Components(*(getattr(self, each.name)[..., chosen] for each in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -126,19 +114,12 @@ class Solution:
     mean: Array  # (n_features,) centre of the target
     scale: Array  # (n_features,) background sd, target sd if the background is constant
     rank: int
-    n_infinite: int
-    shrinkage: float
-    n_factors: int  # shared factors in the background estimate
+    shrinkage: Shrinkage
     regime: Regime
     solver: str
-    notes: tuple[Note, ...] = ()
-    signal: Signal | None = None
-    axes: str = "ratio"
-
-    @property
-    def ratios(self) -> Array:
-        """Target variance over background variance of each component."""
-        return self.components.ratios
+    notes: tuple[Note, ...]
+    signal: Signal | None
+    axes: str
 
 
 def components(eigen: Eigenpairs, frame: FeatureScale, count: int) -> Components:
@@ -229,34 +210,37 @@ def _signal_axes(found: Components, signal: Signal, scale: Array, count: int) ->
 
 def build_solution(
     problem: Problem,
-    found: Components,
+    eigen: Eigenpairs,
     frame: FeatureScale,
     rank: int,
     solver: str,
-    count: Count,
-    means: Sequence[Array] | None = None,
+    count: tuple[int, int],
     *,
-    rho: float = 0.0,
-    n_factors: int = 0,
+    means: Sequence[Array] | None = None,
+    scale: Array | None = None,
+    shrinkage: Shrinkage = _EXACT,
     plain: Array | None = None,
     notes: Sequence[Note] = (),
-    n_infinite: int = 0,
     own: Array | None = None,
-    more: Components | None = None,
+    has_all: bool = False,
 ) -> Solution:
-    """Assemble a solution.
+    """Assemble a solution from pairs in the coordinates ``frame``, ``count`` as in :meth:`Problem.how_many`.
 
-    ``plain`` are ratios of the unshrunk problem; ``own`` are the ratios of the components against the unshrunk
-    background, if it was shrunk. ``more`` are all components above the edge, which denoising needs, if the solver
-    computed them anyway.
+    ``means`` are those of the datasets, and ``scale`` the background sd; by default they are those of the moments and
+    of the coordinates. ``plain`` are ratios of the unshrunk problem; ``own`` are the ratios of the components against
+    the unshrunk background, if it was shrunk. With ``has_all`` the pairs include all components above the edge, which
+    denoising needs.
     """
+    shown, kept = count
+    found = components(eigen, frame, kept)
+    scale = frame.scale if scale is None else scale
     if means is None:
         means = [data.moments.mean for data in (problem.target, *problem.backgrounds)]
     judged = plain if plain is not None and problem.has_edge(rank) else np.empty(0)
     signal_axes = problem.options.axes == "signal" and problem.mixture is not None
     signal = None
-    if signal_axes or (more is not None and len(judged)):
-        every = found if signal_axes or more is None else more
+    if signal_axes or (has_all and len(judged)):
+        every = found if signal_axes else components(eigen, frame, problem.above_edge(rank, judged))
         population = every.ratios
         if len(judged):
             population = debiased(judged[: len(population)], rank, *problem.units())
@@ -265,20 +249,20 @@ def build_solution(
         every = every.take(population > 1)
         signal = Signal.of(every.filters, every.patterns, population[population > 1])
         if signal_axes:
-            shown = min(count.shown, len(signal.gains))
+            shown = min(shown, len(signal.gains))
             notes = [*notes, *_signal_notes(problem, rank, shown, bool(len(judged)))]
-            found = _signal_axes(every, signal, frame.scale, shown)
-    own_centre = problem.mixture is None or problem.options.own_centre
+            found = _signal_axes(every, signal, scale, shown)
+    mean = means[0]
+    if problem.mixture is not None and not problem.options.own_centre:
+        mean = problem.mixture.mixed_means(means[1:])
     return Solution(
         components=found,
         unshrunk_ratios=judged,
-        mean=means[0] if own_centre or problem.mixture is None else problem.mixture.mixed_means(means[1:]),
-        scale=frame.scale,
+        mean=mean,
+        scale=scale,
         rank=rank,
-        n_infinite=min(n_infinite, len(found.ratios)),
-        shrinkage=rho,
-        n_factors=n_factors,
-        regime="shrunk" if rho > 0 else "structural" if n_infinite > 0 else "exact",
+        shrinkage=shrinkage,
+        regime="shrunk" if shrinkage.rho > 0 else "structural" if eigen.n_infinite > 0 else "exact",
         solver=solver,
         notes=tuple(notes),
         signal=signal,
@@ -306,24 +290,23 @@ def _signal_notes(problem: Problem, rank: int, shown: int, judged: bool) -> list
     return [Note(OverfitWarning, text)]
 
 
-def shrinkage_notes(
-    problem: Problem, evidence: Evidence, rho: float, n_factors: int = 0, error: float = 0.0
-) -> tuple[Note, ...]:
+def shrinkage_notes(problem: Problem, evidence: Evidence, shrinkage: Shrinkage, error: float = 0.0) -> list[Note]:
     """Return warnings that "auto" shrank the background strongly; ``error`` is relative, if ρ is an estimate."""
-    if problem.options.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
-        return ()
+    if shrinkage.rho == 0 or problem.options.shrinkage not in ("auto", "diagonal") or not few_rows(evidence):
+        return []
     assert problem.mixture is not None
     rows = sum(data.counts.rows for data in problem.backgrounds)
     effective = problem.mixture.effective + len(problem.backgrounds)
     worth = f" (worth {effective:.0f})" if effective < 0.95 * rows else ""
     within = f" (estimated from random vectors, to {100 * error:.2g} %)" if error > 0 else ""
     possible = "; `shrinkage=None` solves the exact problem" if evidence.rows >= evidence.rank else ""
+    estimate = estimate_text(shrinkage.rho, shrinkage.n_factors, within)
     text = (
         f"{rows} background rows{worth} are few for {evidence.rank} dimensions (fewer than {ROWS_PER_DIMENSION} for "
-        f"each), so the background covariance was estimated by {estimate_text(rho, n_factors, within)}. More "
-        f"background rows or fewer features need less shrinkage{possible}."
+        f"each), so the background covariance was estimated by {estimate}. More background rows or fewer features need "
+        f"less shrinkage{possible}."
     )
-    return (Note(ShrinkageWarning, text),)
+    return [Note(ShrinkageWarning, text)]
 
 
 def condition_note(reciprocal: float) -> Note:
@@ -370,13 +353,8 @@ def _identical_features(problem: Problem) -> list[list[int]]:
         same &= np.isclose(part.scatter[first, second], variance[first], rtol=_IDENTICAL, atol=0)
         same &= np.isclose(variance[first], variance[second], rtol=_IDENTICAL, atol=0)
         same &= np.isclose(mean[first], mean[second], rtol=_IDENTICAL, atol=0)
-    groups: list[list[int]] = []
-    for i, j in zip(first[same].tolist(), second[same].tolist(), strict=True):
-        if groups and groups[-1][-1] == i:
-            groups[-1].append(j)
-        else:
-            groups.append([i, j])
-    return sorted(sorted(group) for group in groups)
+    groups = np.split(order, np.flatnonzero(~same) + 1)
+    return sorted(sorted(group.tolist()) for group in groups if len(group) > 1)
 
 
 def structural_notes(problem: Problem, eigen: Eigenpairs, frame: FeatureScale, constant: tuple[int, ...]) -> list[Note]:
