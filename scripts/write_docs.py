@@ -141,6 +141,7 @@ def demo_block() -> str:
 # What each extra adds, for users. The extras of developers are described in CONTRIBUTING.md.
 EXTRAS = {
     "cli": "the command line, with plots, reports and all files below except h5ad",
+    "explore": "the [explorer](../howto/explore.md), `standout explore`",
     "io": "csv, parquet, feather, HDF5 and Zarr files",
     "plot": "`standout.plot`, and the photograph of the demo",
     "report": "`standout.report`",
