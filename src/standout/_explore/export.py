@@ -39,7 +39,7 @@ def shown_estimator(exploration: Exploration, view: View) -> tuple[BaseContrast,
 def code(exploration: Exploration, view: View) -> str:
     """Return Python code that repeats a view: the model, and the scores on the screen."""
     estimator, components, signs = shown_estimator(exploration, view)
-    origin, call = exploration.origin, "target"
+    origin, arguments = exploration.origin, ["target"]
     lines = ["import standout", ""]
     if origin.from_python:
         lines = ["# Uses target and background, the data that were given to standout.explore.", *lines]
@@ -52,12 +52,12 @@ def code(exploration: Exploration, view: View) -> str:
             lines.append(f"background = {{{', '.join(named)}}}")
         elif parts[0] != "background" and not exploration.keys:
             lines.append(f"background = {parts[0]}")
-        call += ", background=background"
+        arguments.append("background=background")
         if any(exploration.background_groups[number] is not None for number in view.on):
-            call += ", background_groups=background_groups"
+            arguments.append("background_groups=background_groups")
     if exploration.groups is not None:
-        call += ", groups=groups"
-    lines += ["", f"model = standout.{' '.join(repr(estimator).split())}", f"model.fit({call})"]
+        arguments.append("groups=groups")
+    lines += ["", f"model = standout.{' '.join(repr(estimator).split())}", f"model.fit({', '.join(arguments)})"]
     lines += [f"scores = model.transform(target)[:, {components}] * {signs}", "print(model.summary())"]
     return "\n".join(lines) + "\n"
 
