@@ -13,6 +13,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from io import RawIOBase
@@ -27,29 +28,14 @@ from scipy import io as scipy_io
 from scipy import sparse
 
 from standout.errors import InputError
-from standout.io.containers import (
-    FEATURE_NAMES,
-    Member,
-    as_names,
-    check_file,
-    check_fits,
-    check_matrix,
-    check_no_key,
-    check_size,
-    check_sparse_shape,
-    choose_array,
-    import_extra,
-    open_item,
-    readable,
-    sibling_columns,
-    size_on_disk,
-)
-from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Open, as_source
+from standout.io import matrix as files
+from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Member, Open, as_source
 from standout.io.options import Options
-from standout.io.source import Source
+from standout.io.source import Source, import_extra, readable
 
 # Skipping fewer bytes than this costs more than reading them.
 _GAP_BYTES = 256 * 2**10
+_AS_CSR = "convert it to h5ad in CSR, which can"
 
 
 @dataclass(frozen=True)
@@ -62,21 +48,18 @@ class _NpyHeader(Member):
     def check_complete(self, size: int, location: str) -> None:
         """Raise an error if a file of ``size`` bytes is shorter than its header claims."""
         if self.offset + self.nbytes > size:
-            raise InputError(
-                f"{location}: it is truncated: its header claims {self.nbytes:,} bytes ({self.shape} of "
-                f"{self.dtype}), but only {max(size - self.offset, 0):,} follow. Give an intact copy."
-            )
+            claimed = f"its header claims {self.nbytes:,} bytes ({self.shape} of {self.dtype})"
+            follow = f"only {max(size - self.offset, 0):,} follow"
+            raise InputError(f"{location}: it is truncated: {claimed}, but {follow}. Give an intact copy.")
 
 
 def open_npy(path: Path, options: Options, role: str) -> Source:
     """Return the source of an ``.npy`` file of any version, order, byte order and numeric type."""
     location = f"{role}: {path}"
-    check_no_key(options.key, location, "an npy file")
-    with readable(location, "npy"):
-        check_file(path, location)
-        with path.open("rb") as file:
-            header = _read_header(file)
-        check_matrix(header, location)
+    files.check_no_key(options.key, location, "an npy file")
+    with readable(location, "npy", path), path.open("rb") as file:
+        header = _read_header(file)
+        files.check_matrix(header, location)
         header.check_complete(path.stat().st_size, location)
     return as_source(MatrixFile(path, "npy", _NpyReader(path, header)), options, role)
 
@@ -99,8 +82,8 @@ class _NpyReader(MatrixReader):
     """
 
     def __init__(self, path: Path, header: _NpyHeader):
+        super().__init__(header.shape, header.dtype)
         self.path, self.header = path, header
-        self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
         self._lines, self._length = self.shape[::-1] if header.fortran else self.shape
         self.chunk_rows = max(1, _GAP_BYTES // (self.dtype.itemsize * (1 if header.fortran else self.shape[1])))
 
@@ -141,25 +124,23 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
     feature names, and 1-D arrays with one value for each row are metadata.
     """
     location = f"{role}: {path}"
-    with readable(location, "npz"):
-        check_file(path, location)
-        with ZipFile(path) as archive:
-            infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            if {"format", "shape", "data"} <= set(infos):
-                check_no_key(options.key, location, "a sparse matrix")
-                return as_source(_read_sparse_npz(path, infos, options, location), options, role)
-            headers: dict[str, _NpyHeader] = {}
-            for name, info in infos.items():
-                if info.filename.endswith(".npy"):
-                    with archive.open(info) as file:
-                        headers[name] = _read_header(file)
-                    check_size(info.file_size, info.compress_size, f"{location}: {name}")
-                    if headers[name].dtype.kind != "O":
-                        headers[name].check_complete(info.file_size, f"{location}: {name}")
-        chosen = choose_array(headers, options.key, location)
-        check_matrix(headers[chosen], f"{location}: {chosen}")
+    with readable(location, "npz", path), ZipFile(path) as archive:
+        infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if {"format", "shape", "data"} <= set(infos):
+            files.check_no_key(options.key, location, "a sparse matrix")
+            return as_source(_read_sparse_npz(path, infos, options, location), options, role)
+        headers: dict[str, _NpyHeader] = {}
+        for name, info in infos.items():
+            if info.filename.endswith(".npy"):
+                with archive.open(info) as file:
+                    headers[name] = _read_header(file)
+                files.check_size(info.file_size, info.compress_size, f"{location}: {name}")
+                if headers[name].dtype.kind != "O":
+                    headers[name].check_complete(info.file_size, f"{location}: {name}")
+        chosen = files.choose_array(headers, options.key, location)
+        files.check_matrix(headers[chosen], f"{location}: {chosen}")
         reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
-        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]), location)
+        names, metadata = files.sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]), location)
     return as_source(MatrixFile(path, "npz", reader, names, metadata, tuple(metadata)), options, role)
 
 
@@ -174,10 +155,8 @@ def _npz_reader(path: Path, info: ZipInfo, header: _NpyHeader, options: Options,
         return _NpyReader(path, stored)
     if not header.fortran:
         return _CompressedNpyReader(path, info, header)
-    check_fits(
-        header.nbytes, options.memory, location, "it is compressed and in Fortran order",
-        "save it with np.savez, which does not compress",
-    )  # fmt: skip
+    reason, remedy = "it is compressed and in Fortran order", "save it with np.savez, which does not compress"
+    files.check_fits(header.nbytes, options.memory, location, reason, remedy)
     return InMemoryReader(_read_member(path, info))
 
 
@@ -187,16 +166,23 @@ class _CompressedNpyReader(MatrixReader):
     random_access = False
 
     def __init__(self, path: Path, info: ZipInfo, header: _NpyHeader):
+        super().__init__(header.shape, header.dtype)
         self.path, self.name, self.offset = path, info.filename, header.offset
-        self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
+        self.file: Any = None  # the decompressed bytes, during a pass
 
-    def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        with ZipFile(self.path) as archive, archive.open(self.name) as file:
-            file.read(self.offset)
-            for start in range(0, self.shape[0], step):
-                count = min(step, self.shape[0] - start)
-                data = file.read(count * self.shape[1] * self.dtype.itemsize)
-                yield np.frombuffer(data, self.dtype).reshape(count, self.shape[1])
+    @contextmanager
+    def opened(self) -> Iterator[MatrixReader]:
+        reader = copy(self)
+        with ZipFile(self.path) as archive, archive.open(self.name) as reader.file:
+            reader.file.read(self.offset)
+            yield reader
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        row_bytes = self.shape[1] * self.dtype.itemsize
+        if self.file.tell() != self.offset + start * row_bytes:
+            self.file.seek(self.offset + start * row_bytes)
+        data = self.file.read((stop - start) * row_bytes)
+        return np.frombuffer(data, self.dtype).reshape(stop - start, self.shape[1])
 
 
 def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
@@ -206,16 +192,14 @@ def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
 
 def _read_sparse_npz(path: Path, infos: dict[str, ZipInfo], options: Options, location: str) -> MatrixFile:
     """Read a file of scipy.sparse.save_npz and check its indices, which scipy does not."""
-    check_fits(
-        sum(info.file_size for info in infos.values()), options.memory, location,
-        "a sparse npz file cannot be read in blocks", "convert it to h5ad in CSR, which can",
-    )  # fmt: skip
+    size = sum(info.file_size for info in infos.values())
+    files.check_fits(size, options.memory, location, "a sparse npz file cannot be read in blocks", _AS_CSR)
     shape = _read_member(path, infos["shape"])
-    check_sparse_shape([int(length) for length in shape.ravel()], path.stat().st_size, location)
+    files.check_sparse_shape([int(length) for length in shape.ravel()], path.stat().st_size, location)
     found = sparse.load_npz(path)
     if hasattr(found, "check_format"):
         found.check_format(full_check=True)
-    check_matrix(Member(found.shape, found.dtype), location)
+    files.check_matrix(Member(found.shape, found.dtype), location)
     return MatrixFile(path, "npz", InMemoryReader(found.tocsr()))
 
 
@@ -227,31 +211,28 @@ def open_mtx(path: Path, options: Options, role: str) -> Source:
     rows, and the lists are names and row ids. A gene is called by its symbol, or by its id if several genes share it.
     """
     location = f"{role}: {path}"
-    check_no_key(options.key, location, "an mtx file")
-    with readable(location, "Matrix Market"):
-        check_file(path, location, gzip=True)
+    files.check_no_key(options.key, location, "an mtx file")
+    with readable(location, "Matrix Market", path):
         _check_mtx_header(path, options, location)
         with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
             text = _MtxText(file)
             found: Any = scipy_io.mmread(text)
         if text.damaged:
             raise ValueError("its text contains zero bytes")
-        check_matrix(Member(found.shape, found.dtype), location)
+        files.check_matrix(Member(found.shape, found.dtype), location)
         genes, cells = _read_list(path, "features", "genes"), _read_list(path, "barcodes")
         names, metadata = None, {}
         if genes is not None and cells is not None:
             if found.shape == (len(genes), len(cells)):  # also if both orders fit: 10x Genomics writes genes × cells
                 found = found.T
             elif found.shape != (len(cells), len(genes)):
-                raise InputError(
-                    f"{location}: its shape is {found.shape}, but the lists in its directory have {len(genes)} "
-                    f"features and {len(cells)} barcodes. Check that they belong together, or leave the lists out."
-                )
-            symbols = [gene[1] if len(gene) > 1 else gene[0] for gene in genes]
+                lists = f"the lists in its directory have {len(genes)} features and {len(cells)} barcodes"
+                remedy = "Check that they belong together, or leave the lists out."
+                raise InputError(f"{location}: its shape is {found.shape}, but {lists}. {remedy}")
+            symbols = [gene[:2][-1] for gene in genes]
             count = Counter(symbols)
             names = tuple(s if count[s] == 1 else gene[0] for s, gene in zip(symbols, genes, strict=True))
-            barcodes = np.array([cell[0] for cell in cells], dtype=object)
-            metadata = {"barcodes": lambda: barcodes}
+            metadata = {"barcodes": partial(np.array, [cell[0] for cell in cells], dtype=object)}
         reader = InMemoryReader(sparse.csr_array(found) if sparse.issparse(found) else np.asarray(found))
     matrix = MatrixFile(path, "Matrix Market", reader, names, metadata, ids="barcodes" if metadata else None)
     return as_source(matrix, options, role)
@@ -279,31 +260,26 @@ def _check_mtx_header(path: Path, options: Options, location: str) -> None:
     size, repeats = path.stat().st_size, 1 if symmetry == "general" else 2
     max_bytes = size * (1032 if path.suffix.lower() == ".gz" else 1)  # the largest ratio of gzip
     if 2 * entries > max_bytes * repeats:
-        raise InputError(
-            f"{location}: it is truncated: its header claims {entries:,} entries, but the file has {size:,} bytes. "
-            "Give an intact copy."
-        )
+        problem = f"it is truncated: its header claims {entries:,} entries, but the file has {size:,} bytes"
+        raise InputError(f"{location}: {problem}. Give an intact copy.")
     if form == "coordinate":
-        check_sparse_shape((n_rows, n_columns), size, location)
+        files.check_sparse_shape((n_rows, n_columns), size, location)
     else:
-        check_size(8 * n_rows * n_columns, size, location)
-    check_fits(
-        entries * repeats * (16 if form == "coordinate" else 8), options.memory, location,
-        "a Matrix Market file cannot be read in blocks", "convert it to h5ad in CSR, which can",
-    )  # fmt: skip
+        files.check_size(8 * n_rows * n_columns, size, location)
+    in_memory = entries * repeats * (16 if form == "coordinate" else 8)
+    files.check_fits(in_memory, options.memory, location, "a Matrix Market file cannot be read in blocks", _AS_CSR)
 
 
 def _read_list(path: Path, *names: str) -> list[list[str]] | None:
     """Return the rows of a list in the directory of a matrix; ``a_features.tsv`` belongs to ``a_matrix.mtx``."""
     stem = path.name.removesuffix(".gz").removesuffix(".mtx")
     prefix = stem.removesuffix("matrix") if stem.endswith("matrix") else ""
-    for name in names:
-        for suffix in (".tsv", ".tsv.gz"):
-            file_path = path.with_name(f"{prefix}{name}{suffix}")
-            if file_path.is_file():
-                with (gzip.open if suffix.endswith(".gz") else open)(file_path, "rt", encoding="utf-8") as file:
-                    return [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
-    return None
+    candidates = [path.with_name(f"{prefix}{name}{suffix}") for name in names for suffix in (".tsv", ".tsv.gz")]
+    found = next(filter(Path.is_file, candidates), None)
+    if found is None:
+        return None
+    with (gzip.open if found.suffix == ".gz" else open)(found, "rt", encoding="utf-8") as file:
+        return [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
 
 
 def open_hdf5(path: Path, options: Options, role: str) -> Source:
@@ -315,19 +291,15 @@ def open_hdf5(path: Path, options: Options, role: str) -> Source:
     """
     location = f"{role}: {path}"
     h5py = import_extra("h5py", location)
-    with readable(location, "HDF5"):
-        check_file(path, location)
-        open_root = partial(h5py.File, path, "r")
-        with open_root() as file:
-            items: dict[str, Any] = {}
-            file.visititems(items.__setitem__)
-            arrays = {k: v for k, v in items.items() if isinstance(v, h5py.Dataset) and v.shape is not None}
-            members = {
-                key: Member(array.shape, array.dtype, h5py.check_string_dtype(array.dtype) is not None)
-                for key, array in arrays.items()
-            }
-            _check_foreign_hdf5(file, items, members, options.key, location)
-            matrix = _chunked_matrix(path, "HDF5", open_root, arrays, members, options, location)
+    open_root = partial(h5py.File, path, "r")
+    with readable(location, "HDF5", path), open_root() as file:
+        items: dict[str, Any] = {}
+        file.visititems(items.__setitem__)
+        arrays = {k: v for k, v in items.items() if isinstance(v, h5py.Dataset) and v.shape is not None}
+        text = {key for key, array in arrays.items() if h5py.check_string_dtype(array.dtype) is not None}
+        members = {key: Member(array.shape, array.dtype, key in text) for key, array in arrays.items()}
+        _check_foreign_hdf5(file, items, members, options.key, location)
+        matrix = _chunked_matrix(path, "HDF5", open_root, arrays, members, options, location)
     return as_source(matrix, options, role)
 
 
@@ -339,10 +311,8 @@ def _check_foreign_hdf5(
         raise InputError(f"{location}: this is an h5ad file. Rename it to end in .h5ad.")
     frames = [name for name, item in items.items() if "pandas_type" in item.attrs]
     if frames and (key is None or any(key.strip("/").startswith(name) for name in frames)):
-        raise InputError(
-            f"{location}: it contains pandas data frames ({', '.join(frames[:3])}). Load one with "
-            f"pandas.read_hdf(path, {frames[0]!r}), and give that."
-        )
+        found = f"it contains pandas data frames ({', '.join(frames[:3])})"
+        raise InputError(f"{location}: {found}. Load one with pandas.read_hdf(path, {frames[0]!r}), and give that.")
     parts = {"data", "indices", "indptr"}
     groups = [name for name, item in items.items() if hasattr(item, "keys") and parts <= set(item)]
     if groups and key is None and not any(member.numeric for member in members.values()):
@@ -360,14 +330,13 @@ def open_zarr(path: Path, options: Options, role: str) -> Source:
     """
     location = f"{role}: {path}"
     zarr = import_extra("zarr", location)
-    with readable(location, "Zarr"):
-        check_file(path, location)
+    open_root = partial(_open_zarr_store, path)
+    with readable(location, "Zarr", path):
         if path.is_file() and not is_zipfile(path):
             raise InputError(f"{location}: this is neither a directory nor a zip file. Give a Zarr store.")
-        open_root = partial(_open_zarr_store, path)
         with open_root() as root:
             if isinstance(root, zarr.Array):
-                check_no_key(options.key, location, "this store")
+                files.check_no_key(options.key, location, "this store")
                 arrays = {"": root}
             else:
                 arrays = {name: item for name, item in root.members(max_depth=None) if isinstance(item, zarr.Array)}
@@ -397,28 +366,28 @@ def _chunked_matrix(
     location: str,
 ) -> MatrixFile:  # fmt: skip
     """Choose the array of an open HDF5 or Zarr store, and find its names and metadata."""
-    chosen = choose_array(members, options.key, location)
+    chosen = files.choose_array(members, options.key, location)
     array, where = arrays[chosen], f"{location}: {chosen}" if chosen else location
-    check_matrix(members[chosen], where)
+    files.check_matrix(members[chosen], where)
     _check_codecs(array, where)
     if not (getattr(array, "is_virtual", False) or getattr(array, "external", None)):  # stored in other files
         claimed = max(math.prod(array.shape), math.prod(array.chunks or ())) * array.dtype.itemsize
-        check_size(claimed, size_on_disk(path), where)
+        files.check_size(claimed, files.size_on_disk(path), where)
 
     def read(key: str) -> NDArray[Any]:
-        with open_item(open_root, key) as item:
+        with files.open_item(open_root, key) as item:
             _check_codecs(item, str(path))
             return np.asarray(item[...])
 
-    names, metadata = sibling_columns(members, chosen, read, location)
-    for attribute in FEATURE_NAMES:
+    names, metadata = files.sibling_columns(members, chosen, read, location)
+    for attribute in files.FEATURE_NAMES:
         if attribute in array.attrs:
             given, values = array.attrs[attribute], np.asarray(array.attrs[attribute])
             # The attributes of Zarr are JSON: a list of any values. Those of HDF5 have a type.
             if values.shape == array.shape[1:] and (isinstance(given, list) or values.dtype.kind in "OUS"):
-                names = as_names(values)
+                names = files.as_names(values)
                 break
-    reader = ChunkedReader(partial(open_item, open_root, chosen), array)
+    reader = ChunkedReader(partial(files.open_item, open_root, chosen), array)
     return MatrixFile(path, kind, reader, names, metadata, tuple(metadata))
 
 

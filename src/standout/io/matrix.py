@@ -1,13 +1,15 @@
 """Matrices in files as sources: in memory where they fit, on disk otherwise.
 
-Every array format supplies a :class:`MatrixReader`, which reads some rows or columns. The choice of rows and columns,
-the metadata, progress, and the choice between memory and disk are the same for all formats and are made here.
+Every array format supplies a :class:`MatrixReader`, which reads some rows or columns; the rest is the same for all.
+Headers of damaged or hostile files claim any size, so claims are compared with the size of the file before memory is
+allocated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -18,67 +20,217 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from standout.errors import ColumnError, InputError, did_you_mean, listed
-from standout.io.containers import Column, readable
+from standout.errors import ColumnError, InputError, NotNumbersError, did_you_mean, listed
 from standout.io.memory import NUMBERS
 from standout.io.options import Coded, Options, RowFilter, choose
-from standout.io.source import BLOCK_BYTES, Index, RowSource, Source, ahead, block_rows_of, report
+from standout.io.source import BLOCK_BYTES, Index, Names, RowSource, Source, ahead, block_rows_of, readable, report
 from standout.io.stream import Block, Layout, SparseInMemory, Stream, TableInMemory
 
 Open = Callable[[], AbstractContextManager[Any]]  # opens a store, or an array in it
+Column = Callable[[], NDArray[Any]]  # reads one metadata column
 
 # Bytes of one read: adjacent rows of compressed chunks, or the next columns of all rows.
 _READ_BYTES = 64 * 2**20
+# Arrays of text with one of these names hold feature names.
+FEATURE_NAMES = ("names", "feature_names", "columns", "features")
+# Compressed data may expand by this factor. Below the second limit (bytes) any claim is accepted.
+_MAX_EXPANSION = 10_000
+_ANY_CLAIM = 10**7
+_PICKLES = "contains Python objects, which are stored as pickles. Loading a pickle can run any code, so it is not read."
+
+
+@dataclass(frozen=True)
+class Member:
+    """Shape and type of an array in a file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    text: bool = False
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is a 2-D array of numbers."""
+        return len(self.shape) == 2 and self.dtype.kind in NUMBERS
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def check_no_key(key: str | None, location: str, kind: str) -> None:
+    """Raise an error for ``key=`` where a file holds a single array."""
+    if key is not None:
+        raise InputError(f"{location}: `key={key!r}` was given, but {kind} holds a single array. Leave `key` out.")
+
+
+def check_matrix(member: Member, location: str) -> None:
+    """Raise an error unless an array is 2-D, numeric and not empty."""
+    shape, kind = member.shape, member.dtype.kind
+    if kind == "O" and not member.text:
+        problem = f"it {_PICKLES} Convert it to numbers, for instance with array.astype(float), and save it again."
+    elif kind == "c":
+        problem = "complex numbers are not supported. Use the real and the imaginary part as two features."
+    elif member.dtype.names is not None:
+        problem = f"it is a structured array ({listed(member.dtype.names)}). Load it as a data frame, and give that."
+    elif kind not in NUMBERS:
+        found = "text" if member.text else member.dtype
+        problem = f"values of type {found} are not numbers. Convert them to numbers, or give another array."
+    elif len(shape) != 2:
+        raise InputError(f"{location}: its shape is {shape}. Reshape it to two dimensions, rows × features.")
+    elif min(shape) < 1:
+        lacking = "no rows" if shape[0] < 1 else "no features"
+        raise InputError(f"{location}: its shape is {shape}: {lacking}. Give at least one row and one feature.")
+    else:
+        return
+    raise NotNumbersError(f"{location}: {problem}")
+
+
+def check_size(claimed: int, available: int, location: str) -> None:
+    """Raise an error for an array that claims far more bytes than ``available`` bytes can expand to."""
+    if claimed > _ANY_CLAIM + _MAX_EXPANSION * available:
+        problem = f"its header claims {claimed:,} bytes, but the file has only {available:,}. It is damaged"
+        raise InputError(f"{location}: {problem}: give an intact copy.")
+
+
+def check_sparse_shape(shape: Sequence[int], available: int, location: str) -> None:
+    """Raise an error for a sparse matrix with far more rows or columns than ``available`` bytes can fill."""
+    if len(shape) != 2 or min(shape) < 1:
+        check_matrix(Member(tuple(shape), np.dtype(float)), location)
+    if max(shape) > 10**5 + 10 * available:
+        problem = f"its header claims {shape[0]:,} rows and {shape[1]:,} columns in {available:,} bytes. It is damaged"
+        raise InputError(f"{location}: {problem}: give an intact copy.")
+
+
+def check_fits(nbytes: int, memory: int, location: str, reason: str, remedy: str) -> None:
+    """Raise an error for data that cannot be read in blocks and take more than ``memory`` bytes."""
+    if nbytes > memory:
+        raise InputError(
+            f"{location}: {reason}, so it must fit in memory, and it takes {nbytes / 1e6:,.0f} MB. Use "
+            f"`standout.read(..., memory='{math.ceil(nbytes / 1e6)}MB')`, or {remedy}."
+        )
+
+
+def size_on_disk(path: Path) -> int:
+    """Return the size of a file, or of all files in a directory."""
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def choose_array(members: Mapping[str, Member], key: str | None, location: str) -> str:
+    """Return the name of the array that holds the rows: ``key``, or the only 2-D array of numbers."""
+    tables = [name for name, member in members.items() if member.numeric]
+    candidates, name = list(members), None if key is None else key.strip("/")
+    if name is not None:
+        if name in members:
+            return name
+        problem = f"no array {key!r}.{did_you_mean(name, members)}"
+    elif len(tables) == 1 or len(members) == 1:  # check_matrix reports what is wrong with a single array
+        return (tables or candidates)[0]
+    elif not tables:
+        problem = "no two-dimensional numeric array (rows × features)."
+    else:
+        problem, candidates = f"{len(tables)} two-dimensional numeric arrays.", tables
+    shown = listed([f"{name} {members[name].shape}" for name in candidates], most=8)
+    remedy = f"Choose one with `key`: {shown}." if shown else "Give a file that has one."
+    raise InputError(f"{location}: it has {problem} {remedy}")
+
+
+def sibling_columns(
+    members: Mapping[str, Member], chosen: str, read: Callable[[str], NDArray[Any]], location: str
+) -> tuple[Names, dict[str, Column]]:
+    """Return feature names and row metadata (1-D arrays with one entry a row) from the group of the chosen array.
+
+    Feature names that do not fit are an error. If they were ignored, columns would be matched by position.
+    """
+    n_rows, n_features = members[chosen].shape
+    names: Names = None
+    metadata: dict[str, Column] = {}
+    for path, member in members.items():
+        group, _, name = path.rpartition("/")
+        if path == chosen or group != chosen.rpartition("/")[0]:
+            continue
+        if name in FEATURE_NAMES and member.text and member.shape == (n_features,):
+            names = as_names(read(path))
+            continue
+        if name in FEATURE_NAMES:
+            where = f"{location}: {path!r} should hold feature names"
+            remedy = "Give one text for each feature: save them with .astype(str)."
+            if member.dtype.kind == "O" and not member.text:
+                raise NotNumbersError(f"{where}, but {_PICKLES} {remedy}")
+            if member.shape != (n_rows,) and (member.text or member.shape == (n_features,)):
+                found = f"its shape is {member.shape} for {n_features} features, and its type is {member.dtype}"
+                raise InputError(f"{where}, but {found}. {remedy}")
+        if member.shape == (n_rows,) and (member.text or member.dtype.kind in NUMBERS):
+            metadata[name] = lambda path=path: decode(read(path))  # type: ignore[misc]
+    return names, metadata
+
+
+@contextmanager
+def open_item(open_root: Callable[[], AbstractContextManager[Any]], key: str) -> Iterator[Any]:
+    """Open an HDF5 or Zarr store and yield the array or group at ``key`` (empty: the store itself)."""
+    with open_root() as root:
+        yield root[key] if key else root
+
+
+def as_names(values: Any) -> tuple[str, ...]:
+    """Return names as a tuple of text."""
+    return tuple(str(value) for value in decode(values).tolist())
+
+
+def decode(column: Any) -> NDArray[Any]:
+    """Return a column as an array: bytes as text, categories by name, all other values unchanged."""
+    values = np.asarray(column)
+    if values.dtype.kind in NUMBERS + "U":
+        return values
+    decoded = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values.tolist()]
+    return np.array(decoded, dtype=object)
 
 
 class MatrixReader:
-    """Read any rows or columns of a matrix.
+    """Read any rows or columns of a matrix; with ``random_access = False``, rows only in order, while it is opened."""
 
-    A reader with ``random_access = False`` implements only :meth:`parts`, from the first row to the last.
-    """
-
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    nbytes: int  # in memory, as stored
-    chunk_rows: int = 1  # rows that are best read together
+    chunk_rows = 1  # rows that are best read together
     random_access = True
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]):
+        self.shape, self.dtype = (shape[0], shape[1]), dtype
+        self.nbytes = shape[0] * shape[1] * dtype.itemsize  # in memory, as stored
 
     def rows(self, start: int, stop: int) -> Any:
         """Return rows ``start`` to ``stop`` as an array or a CSR matrix."""
         raise NotImplementedError
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of every row as an array."""
-        raise NotImplementedError
+        """Return columns ``start`` to ``stop`` of every row as an array: by default in a pass over the rows."""
+        n_rows, found = self.shape[0], np.empty((self.shape[0], stop - start), self.dtype)
+        step = max(1, _READ_BYTES // 8 * n_rows // max(self.nbytes, 1))
+        with self.opened() as reader:
+            for first in range(0, n_rows, step):
+                last = min(first + step, n_rows)
+                found[first:last] = _dense(reader.rows(first, last)[:, start:stop])
+        return found
 
-    def parts(self, step: int) -> Iterator[Any]:
-        """Yield all rows, ``step`` at a time."""
-        for start in range(0, self.shape[0], step):
-            yield self.rows(start, min(start + step, self.shape[0]))
-
-    def column(self, position: int) -> NDArray[Any]:
-        """Return one column."""
-        if self.random_access:
-            return np.asarray(self.columns(position, position + 1)[:, 0])
-        return np.concatenate([part[:, position] for part in self.parts(4096)])
+    @contextmanager
+    def opened(self) -> Iterator[MatrixReader]:
+        """Yield the reader for a pass over the rows."""
+        yield self
 
 
 class ChunkedReader(MatrixReader):
     """An h5py or zarr array. It is opened for every read, so no file stays open and the reader can be pickled."""
 
     def __init__(self, open_array: Open, array: Any):
+        super().__init__(array.shape, array.dtype)
         self._open = open_array
-        self.shape, self.dtype = tuple(array.shape), array.dtype
-        self.nbytes = self.shape[0] * self.shape[1] * self.dtype.itemsize
         self.chunk_rows = array.chunks[0] if array.chunks else 1
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop``."""
         with self._open() as array:
             return np.asarray(array[start:stop])
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of every row."""
         with self._open() as array:
             return np.asarray(array[:, start:stop])
 
@@ -86,13 +238,11 @@ class ChunkedReader(MatrixReader):
 class InMemoryReader(MatrixReader):
     """An array or CSR matrix in memory, which is always loaded as a whole."""
 
-    nbytes = 0  # in addition to the matrix itself
-
     def __init__(self, matrix: Any):
-        self.matrix, self.shape, self.dtype = matrix, matrix.shape, matrix.dtype
+        super().__init__(matrix.shape, matrix.dtype)
+        self.matrix, self.nbytes = matrix, 0  # in addition to the matrix itself
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of every row."""
         return _dense(self.matrix[:, start:stop])
 
 
@@ -103,7 +253,7 @@ class MatrixFile:
     path: Path
     kind: str
     reader: MatrixReader
-    names: tuple[str, ...] | None = None
+    names: Names = None
     metadata: Mapping[str, Column] = field(default_factory=dict)
     aside: tuple[str, ...] = ()  # metadata columns that are part of the source without being requested
     ids: str | None = None  # the default column of row ids
@@ -132,18 +282,15 @@ def as_source(matrix: MatrixFile, options: Options, role: str) -> Source:
     return source.load() if source.nbytes <= options.memory else source
 
 
-def _choose_features(
-    matrix: MatrixFile, options: Options, location: str
-) -> tuple[Index | None, tuple[str, ...] | None]:
+def _choose_features(matrix: MatrixFile, options: Options, location: str) -> tuple[Index | None, Names]:
     """Return positions (None: all) and names of the requested features."""
     names = matrix.names
     if names is None:
         for argument, given in (("columns", options.columns), ("drop", options.drop)):
             if given:
-                raise InputError(
-                    f"{location}: {argument}={listed(given)} was given, but its columns have no names. Leave "
-                    f"{argument}= out, or give a file or data frame with names."
-                )
+                problem = f"{argument}={listed(given)} was given, but its columns have no names"
+                remedy = f"Leave {argument}= out, or give a file or data frame with names."
+                raise InputError(f"{location}: {problem}. {remedy}")
         return None, None
     # A feature that is requested as metadata is dropped, unless a metadata column has the same name.
     taken = [column for column in options.roles if column in names and column not in matrix.metadata]
@@ -167,7 +314,7 @@ def _requested_metadata(matrix: MatrixFile, options: Options, location: str) -> 
                 candidates = list(matrix.metadata)
                 remedy = f"{did_you_mean(column, candidates)} Use one of its metadata columns: {listed(candidates)}."
             raise ColumnError(f"{location}: {argument} column {column!r} does not exist.{remedy}", argument, column)
-        known[column] = partial(matrix.reader.column, matrix.names.index(column))
+        known[column] = partial(_column, matrix.reader, matrix.names.index(column))
     return known
 
 
@@ -178,6 +325,10 @@ def _choose_rows(metadata: Mapping[str, Column], options: Options, location: str
     mask = row_filter.mask({name: Coded.of(v.tolist(), v.dtype.kind in NUMBERS) for name, v in values.items()})
     row_filter.check()
     return None if mask is None or mask.all() else np.flatnonzero(mask)
+
+
+def _column(reader: MatrixReader, position: int) -> NDArray[Any]:
+    return np.asarray(reader.columns(position, position + 1)[:, 0])
 
 
 class _LazyColumns(dict[str, NDArray[Any]]):
@@ -201,14 +352,9 @@ class SequentialMatrix(Stream):
     """
 
     def __init__(
-        self,
-        location: str,
-        layout: Layout,
-        matrix: MatrixFile,
-        metadata: Mapping[str, Column],
-        row_index: Index | None = None,
-        column_index: Index | None = None,
-    ):
+        self, location: str, layout: Layout, matrix: MatrixFile, metadata: Mapping[str, Column],
+        row_index: Index | None, column_index: Index | None,
+    ):  # fmt: skip
         super().__init__(layout, self._blocks)
         self.location, self.matrix, self.reader, self.metadata = location, matrix, matrix.reader, metadata
         self.row_index, self.column_index = row_index, column_index
@@ -222,8 +368,7 @@ class SequentialMatrix(Stream):
         return self.reader.nbytes * self._total // n_rows * self.n_features // n_columns
 
     def about(self, column: str) -> NDArray[Any]:
-        """Return a metadata column, without a pass over the numbers."""
-        return self._kept[column]
+        return self._kept[column]  # without a pass over the numbers
 
     def load(self) -> TableInMemory | SparseInMemory:
         """Read the chosen rows and columns into memory; sparse rows stay sparse."""
@@ -232,7 +377,7 @@ class SequentialMatrix(Stream):
         metadata.update((name, self.about(name)) for name in self.aside if name not in deferred)
         if isinstance(self.reader, InMemoryReader):
             whole = self.reader.matrix if self.row_index is None else self.reader.matrix[self.row_index]
-            whole = self._select(whole)
+            whole = whole if self.column_index is None else whole[:, self.column_index]
         else:
             whole = self._read_all()
         return (SparseInMemory if sparse.issparse(whole) else TableInMemory)(self.layout, whole, metadata)
@@ -271,27 +416,42 @@ class SequentialMatrix(Stream):
     def _parts(self, step: int, begin: int) -> Iterator[tuple[int, Any]]:
         """Yield chosen rows and columns as stored, ``step`` rows of the file at a time.
 
-        Each part comes with the number of chosen rows before it. Parts that end before row ``begin`` are skipped.
+        Each part comes with the number of chosen rows before it. Parts that end before row ``begin`` are not read.
         """
-        parts, seen = self.reader.parts(step), 0
-        for start in range(0, self.reader.shape[0], step):
-            with readable(self.location, self.matrix.kind):
-                part = next(parts)
-            chosen = self._rows_between(start, start + step)
-            part = part if chosen is None else part[chosen - start]
-            if part.shape[0] and seen + part.shape[0] > begin:
-                yield seen, self._select(part)
-            seen += part.shape[0]
+        seen = 0
+        with readable(self.location, self.matrix.kind), self.reader.opened() as reader:
+            for start in range(0, self.reader.shape[0], step):
+                chosen = self._rows_between(start, start + step)
+                if len(chosen) and seen + len(chosen) > begin:
+                    yield seen, self._read(reader, chosen)
+                seen += len(chosen)
 
-    def _rows_between(self, start: int, stop: int) -> Index | None:
-        """Return the chosen rows of the file from ``start`` to ``stop`` (None: all)."""
+    def _rows_between(self, start: int, stop: int) -> Index | range:
+        """Return the chosen rows of the file from ``start`` to ``stop``."""
         if self.row_index is None:
-            return None
+            return range(start, min(stop, self.reader.shape[0]))
         low, high = np.searchsorted(self.row_index, (start, stop))
         return self.row_index[low:high]
 
-    def _select(self, part: Any) -> Any:
-        return part if self.column_index is None else part[:, self.column_index]
+    def _read(self, reader: MatrixReader, rows: Index | range) -> Any:
+        """Return the chosen columns of the file's rows at ``rows``, which increase.
+
+        Rows of the same or the next chunk are one read.
+        """
+        runs: list[Any] = [rows]
+        if not isinstance(rows, range):
+            far = (np.diff(rows) > reader.chunk_rows) | (np.diff(rows // self._max_rows) > 0)
+            runs = np.split(rows, np.flatnonzero(far) + 1)
+        parts = []
+        for run in runs:
+            first, stop = (int(run[0]), int(run[-1]) + 1) if len(run) else (0, 0)
+            with readable(self.location, self.matrix.kind):
+                part = reader.rows(first, stop)
+            parts.append(part if part.shape[0] == len(run) else part[run - first])
+        whole = parts[0]
+        if len(parts) > 1:
+            whole = sparse.vstack(parts, format="csr") if sparse.issparse(whole) else np.concatenate(parts)
+        return whole if self.column_index is None else whole[:, self.column_index]
 
     def _part_rows(self, rows: int) -> int:
         """Return how many rows of the file to read for ``rows`` chosen ones: whole chunks, unless too large."""
@@ -311,16 +471,13 @@ class OnDisk(SequentialMatrix, RowSource):
     _panel: tuple[int, NDArray[Any]] | None = None  # position and values of the columns read last
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` as a dense array."""
-        if self.row_index is not None:
-            return _dense(self._gather(self.row_index[start:stop]))
-        return _dense(self._select(self._read(start, min(stop, self._total))))
+        chosen = range(start, min(stop, self._total)) if self.row_index is None else self.row_index[start:stop]
+        return _dense(self._read(self.reader, chosen))
 
     def take(self, index: Index | slice) -> NDArray[Any]:
-        """Return the rows at ``index`` as a dense array."""
         index = np.arange(*index.indices(self._total)) if isinstance(index, slice) else index
         ordered, inverse = np.unique(index if self.row_index is None else self.row_index[index], return_inverse=True)
-        return _dense(self._gather(ordered))[inverse]
+        return _dense(self._read(self.reader, ordered))[inverse]
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` of every row; the columns after them are prefetched."""
@@ -334,37 +491,10 @@ class OnDisk(SequentialMatrix, RowSource):
         return values[:, start - first : stop - first]
 
     def select(self, index: Index) -> OnDisk:
-        """Return the source with the columns at ``index``, in that order."""
         columns = index if self.column_index is None else self.column_index[index]
         names = None if self.names is None else tuple(self.names[i] for i in index)
         layout = replace(self.layout, names=names, n_features=len(index))
         return OnDisk(self.location, layout, self.matrix, self.metadata, self.row_index, columns)
-
-    def _parts(self, step: int, begin: int) -> Iterator[tuple[int, Any]]:
-        seen, total = 0, self.reader.shape[0]
-        for start in range(0, total, step):  # parts without chosen rows, and those before ``begin``, are not read
-            stop = min(start + step, total)
-            chosen = self._rows_between(start, stop)
-            count = stop - start if chosen is None else len(chosen)
-            if count and seen + count > begin:
-                yield seen, self._select(self._read(start, stop)) if chosen is None else self._gather(chosen)
-            seen += count
-
-    def _gather(self, ordered: Index) -> Any:
-        """Return the file's rows at ``ordered``, which increase; rows of the same or the next chunk are one read."""
-        far = (np.diff(ordered) > self.reader.chunk_rows) | (np.diff(ordered // self._max_rows) > 0)
-        parts = []
-        for run in np.split(ordered, np.flatnonzero(far) + 1):
-            first, stop = (int(run[0]), int(run[-1]) + 1) if len(run) else (0, 0)
-            part = self._read(first, stop)
-            parts.append(part if part.shape[0] == len(run) else part[run - first])
-        if len(parts) == 1:
-            return self._select(parts[0])
-        return self._select(sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts))
-
-    def _read(self, start: int, stop: int) -> Any:
-        with readable(self.location, self.matrix.kind):
-            return self.reader.rows(start, stop)
 
     def _read_columns(self, start: int, stop: int) -> NDArray[Any]:
         files = self.layout.files

@@ -1,8 +1,8 @@
 """Sources: a dataset as blocks of rows with names, and views of its rows and columns.
 
 A source is all that the library sees of a dataset. Arrays, files and clusters differ only in the methods they
-override, so that a new kind of data needs no change in the estimators. Readers also share the progress reports and
-prefetching defined here.
+override, so that a new kind of data needs no change in the estimators. Readers also share the progress reports, the
+prefetching and the conversion of errors defined here.
 """
 
 from __future__ import annotations
@@ -14,28 +14,31 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from standout._blas import threads_for
-from standout.errors import RowsNeededError
+from standout.errors import InputError, MissingExtraError, RowsNeededError, StandoutError
 
 if TYPE_CHECKING:
     from standout._moments import Moments
 
 Index = NDArray[np.intp]
+Names = tuple[str, ...] | None  # of features; None: they have none
 T = TypeVar("T")
-# One block of rows takes about this many bytes: small enough for the cache to help, large enough
-# for BLAS to run at full speed.
+# One block takes about this many bytes: small enough for the cache to help, large enough for BLAS to run at full speed.
 BLOCK_BYTES = 8 * 2**20
 # With this many rows a block's product costs much more than passing over the sums it is added to.
 _ENOUGH_ROWS = 512
 # Items to prefetch. One is in use, one waits, one is being read: more would only use memory.
 _DEPTH = 2
 _END = object()
+NO_ORDER = "the rows of a Spark DataFrame have no order"
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Source(ABC):
 
     n_features: int
     n_rows: int | None = None
-    names: tuple[str, ...] | None = None
+    names: Names = None
     labels: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     row_ids: NDArray[Any] | None = None
@@ -109,9 +112,7 @@ class Source(ABC):
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield 2-D numeric arrays of at most ``rows`` rows each, in order."""
 
-    def moments(
-        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
-    ) -> Moments:
+    def moments(self, weights: Any = None, groups: Any = None, *, names: Names = None, role: str = "data") -> Moments:
         """Return the moments of all rows: by default in one pass over the blocks."""
         from standout._moments import sum_rows  # at the time of the call: the core imports this module
 
@@ -133,10 +134,8 @@ class Source(ABC):
     def check_order(self, role: str) -> None:
         """Raise if rows have no order, so that values such as labels cannot be matched to them."""
         if not self.ordered:
-            raise RowsNeededError(
-                f"{role}: the rows of a Spark DataFrame have no order, so labels and other values cannot be matched to "
-                "them. Bring both into memory together first, with toPandas()."
-            )
+            problem = f"{NO_ORDER}, so labels and other values cannot be matched to them"
+            raise RowsNeededError(f"{role}: {problem}. Bring both into memory together first, with toPandas().")
 
     def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:  # noqa: ARG002
         """Return several functions of the rows as arrays in memory; a cluster computes all of them in one pass."""
@@ -189,17 +188,14 @@ class RowSource(Source):
         return self.take(slice(start, stop))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the rows in order, at most ``rows`` at a time."""
         n_rows = self.n_rows or 0
         for start in range(0, n_rows, rows):
             yield self.rows(start, min(start + rows, n_rows))
 
     def select(self, index: Index) -> Source:
-        """Return the source with the columns at ``index``, in that order."""
         return _RowColumnView(self, index)
 
     def in_memory(self, role: str) -> RowSource:  # noqa: ARG002
-        """Return the source itself."""
         return self
 
 
@@ -208,27 +204,22 @@ class ArraySource(RowSource):
 
     n_rows: int
 
-    def __init__(self, array: NDArray[Any], names: tuple[str, ...] | None = None):
+    def __init__(self, array: NDArray[Any], names: Names = None):
         self.array, self.names = array, names
         self.n_rows, self.n_features = array.shape
 
     def take(self, index: Index | slice) -> NDArray[Any]:
-        """Return the rows at ``index``; those of a slice without a copy."""
         return self.array[index]
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` without a copy."""
         return self.array[:, start:stop]
 
-    def moments(
-        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
-    ) -> Moments:
-        """Return the moments of all rows; an array that is one block needs no accumulator."""
+    def moments(self, weights: Any = None, groups: Any = None, *, names: Names = None, role: str = "data") -> Moments:
         from standout._moments import Moments, sums_of_block
 
         if weights is None and groups is None and self.groups is None and self.n_rows <= block_rows(self.n_features):
             with threads_for(float(self.n_rows) * self.n_features**2):
-                sums = sums_of_block(self.array)
+                sums = sums_of_block(self.array)  # one block needs no accumulator
             if sums is not None:
                 return Moments.from_sums(sums, None, names or self.names)
         return super().moments(weights, groups, names=names, role=role)
@@ -263,16 +254,7 @@ _watcher: ContextVar[Callable[[Progress], None] | None] = ContextVar("standout_p
 
 @contextmanager
 def watching(callback: Callable[[Progress], None]) -> Iterator[None]:
-    """Call ``callback`` with the progress of every reader inside, block by block.
-
-    Examples
-    --------
-    >>> seen = []
-    >>> with watching(seen.append):
-    ...     report("rows.csv", 10, 0.5)
-    >>> seen
-    [Progress(what='rows.csv', rows=10, share=0.5)]
-    """
+    """Call ``callback`` with the progress of every reader inside, block by block."""
     before = _watcher.set(callback)
     try:
         yield
@@ -287,11 +269,52 @@ def report(what: str, rows: int, share: float | None = None) -> None:
         callback(Progress(what, rows, share))
 
 
+@contextmanager
+def readable(location: str, kind: str, path: Path | None = None) -> Iterator[None]:
+    """Convert any error of a reader into an :class:`InputError` of one line that starts with ``location``.
+
+    With a ``path``, an empty file is an error, and so is a gzip file, except of Matrix Market.
+    """
+    try:
+        if path is not None and path.is_file():
+            with path.open("rb") as file:
+                if not file.read(1):
+                    raise InputError(f"{location}: the file is empty. Give an intact copy.")
+            if path.suffix.lower() == ".gz" and kind != "Matrix Market":
+                raise InputError(f"{location}: gzip is not supported for this file type. Give the uncompressed file.")
+        yield
+    except StandoutError:
+        raise
+    except PermissionError as error:
+        raise InputError(f"{location}: no permission to read it. Ask for access, or give a copy.") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{location}: the file no longer exists. Check the path.") from error
+    except MemoryError as error:
+        raise InputError(f"{location}: not enough memory. Use a smaller `memory`, or give fewer columns.") from error
+    except Exception as error:
+        problem = f"cannot be read as {kind} ({first_line(error)}). The file is damaged, truncated or of another type"
+        raise InputError(f"{location}: {problem}: give an intact copy.") from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, short enough for a message of ours."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:150].rstrip(".")
+
+
+def import_extra(package: str, location: str, extra: str = "io") -> Any:
+    """Import an optional package, or raise an error that names the extra to install."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        install = f"pip install 'standout[{extra}]'"
+        raise MissingExtraError(f"{location}: reading this needs {error.name}. Install it with: {install}") from error
+
+
 def ahead(items: Iterator[T]) -> Iterator[T]:
     """Yield the items of an iterator while another thread prefetches the next two.
 
-    Exceptions of the iterator are raised here, in order. When the caller stops early (an error, Ctrl-C), the
-    current read is waited for and the iterator is closed with its files.
+    Its exceptions are raised here, in order. When the caller stops early (an error, Ctrl-C), the current read is waited
+    for and the iterator is closed with its files.
     """
     # Reads are submitted one by one, so that no thread ever blocks on a full queue at exit.
     pool = ThreadPoolExecutor(1, thread_name_prefix="standout-reader")
@@ -320,19 +343,15 @@ class RowView(RowSource):
         )
 
     def id_columns(self) -> list[IdColumn]:
-        """Return the ids of the view's rows."""
         return [replace(column, values=column.values[self.index]) for column in self.source.id_columns()]
 
     def take(self, index: Index | slice) -> NDArray[Any]:
-        """Return the view's rows at ``index``."""
         return self.source.take(self.index[index])
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of the view's rows."""
         return self.source.columns(start, stop)[self.index]
 
     def sparse(self) -> Any:
-        """Return the rows as a CSR matrix where the source is sparse, else None."""
         matrix = self.source.sparse()
         return None if matrix is None else matrix[self.index]
 
@@ -360,21 +379,16 @@ class ColumnView(Source):
             setattr(self, name, getattr(source, name))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield blocks with the chosen columns."""
         for block in self.source.blocks(rows):
             yield block[:, self.index]
 
-    def moments(
-        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
-    ) -> Moments:
-        """Return the moments of the chosen columns."""
+    def moments(self, weights: Any = None, groups: Any = None, *, names: Names = None, role: str = "data") -> Moments:
         if self.is_local:
             return super().moments(weights, groups, names=names, role=role)
         found: Moments = self.source.moments(weights, groups, role=role).select(self.index)
         return found
 
     def sparse(self) -> Any:
-        """Return the chosen columns as a CSR matrix where the source is sparse, else None."""
         matrix = self.source.sparse()
         return None if matrix is None else matrix[:, self.index]
 
@@ -382,17 +396,13 @@ class ColumnView(Source):
 class _RowColumnView(ColumnView, RowSource):
     """The columns at ``index`` of a source whose rows can be read again."""
 
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        return np.asarray(self.source.rows(start, stop)[:, self.index])
-
     def take(self, index: Index | slice) -> NDArray[Any]:
         return np.asarray(self.source.take(index)[:, self.index])
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the chosen columns ``start`` to ``stop``; a run of neighbours is one slice."""
         chosen = self.index[start:stop]
         low, high = int(chosen.min()), int(chosen.max()) + 1
-        if high - low <= 4 * len(chosen):
+        if high - low <= 4 * len(chosen):  # a run of neighbours is one slice
             return np.asarray(self.source.columns(low, high)[:, chosen - low])
         return np.column_stack([self.source.columns(int(i), int(i) + 1) for i in chosen])
 
