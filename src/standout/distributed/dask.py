@@ -33,7 +33,7 @@ from standout.io.memory import (
     check_names,
     checked_block,
     checked_table,
-    may_be_numbers,
+    numeric_columns,
 )
 from standout.io.options import Coded, Options, choose
 from standout.io.read import is_on_cluster, read
@@ -73,7 +73,7 @@ def _chosen_features(data: Any, options: Options, role: str) -> Any:
     check_names(list(data.columns), role)
     empty = nw.from_native(data._meta, eager_only=True)
     label_of = {str(name): name for name in data.columns}
-    numeric = {str(name) for name, kind in empty.schema.items() if may_be_numbers(kind, empty, name)}
+    numeric = set(map(str, numeric_columns(empty)))
     chosen = choose(list(label_of), numeric, options, role)
     return data[[label_of[name] for name in chosen.features]]
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from glob import escape
 from hashlib import blake2b, sha256
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from standout.errors import InputError, OutputError, StandoutWarning, warn_user
 from standout.io.containers import readable
@@ -71,8 +71,7 @@ class FileStamp:
         """Raise an error if a file has changed."""
         if FileStamp.of(self.files, location).stamps != self.stamps:
             raise InputError(
-                f"{location}: it has changed since it was opened, so its rows and columns may differ from those "
-                "already read. Load it again when no other program writes to it."
+                f"{location}: it has changed since it was opened. Load it again when no other program writes to it."
             )
 
 
@@ -103,13 +102,7 @@ class CheckpointFile:
                 file.write(array.data)
             file.write(checksum.digest())
 
-    def check(self, role: str) -> None:
-        """Raise an error for a checkpoint that is damaged or belongs to other data, before any rows are read."""
-        self.load(self.fingerprint(), None, role)
-
-    def load(
-        self, fingerprint: dict[str, Any], arrays: Iterable[NDArray[Any]] | None, role: str
-    ) -> dict[str, Any] | None:
+    def load(self, fingerprint: dict[str, Any], arrays: Iterable[Any] | None, role: str) -> dict[str, Any] | None:
         """Fill the arrays (if any) from the checkpoint and return its header; None if there is no checkpoint yet.
 
         A checkpoint that is damaged, or has another fingerprint, is an error and stays unchanged. Header and arrays
@@ -166,32 +159,13 @@ def _checksum(data: bytes) -> Any:
     return blake2b(data, digest_size=_DIGEST_SIZE)
 
 
-@dataclass(frozen=True)
-class Position:
-    """Progress of a pass."""
-
-    block_rows: int
-    rows: int = 0  # rows read, including those of weight zero
-    groups: Sequence[Hashable] | None = None  # distinct groups so far
-    mark: Any = None  # start of the next block, in the form used by the source; None: start of the file
-    finished: bool = False
-
-
 class CheckpointedPass:
     """A pass over one dataset that adds its rows to an accumulator and saves its progress.
 
     Groups are counted from the file if ``counting``; otherwise they were given by the user.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        accumulator: Accumulator,
-        weights: ArrayLike | None,
-        counting: bool,
-        names: Sequence[str] | None,
-        role: str,
-    ):
+    def __init__(self, source: Source, accumulator: Accumulator, weights: Any, counting: bool, names: Any, role: str):
         self.source, self.accumulator, self.counting, self.names, self.role = source, accumulator, counting, names, role
         self.weights = None if weights is None else check_weights(weights, source.n_rows, role)
         self.stream: Any = source.source if isinstance(source, ColumnView) else source
@@ -199,46 +173,57 @@ class CheckpointedPass:
         self.file: CheckpointFile = self.stream.checkpoint
         self.fingerprint = self._fingerprint()
         self._unsaved = False  # whether a checkpoint could not be written
+        self.position: dict[str, Any] = {
+            "block_rows": block_rows_of(source),
+            "rows": 0,  # read so far, including those of weight zero
+            "groups": None,  # distinct groups so far
+            "mark": None,  # start of the next block, in the form used by the source; None: start of the file
+            "finished": False,
+        }
 
     def run(self) -> tuple[int, frozenset[Hashable] | None]:
         """Add all blocks not covered by an earlier pass; return the number of rows and the distinct groups."""
-        position = self._load() or Position(block_rows_of(self.source))
-        if not position.finished:
+        header = self.file.load(self.fingerprint, self.accumulator.arrays(), self.role)
+        if header is not None:
+            vars(self.accumulator).update(header["sums"])
+            self.position = header["position"]
+        position, column = self.position, self.stream.layout.options.groups
+        if not position["finished"]:
             saved, cost = time.monotonic(), 0.0
-            with closing(self.stream.blocks_after(position.block_rows, position.mark, position.rows)) as blocks:
+            start = position["block_rows"], () if column is None else (column,), position["mark"], position["rows"]
+            with closing(self.stream.read_blocks(*start)) as blocks:
                 for block in blocks:
-                    position = self._add(block, position)
+                    self._add(block, column if self.counting else None)
                     if time.monotonic() - saved >= max(_INTERVAL, cost / _SHARE):
-                        start = time.monotonic()
-                        self._save(replace(position, mark=block.after()))
+                        begin = time.monotonic()
+                        self._save(mark=block.after())
                         saved = time.monotonic()
-                        cost = saved - start
+                        cost = saved - begin
             self.file.sweep(time.time() - _STALE)
-            check_all_used(self.weights, position.rows, self.role)
-            self._save(replace(position, finished=True))
-        self.stream.n_rows = position.rows
-        return position.rows, None if position.groups is None else frozenset(position.groups)
+            check_all_used(self.weights, position["rows"], self.role)
+            self._save(finished=True)
+        self.stream.n_rows = position["rows"]
+        return position["rows"], None if position["groups"] is None else frozenset(position["groups"])
 
-    def _add(self, block: Any, position: Position) -> Position:
-        """Add a block to the sums and return the position after it."""
+    def _add(self, block: Any, group_column: str | None) -> None:
+        """Add a block to the sums and to the position."""
         numbers = block.numbers if self.columns is None else block.numbers[:, self.columns]
-        checked_block(numbers, self.source.n_features, self.role)
-        part = weighted(numbers, self.weights, position.rows, self.role)
+        start = self.position["rows"]
+        part = weighted(checked_block(numbers, self.source.n_features, self.role), self.weights, start, self.role)
         if not self.accumulator.add(part.rows, part.weights):
             raise explain_non_finite(self.source, part.rows, self.role, self.names)
-        groups, stop = position.groups, position.rows + part.seen
-        found = self.stream.subjects_of(block) if self.counting else None
-        if found is not None:
-            weights = None if self.weights is None else self.weights[position.rows : stop]
-            new = distinct_groups(found, weights, len(found), self.role).difference(groups or ())
+        self.position["rows"] += part.seen
+        if group_column is not None:
+            groups, known = self.stream.subjects(block.about[group_column]), self.position["groups"] or ()
+            weights = None if self.weights is None else self.weights[start : start + part.seen]
+            new = distinct_groups(groups, weights, part.seen, self.role).difference(known)
             unlike = [group for group in new if not isinstance(group, str | int | float)]
             if unlike:
                 raise InputError(
                     f"{self.role} groups: {unlike[0]!r} is neither text nor a number, and cannot be kept in a "
                     "checkpoint. Convert the groups to text."
                 )
-            groups = (*(groups or ()), *new)
-        return replace(position, rows=stop, groups=groups)
+            self.position["groups"] = (*known, *new)
 
     def _fingerprint(self) -> dict[str, Any]:
         """Return, as JSON, what must be equal for a pass to be resumed."""
@@ -254,23 +239,16 @@ class CheckpointedPass:
             "weights": None if self.weights is None else sha256(self.weights.tobytes()).hexdigest(),
         }
 
-    def _save(self, position: Position) -> None:
+    def _save(self, **last: Any) -> None:
         """Save the progress of the pass. A failed write must not discard the sums in memory."""
-        header = {"fingerprint": self.fingerprint, "position": vars(position), "sums": self.accumulator.counts}
+        position = self.position | last
+        header = {"fingerprint": self.fingerprint, "position": position, "sums": self.accumulator.counts}
         try:
             self.file.save(header, self.accumulator.arrays())
         except OutputError as error:
             if not self._unsaved:
                 warn_user(f"the fit continues without a checkpoint: {error}", StandoutWarning)
             self._unsaved = True
-
-    def _load(self) -> Position | None:
-        """Restore the accumulator and return the saved position; None if there is no checkpoint."""
-        header = self.file.load(self.fingerprint, self.accumulator.arrays(), self.role)
-        if header is None:
-            return None
-        vars(self.accumulator).update(header["sums"])
-        return Position(**header["position"])
 
 
 def check_apart(sources: Mapping[str, Source | None]) -> None:
@@ -281,10 +259,8 @@ def check_apart(sources: Mapping[str, Source | None]) -> None:
             continue
         path = source.checkpoint.path
         if path in seen:
-            raise InputError(
-                f"{role}: the checkpoint {path} is that of the {seen[path]} too. Give each dataset another path as "
-                "`checkpoint`."
-            )
+            problem = f"{role}: the checkpoint {path} is that of the {seen[path]} too"
+            raise InputError(f"{problem}. Give each dataset another path as `checkpoint`.")
         seen[path] = role
 
 

@@ -1,8 +1,7 @@
-"""Sources for data in memory: arrays and memory maps, sparse matrices, data frames.
+"""Sources for data in memory (arrays, sparse matrices, data frames), weights and groups, and the checks of all of them.
 
 Input types are validated without a pass over the data. Non-finite values are located (which features, how many) only
-after they have appeared in the sums. Also here: sparse blocks that share the memory of their matrix, and iteration over
-rows with weights.
+after they have appeared in the sums. Sparse blocks share the memory of their matrix.
 """
 
 from __future__ import annotations
@@ -49,17 +48,12 @@ def checked_table(data: Any, role: str) -> Any:
             check_integers({int(i): data[:, i] for i in large_values(data[0])}, role)
         return data
     if isinstance(data, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(data).sum())):
-        raise InputError(
-            f"{role}: {masked} values are masked, that is, missing. Drop those rows or features, or fill the values "
-            "in with filled()."
-        )
+        raise InputError(f"{role}: {masked} values are masked (missing). Drop those rows or features, or use filled().")
     if isinstance(data, np.ma.MaskedArray | np.matrix):
         data = np.asarray(data)
     kind = getattr(getattr(data, "dtype", None), "kind", "O")
     if kind not in NUMBERS + "OUSc":
-        raise NotNumbersError(
-            f"{role}: values of type {data.dtype} are not numbers. Convert them to numbers, or leave them out."
-        )
+        raise NotNumbersError(f"{role}: values of type {data.dtype} are not numbers. Convert them, or leave them out.")
     from sklearn.utils import check_array
 
     try:
@@ -101,10 +95,8 @@ def checked_block(block: NDArray[Any], n_features: int, role: str) -> NDArray[An
     """Return a block of a source; raise an error if it is invalid."""
     if block.ndim == 2 and block.shape[1] == n_features and block.dtype.kind in NUMBERS:
         return block
-    raise InputError(
-        f"{role}: its source gave a block of shape {block.shape} and type {block.dtype}, and blocks must be numbers "
-        f"of shape (rows, {n_features}). Make blocks() yield such arrays."
-    )
+    found = f"its source gave a block of shape {block.shape} and type {block.dtype}"
+    raise InputError(f"{role}: {found}. Make blocks() yield numbers of shape (rows, {n_features}).")
 
 
 def is_missing(value: Any) -> bool:
@@ -134,18 +126,15 @@ def at_file(source: Any, role: str) -> str:
 
 
 def _path(source: Any) -> Any:
-    while source is not None and not hasattr(source, "path"):
-        source = getattr(source, "source", None)
+    while not hasattr(source, "path") and hasattr(source, "source"):
+        source = source.source
     return getattr(source, "path", None)
 
 
 def explain_underflow(features: NDArray[np.intp], names: Sequence[str] | None, role: str) -> InputError:
     """Return the error for features whose squares underflow to zero."""
-    return InputError(
-        f"{role}: {len(features)} features vary by so little that their squares underflow: "
-        f"{listed(named_features(names, features))}. Multiply these features by a common factor in target and "
-        "background alike."
-    )
+    found = f"{len(features)} features whose squares underflow: {listed(named_features(names, features))}"
+    return InputError(f"{role}: {found}. Multiply them by a common factor in target and background alike.")
 
 
 @dataclass(frozen=True)
@@ -181,9 +170,9 @@ def explain_bad(
     bad = np.flatnonzero(count)
     if len(bad) == 0:
         huge = np.flatnonzero(found.largest > 1e100)
+        where = f"largest {found.largest.max():.3g}, in {len(huge)} features: {listed(named_features(names, huge))}"
         return InputError(
-            f"{role}: the values are finite, but their squares overflow (largest {found.largest.max():.3g}, in "
-            f"{len(huge)} features: {listed(named_features(names, huge))}). Divide these features by a common "
+            f"{role}: the values are finite, but their squares overflow ({where}). Divide these features by a common "
             "factor in target and background alike."
         )
     order = bad[np.argsort(-count[bad], kind="stable")]
@@ -196,10 +185,7 @@ def explain_bad(
 
 
 def sparse_rows(source: Source, index: NDArray[np.intp] | None = None) -> Any:
-    """Return the rows of a source (those at ``index``) as a CSR matrix; None if they are not sparse.
-
-    A whole sparse matrix is not copied; duplicate entries are summed.
-    """
+    """Return the rows of a source (at ``index``) as a CSR matrix without duplicate entries; None if not sparse."""
     matrix = source.sparse()
     if matrix is None:
         return None
@@ -259,16 +245,13 @@ class SparseSource(RowSource):
         return self._by_row.tocsc()
 
     def take(self, index: Index | slice) -> NDArray[Any]:
-        """Return the rows at ``index`` as a dense array."""
         return np.asarray(self._by_row[index].toarray())
 
-    def sparse(self) -> Any:
-        """Return the matrix."""
-        return self._by_row
-
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` as a dense array."""
         return np.asarray(self._by_column[:, start:stop].toarray())
+
+    def sparse(self) -> Any:
+        return self._by_row
 
 
 class FrameSource(RowSource):
@@ -287,25 +270,29 @@ class FrameSource(RowSource):
         self.names = tuple(columns) if columns and isinstance(columns[0], str) else None
         # Labels that are not strings (numbers, dates) must at least agree.
         self.unnamed = None if self.names is not None else tuple(columns)
-        _check_numeric(self.frame, role)
+        numeric = set(numeric_columns(self.frame))
+        text = [name for name in columns if name not in numeric]
+        if text:
+            argument = f"{'columns=' if self.frame.implementation.is_pandas_like() else ''}{text[:3]!r}"
+            raise InputError(
+                f"{role}: {len(text)} of {len(columns)} columns do not hold numbers: {listed(text)} (type "
+                f"{self.frame.schema[text[0]]}). Leave them out, for instance with frame.drop({argument}), and give "
+                "labels as y or groups."
+            )
         if self.n_rows:
             large = [columns[i] for i in large_values(_numbers(self.frame[:1])[0])]
             whole = [name for name in large if self.frame.schema[name] in (nw.Int64, nw.UInt64)]
             check_integers({name: self.frame[name].drop_nulls().to_numpy() for name in whole}, role)
-
         self._index = index_columns(frame)
         self.row_ids = self._index[0].values if len(self._index) == 1 else None
 
     def id_columns(self) -> list[IdColumn]:
-        """Return the index of a pandas frame."""
         return self._index
 
     def take(self, index: Index | slice) -> NDArray[Any]:
-        """Return the rows at ``index`` as a dense array."""
         return _numbers(self.frame[index])
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` as a dense array."""
         return _numbers(self.frame[:, start:stop])
 
 
@@ -314,26 +301,21 @@ def index_columns(frame: Any) -> list[IdColumn]:
     index = getattr(frame, "index", None)
     if index is None or not hasattr(index, "nlevels") or type(index).__name__ == "RangeIndex":
         return []
-    if index.nlevels == 1:
-        values = np.asarray(index)  # whole numbers that repeat are ids, not classes
-        repeats = values.dtype.kind in "iu" and not index.is_unique
-        return [IdColumn(values, _text_or_none(index.name), "X.index", explicit=repeats)]
-    keys = [level if name is None else name for level, name in enumerate(index.names)]
-    return [
-        IdColumn(np.asarray(index.get_level_values(key)), _text_or_none(key), f"X.index.get_level_values({key!r})")
-        for key in keys
-    ]
-
-
-def _text_or_none(name: Any) -> str | None:
-    return name if isinstance(name, str) else None
+    columns, single = [], index.nlevels == 1
+    for level, name in enumerate(index.names):
+        values = np.asarray(index.get_level_values(level))
+        code = "X.index" if single else f"X.index.get_level_values({level if name is None else name!r})"
+        repeats = (
+            single and values.dtype.kind in "iu" and not index.is_unique
+        )  # such whole numbers are ids, not classes
+        columns.append(IdColumn(values, name if isinstance(name, str) else None, code, explicit=repeats))
+    return columns
 
 
 def check_names(columns: list[Any], role: str) -> None:
     """Raise an error for duplicate column names, or names of which only some are strings."""
-    kinds = {isinstance(name, str) for name in columns}
-    if len(kinds) > 1:
-        odd = [name for name in columns if not isinstance(name, str)]
+    odd = [name for name in columns if not isinstance(name, str)]
+    if 0 < len(odd) < len(columns):
         raise InputError(
             f"{role}: {len(odd)} of {len(columns)} column names are not text: {listed(odd)}. Make all column names "
             "text, for instance with frame.columns = frame.columns.astype(str)."
@@ -349,32 +331,20 @@ def check_distinct(names: Iterable[Any], role: str) -> None:
         raise InputError(f"{role}: {count}: {listed(duplicates)}. Rename or drop them.")
 
 
-def _check_numeric(frame: Any, role: str) -> None:
-    """Raise an error that names the non-numeric columns."""
-    text = [name for name, kind in frame.schema.items() if not may_be_numbers(kind, frame, name)]
-    if text:
-        argument = f"{'columns=' if frame.implementation.is_pandas_like() else ''}{text[:3]!r}"
-        raise InputError(
-            f"{role}: {len(text)} of {len(frame.schema)} columns do not hold numbers: {listed(text)} "
-            f"(type {frame.schema[text[0]]}). Leave them out, for instance with frame.drop({argument}), and give "
-            "labels as y or groups."
-        )
-
-
-def may_be_numbers(kind: Any, frame: Any, name: Any) -> bool:
-    """Return whether a column of this dtype is numeric; the values of object columns are inspected."""
+def numeric_columns(frame: Any) -> list[Any]:
+    """Return the numeric columns of a narwhals frame; the values of object columns are inspected."""
     import narwhals.stable.v2 as nw
 
-    if kind not in (nw.Object, nw.Unknown):
-        return bool(kind.is_numeric() or kind == nw.Boolean)
-    values = frame[name].to_numpy()
-    if values.dtype.kind == "c":
-        return False
-    try:
-        np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
+    def holds_numbers(name: Any, kind: Any) -> bool:
+        if kind not in (nw.Object, nw.Unknown):
+            return bool(kind.is_numeric() or kind == nw.Boolean)
+        values = frame[name].to_numpy()
+        try:
+            return values.dtype.kind != "c" and np.asarray(values, dtype=np.float64) is not None
+        except (TypeError, ValueError):
+            return False
+
+    return [name for name, kind in frame.schema.items() if holds_numbers(name, kind)]
 
 
 def _numbers(frame: Any) -> NDArray[Any]:
@@ -418,10 +388,8 @@ def weighted(rows: NDArray[Any], weights: Array | None, start: int, role: str) -
     stop = start + len(rows)
     if stop > len(weights):
         raise InputError(f"{role} weights: {len(weights)} weights for more rows. Give one weight for each row.")
-    weights = weights[start:stop]
-    if weights.all():
-        return WeightedBlock(rows, weights, len(rows))
-    return WeightedBlock(rows[weights > 0], weights[weights > 0], len(rows))
+    kept = weights[start:stop] > 0
+    return WeightedBlock(rows if kept.all() else rows[kept], weights[start:stop][kept], len(rows))
 
 
 def check_all_used(weights: Array | None, n_rows: int, role: str) -> None:
@@ -432,38 +400,32 @@ def check_all_used(weights: Array | None, n_rows: int, role: str) -> None:
 
 def check_weights(weights: ArrayLike, n_rows: int | None, role: str, partial: bool = False) -> Array:
     """Return weights as a float array, or raise an error; only weights of a ``partial`` dataset may all be zero."""
-    given = as_weights(weights, role)
+    given, problem = as_weights(weights, role), ""
     if given.dtype.kind not in NUMBERS:
         raise InputError(f"{role} weights: values of type {given.dtype} are not numbers. Give one number for each row.")
     checked = given.astype(np.float64, copy=False)
-    if checked.ndim != 1 or (n_rows is not None and len(checked) != n_rows):
-        raise InputError(f"{role} weights: shape {checked.shape} for {n_rows} rows. Give one weight for each row.")
-    if not np.isfinite(checked).all():
-        raise InputError(f"{role} weights: {np.sum(~np.isfinite(checked))} are NaN or inf. Give finite weights.")
-    if (checked < 0).any():
-        raise InputError(
-            f"{role} weights: {np.sum(checked < 0)} are negative (smallest {checked.min():g}). "
-            "Weights count rows: use 0 to leave a row out."
-        )
     positive = checked[checked > 0]
-    if len(positive) == 0 and not partial:
-        raise InputError(f"{role} weights: all are zero, so no row is left. Give some row a positive weight.")
-    if len(positive) and (positive.max() > 1e100 or positive.min() < 1e-100):
-        raise InputError(
-            f"{role} weights: they go from {positive.min():.3g} to {positive.max():.3g}, too far for sums. "
-            "Divide all weights by a common factor, or use 0 to leave a row out."
-        )
+    if checked.ndim != 1 or (n_rows is not None and len(checked) != n_rows):
+        problem = f"shape {checked.shape} for {n_rows} rows. Give one weight for each row."
+    elif not np.isfinite(checked).all():
+        problem = f"{np.sum(~np.isfinite(checked))} are NaN or inf. Give finite weights."
+    elif (checked < 0).any():
+        problem = f"{np.sum(checked < 0)} are negative (smallest {checked.min():g}). Use 0 to leave a row out."
+    elif len(positive) == 0 and not partial:
+        problem = "all are zero, so no row is left. Give some row a positive weight."
+    elif len(positive) and (positive.max() > 1e100 or positive.min() < 1e-100):
+        extent = f"they go from {positive.min():.3g} to {positive.max():.3g}, too far for sums"
+        problem = f"{extent}. Divide all weights by a common factor, or use 0 to leave a row out."
+    if problem:
+        raise InputError(f"{role} weights: {problem}")
     return checked
 
 
 def as_weights(weights: ArrayLike, role: str) -> NDArray[Any]:
-    """Return weights as an array; masked weights become missing."""
-    masked = int(np.ma.getmaskarray(weights).sum()) if isinstance(weights, np.ma.MaskedArray) else 0
-    if masked:
-        raise InputError(
-            f"{role} weights: {masked} of {np.size(weights)} are masked, that is, missing. Give every row a weight, 0 "
-            "to leave it out."
-        )
+    """Return weights as an array; masked weights are an error."""
+    if isinstance(weights, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(weights).sum())):
+        found = f"{masked} of {np.size(weights)} are masked, that is, missing"
+        raise InputError(f"{role} weights: {found}. Give every row a weight, 0 to leave it out.")
     return np.asarray(weights)
 
 
@@ -488,7 +450,7 @@ def distinct_groups(
     missing = sum(is_missing(item) for item in ids.tolist())
     if missing:
         raise InputError(
-            f"{role} groups: {missing} of {n_rows} rows have no group id (None or NaN). Give every row an id: a unique "
+            f"{role} groups: {missing} of {n_rows} rows have no group id (None or NaN). Give every row an id, a unique "
             "one to a row that is an independent unit."
         )
     if weights is not None:
@@ -496,6 +458,4 @@ def distinct_groups(
     try:
         return frozenset(ids.tolist())
     except TypeError as error:  # unhashable ids such as lists and dicts
-        raise InputError(
-            f"{role} groups: an id cannot be compared with others ({error}). Give ids that are text or numbers."
-        ) from error
+        raise InputError(f"{role} groups: {error}. Give ids that are text or numbers.") from error

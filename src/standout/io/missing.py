@@ -56,9 +56,9 @@ class IncompleteStream(Stream):
     filling: Fill | None = None
     filled_columns: Any = slice(None)
 
-    def _pass(self, rows: int, columns: tuple[str, ...], mark: Any = None, seen: int = 0) -> Iterator[Block]:
+    def read_blocks(self, rows: int, columns: tuple[str, ...], mark: Any = None, seen: int = 0) -> Iterator[Block]:
         self.filling = self.filling or _own_filling(self)
-        for block in super()._pass(rows, columns, mark, seen):
+        for block in super().read_blocks(rows, columns, mark, seen):
             numbers = np.array(block.numbers, dtype=np.float64)
             numbers[:, self.filled_columns] = self.filling.rows(numbers[:, self.filled_columns], seen)
             seen += len(numbers)

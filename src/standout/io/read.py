@@ -17,7 +17,7 @@ from scipy import sparse
 from standout.errors import ColumnError, InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.io.checkpoint import FileStamp
 from standout.io.containers import import_extra, readable
-from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, index_columns, may_be_numbers
+from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, index_columns, numeric_columns
 from standout.io.missing import handle_missing
 from standout.io.options import Coded, Options, RowFilter, as_text, choose
 from standout.io.source import ArraySource, RowSource, RowView, Source
@@ -261,7 +261,7 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
     if isinstance(source, Stream):
         source.layout = replace(source.layout, files=stamp)
         if source.checkpoint is not None:
-            source.checkpoint.check(role)
+            source.checkpoint.load(source.checkpoint.fingerprint(), None, role)  # raises before any row is read
     elif options.checkpoint is not None:
         warn_user(
             f"{role}: the checkpoint {options.checkpoint} is not used: the data fit the memory allowed, are read once "
@@ -333,7 +333,7 @@ def _open_frame(frame: Any, options: Options, role: str) -> Source:
     names = [str(name) for name in given]  # column names may be numbers
     position = {name: i for i, name in enumerate(names)}
     types = dict(zip(names, table.schema.values(), strict=True))
-    numeric = {str(name) for name, kind in table.schema.items() if may_be_numbers(kind, table, name)}
+    numeric = set(map(str, numeric_columns(table)))
     chosen = choose(names, numeric, options, role)
     metadata = {
         name: Coded.of(table[:, position[name]].to_list(), types[name].is_numeric() or types[name] == nw.Boolean)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from standout._moments import Moments
 
 Index = NDArray[np.intp]
+Names = tuple[str, ...] | None  # of features; None: they have none
 T = TypeVar("T")
-# One block of rows takes about this many bytes: small enough for the cache to help, large enough
-# for BLAS to run at full speed.
+# One block takes about this many bytes: small enough for the cache to help, large enough for BLAS to run at full speed.
 BLOCK_BYTES = 8 * 2**20
 # With this many rows a block's product costs much more than passing over the sums it is added to.
 _ENOUGH_ROWS = 512
@@ -88,7 +88,7 @@ class Source(ABC):
 
     n_features: int
     n_rows: int | None = None
-    names: tuple[str, ...] | None = None
+    names: Names = None
     labels: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     row_ids: NDArray[Any] | None = None
@@ -108,9 +108,7 @@ class Source(ABC):
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield 2-D numeric arrays of at most ``rows`` rows each, in order."""
 
-    def moments(
-        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
-    ) -> Moments:
+    def moments(self, weights: Any = None, groups: Any = None, *, names: Names = None, role: str = "data") -> Moments:
         """Return the moments of all rows: by default in one pass over the blocks."""
         from standout._moments import sum_rows  # at the time of the call: the core imports this module
 
@@ -188,17 +186,14 @@ class RowSource(Source):
         return self.take(slice(start, stop))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the rows in order, at most ``rows`` at a time."""
         n_rows = self.n_rows or 0
         for start in range(0, n_rows, rows):
             yield self.rows(start, min(start + rows, n_rows))
 
     def select(self, index: Index) -> Source:
-        """Return the source with the columns at ``index``, in that order."""
         return _RowColumnView(self, index)
 
     def in_memory(self, role: str) -> RowSource:  # noqa: ARG002
-        """Return the source itself."""
         return self
 
 
@@ -207,26 +202,21 @@ class ArraySource(RowSource):
 
     n_rows: int
 
-    def __init__(self, array: NDArray[Any], names: tuple[str, ...] | None = None):
+    def __init__(self, array: NDArray[Any], names: Names = None):
         self.array, self.names = array, names
         self.n_rows, self.n_features = array.shape
 
     def take(self, index: Index | slice) -> NDArray[Any]:
-        """Return the rows at ``index``; those of a slice without a copy."""
         return self.array[index]
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` without a copy."""
         return self.array[:, start:stop]
 
-    def moments(
-        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
-    ) -> Moments:
-        """Return the moments of all rows; an array that is one block needs no accumulator."""
+    def moments(self, weights: Any = None, groups: Any = None, *, names: Names = None, role: str = "data") -> Moments:
         from standout._moments import sum_block
 
         if weights is None and groups is None and self.groups is None and self.n_rows <= block_rows(self.n_features):
-            return sum_block(self, names or self.names, role)
+            return sum_block(self, names or self.names, role)  # one block needs no accumulator
         return super().moments(weights, groups, names=names, role=role)
 
 
@@ -259,16 +249,7 @@ _watcher: ContextVar[Callable[[Progress], None] | None] = ContextVar("standout_p
 
 @contextmanager
 def watching(callback: Callable[[Progress], None]) -> Iterator[None]:
-    """Call ``callback`` with the progress of every reader inside, block by block.
-
-    Examples
-    --------
-    >>> seen = []
-    >>> with watching(seen.append):
-    ...     report("rows.csv", 10, 0.5)
-    >>> seen
-    [Progress(what='rows.csv', rows=10, share=0.5)]
-    """
+    """Call ``callback`` with the progress of every reader inside, block by block."""
     before = _watcher.set(callback)
     try:
         yield
@@ -286,8 +267,8 @@ def report(what: str, rows: int, share: float | None = None) -> None:
 def ahead(items: Iterator[T]) -> Iterator[T]:
     """Yield the items of an iterator while another thread prefetches the next two.
 
-    Exceptions of the iterator are raised here, in order. When the caller stops early (an error, Ctrl-C), the
-    current read is waited for and the iterator is closed with its files.
+    Its exceptions are raised here, in order. When the caller stops early (an error, Ctrl-C), the current read is waited
+    for and the iterator is closed with its files.
     """
     # Reads are submitted one by one, so that no thread ever blocks on a full queue at exit.
     pool = ThreadPoolExecutor(1, thread_name_prefix="standout-reader")
@@ -316,19 +297,15 @@ class RowView(RowSource):
         )
 
     def id_columns(self) -> list[IdColumn]:
-        """Return the ids of the view's rows."""
         return [replace(column, values=column.values[self.index]) for column in self.source.id_columns()]
 
     def take(self, index: Index | slice) -> NDArray[Any]:
-        """Return the view's rows at ``index``."""
         return self.source.take(self.index[index])
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of the view's rows."""
         return self.source.columns(start, stop)[self.index]
 
     def sparse(self) -> Any:
-        """Return the rows as a CSR matrix where the source is sparse, else None."""
         matrix = self.source.sparse()
         return None if matrix is None else matrix[self.index]
 
@@ -356,21 +333,16 @@ class ColumnView(Source):
             setattr(self, name, getattr(source, name))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield blocks with the chosen columns."""
         for block in self.source.blocks(rows):
             yield block[:, self.index]
 
-    def moments(
-        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
-    ) -> Moments:
-        """Return the moments of the chosen columns."""
+    def moments(self, weights: Any = None, groups: Any = None, *, names: Names = None, role: str = "data") -> Moments:
         if self.is_local:
             return super().moments(weights, groups, names=names, role=role)
         found: Moments = self.source.moments(weights, groups, role=role).select(self.index)
         return found
 
     def sparse(self) -> Any:
-        """Return the chosen columns as a CSR matrix where the source is sparse, else None."""
         matrix = self.source.sparse()
         return None if matrix is None else matrix[:, self.index]
 
@@ -378,17 +350,13 @@ class ColumnView(Source):
 class _RowColumnView(ColumnView, RowSource):
     """The columns at ``index`` of a source whose rows can be read again."""
 
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        return np.asarray(self.source.rows(start, stop)[:, self.index])
-
     def take(self, index: Index | slice) -> NDArray[Any]:
         return np.asarray(self.source.take(index)[:, self.index])
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the chosen columns ``start`` to ``stop``; a run of neighbours is one slice."""
         chosen = self.index[start:stop]
         low, high = int(chosen.min()), int(chosen.max()) + 1
-        if high - low <= 4 * len(chosen):
+        if high - low <= 4 * len(chosen):  # a run of neighbours is one slice
             return np.asarray(self.source.columns(low, high)[:, chosen - low])
         return np.column_stack([self.source.columns(int(i), int(i) + 1) for i in chosen])
 

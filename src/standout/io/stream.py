@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -65,15 +65,16 @@ class _Described(Source):
     """A source of a file: its path, and the columns that describe rows."""
 
     handled: ReadSummary | None = None  # if missing values were handled
+    index: Sequence[IdColumn] = ()  # of a data frame
 
     def __init__(self, layout: Layout):
         self.layout, self.path, self.names = layout, layout.path, layout.names
         self.aside = layout.aside  # columns that are not features
-        self.index: list[IdColumn] = []  # of a data frame
 
     labels = cached_property(lambda self: self._role(self.layout.options.label))
-    groups = cached_property(lambda self: self._subjects(self._role(self.layout.options.groups)))
+    groups = cached_property(lambda self: self.subjects(self._role(self.layout.options.groups)))
     row_ids = cached_property(lambda self: self._role(self.layout.options.ids))
+    has_groups = property(lambda self: self.layout.options.groups is not None)
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows."""
@@ -84,13 +85,7 @@ class _Described(Source):
         """Summary of how the data were read."""
         return self.handled or ReadSummary(str(self.path), self.n_rows or 0, self.n_features, aside=self.aside)
 
-    @property
-    def has_groups(self) -> bool:
-        """Whether rows have groups."""
-        return self.layout.options.groups is not None
-
     def id_columns(self) -> list[IdColumn]:
-        """Return the columns that are not features, and the index of a data frame."""
         described = [IdColumn(self.about(name), name, explicit=name == self.layout.options.ids) for name in self.aside]
         return [*described, *self.index]
 
@@ -104,23 +99,18 @@ class _Described(Source):
     def _role(self, column: str | None) -> NDArray[Any] | None:
         return None if column is None else self.about(column)
 
-    def _subjects(self, groups: NDArray[Any] | None) -> NDArray[Any] | None:
+    def subjects(self, groups: NDArray[Any] | None) -> NDArray[Any] | None:
         """Return the part of each group that identifies the subject; missing groups remain missing."""
         match = self.layout.options.groups_match
         if groups is None or match is None:
             return groups
-        pattern = re.compile(match)
         names: dict[Any, str | None] = {None: None}
-        for group in dict.fromkeys(groups.tolist()):
-            if group is None:
-                continue
-            found = pattern.search(str(group))
+        for group in dict.fromkeys(group for group in groups.tolist() if group is not None):
+            found = re.search(match, str(group))
             if found is None:
-                raise InputError(
-                    f"{self.path}: `groups_match={pattern.pattern!r}` does not match the group {group!r}. Give a "
-                    "pattern that matches all of them."
-                )
-            names[group] = found[1] if pattern.groups else found[0]
+                problem = f"{self.path}: `groups_match={match!r}` does not match the group {group!r}"
+                raise InputError(f"{problem}. Give a pattern that matches all of them.")
+            names[group] = found[1] if found.re.groups else found[0]
         return np.array([names[group] for group in groups.tolist()], dtype=object)
 
 
@@ -134,7 +124,6 @@ class _InMemory(_Described, RowSource):
         _ = self.labels, self.groups, self.row_ids  # errors in these columns are raised here
 
     def about(self, column: str) -> NDArray[Any]:
-        """Return a column that describes rows."""
         return self._about[column]
 
     def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
@@ -178,43 +167,28 @@ class Stream(_Described):
         path, files = self.layout.options.checkpoint, self.layout.files
         return None if path is None or files is None else CheckpointFile(path, files, self.layout.options)
 
-    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the features, and cache labels, groups and ids."""
-        yield from self._keeping(rows)
-
     def table_blocks(self, rows: int, columns: tuple[str, ...] | None = None) -> Iterator[Block]:
-        """Yield the rows with the columns that describe them: all, or these."""
-        yield from self._pass(rows, self.aside if columns is None else columns)
-
-    def blocks_after(self, rows: int, mark: Any, seen: int) -> Iterator[Block]:
-        """Yield the blocks from ``mark`` on, with their groups; ``seen`` is the number of rows before them."""
-        groups = self.layout.options.groups
-        yield from self._pass(rows, () if groups is None else (groups,), mark, seen)
-
-    def subjects_of(self, block: Block) -> NDArray[Any] | None:
-        """Return the group of each row of a block."""
-        groups = self.layout.options.groups
-        return None if groups is None else self._subjects(block.about[groups])
+        yield from self.read_blocks(rows, self.aside if columns is None else columns)
 
     def about(self, column: str) -> NDArray[Any]:
         """Return a column that describes rows; read it in a separate pass unless it is cached."""
         if column not in self._kept:
-            deque(self._keeping(block_rows_of(self), column), maxlen=0)
+            deque(self.blocks(block_rows_of(self), column), maxlen=0)
         return self._kept[column]
 
-    def _keeping(self, rows: int, column: str | None = None) -> Iterator[NDArray[Any]]:
+    def blocks(self, rows: int, column: str | None = None) -> Iterator[NDArray[Any]]:
         """Yield the features; cache the values of labels, groups, ids and ``column`` once all rows have been read."""
         options = self.layout.options
         columns = (column, options.label, options.groups, options.ids)
         parts: dict[str, list[NDArray[Any]]] = {c: [] for c in columns if c is not None and c not in self._kept}
-        for block in self._pass(rows, tuple(parts)):
+        for block in self.read_blocks(rows, tuple(parts)):
             for column, values in parts.items():
                 values.append(block.about[column])
             yield block.numbers
         for column, values in parts.items():
             self._kept[column] = np.concatenate(values) if values else np.empty(0, dtype=object)
 
-    def _pass(self, rows: int, columns: tuple[str, ...], mark: Any = None, seen: int = 0) -> Iterator[Block]:
+    def read_blocks(self, rows: int, columns: tuple[str, ...], mark: Any = None, seen: int = 0) -> Iterator[Block]:
         self._check_unchanged()
         for block in self.open_blocks(rows, columns, mark):
             seen += len(block.numbers)
