@@ -13,6 +13,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from io import RawIOBase
@@ -31,7 +32,6 @@ from standout.io.containers import (
     FEATURE_NAMES,
     Member,
     as_names,
-    check_file,
     check_fits,
     check_matrix,
     check_no_key,
@@ -50,6 +50,7 @@ from standout.io.source import Source
 
 # Skipping fewer bytes than this costs more than reading them.
 _GAP_BYTES = 256 * 2**10
+_AS_CSR = "convert it to h5ad in CSR, which can"
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,17 @@ class _NpyHeader(Member):
     def check_complete(self, size: int, location: str) -> None:
         """Raise an error if a file of ``size`` bytes is shorter than its header claims."""
         if self.offset + self.nbytes > size:
-            raise InputError(
-                f"{location}: it is truncated: its header claims {self.nbytes:,} bytes ({self.shape} of "
-                f"{self.dtype}), but only {max(size - self.offset, 0):,} follow. Give an intact copy."
-            )
+            claimed = f"its header claims {self.nbytes:,} bytes ({self.shape} of {self.dtype})"
+            follow = f"only {max(size - self.offset, 0):,} follow"
+            raise InputError(f"{location}: it is truncated: {claimed}, but {follow}. Give an intact copy.")
 
 
 def open_npy(path: Path, options: Options, role: str) -> Source:
     """Return the source of an ``.npy`` file of any version, order, byte order and numeric type."""
     location = f"{role}: {path}"
     check_no_key(options.key, location, "an npy file")
-    with readable(location, "npy"):
-        check_file(path, location)
-        with path.open("rb") as file:
-            header = _read_header(file)
+    with readable(location, "npy", path), path.open("rb") as file:
+        header = _read_header(file)
         check_matrix(header, location)
         header.check_complete(path.stat().st_size, location)
     return as_source(MatrixFile(path, "npy", _NpyReader(path, header)), options, role)
@@ -99,8 +97,8 @@ class _NpyReader(MatrixReader):
     """
 
     def __init__(self, path: Path, header: _NpyHeader):
+        super().__init__(header.shape, header.dtype)
         self.path, self.header = path, header
-        self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
         self._lines, self._length = self.shape[::-1] if header.fortran else self.shape
         self.chunk_rows = max(1, _GAP_BYTES // (self.dtype.itemsize * (1 if header.fortran else self.shape[1])))
 
@@ -141,21 +139,19 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
     feature names, and 1-D arrays with one value for each row are metadata.
     """
     location = f"{role}: {path}"
-    with readable(location, "npz"):
-        check_file(path, location)
-        with ZipFile(path) as archive:
-            infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            if {"format", "shape", "data"} <= set(infos):
-                check_no_key(options.key, location, "a sparse matrix")
-                return as_source(_read_sparse_npz(path, infos, options, location), options, role)
-            headers: dict[str, _NpyHeader] = {}
-            for name, info in infos.items():
-                if info.filename.endswith(".npy"):
-                    with archive.open(info) as file:
-                        headers[name] = _read_header(file)
-                    check_size(info.file_size, info.compress_size, f"{location}: {name}")
-                    if headers[name].dtype.kind != "O":
-                        headers[name].check_complete(info.file_size, f"{location}: {name}")
+    with readable(location, "npz", path), ZipFile(path) as archive:
+        infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if {"format", "shape", "data"} <= set(infos):
+            check_no_key(options.key, location, "a sparse matrix")
+            return as_source(_read_sparse_npz(path, infos, options, location), options, role)
+        headers: dict[str, _NpyHeader] = {}
+        for name, info in infos.items():
+            if info.filename.endswith(".npy"):
+                with archive.open(info) as file:
+                    headers[name] = _read_header(file)
+                check_size(info.file_size, info.compress_size, f"{location}: {name}")
+                if headers[name].dtype.kind != "O":
+                    headers[name].check_complete(info.file_size, f"{location}: {name}")
         chosen = choose_array(headers, options.key, location)
         check_matrix(headers[chosen], f"{location}: {chosen}")
         reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
@@ -174,10 +170,8 @@ def _npz_reader(path: Path, info: ZipInfo, header: _NpyHeader, options: Options,
         return _NpyReader(path, stored)
     if not header.fortran:
         return _CompressedNpyReader(path, info, header)
-    check_fits(
-        header.nbytes, options.memory, location, "it is compressed and in Fortran order",
-        "save it with np.savez, which does not compress",
-    )  # fmt: skip
+    reason, remedy = "it is compressed and in Fortran order", "save it with np.savez, which does not compress"
+    check_fits(header.nbytes, options.memory, location, reason, remedy)
     return InMemoryReader(_read_member(path, info))
 
 
@@ -187,16 +181,28 @@ class _CompressedNpyReader(MatrixReader):
     random_access = False
 
     def __init__(self, path: Path, info: ZipInfo, header: _NpyHeader):
+        super().__init__(header.shape, header.dtype)
         self.path, self.name, self.offset = path, info.filename, header.offset
-        self.shape, self.dtype, self.nbytes = (header.shape[0], header.shape[1]), header.dtype, header.nbytes
+        self.file: Any = None  # the decompressed bytes, during a pass
 
-    def parts(self, step: int) -> Iterator[NDArray[Any]]:
-        with ZipFile(self.path) as archive, archive.open(self.name) as file:
-            file.read(self.offset)
-            for start in range(0, self.shape[0], step):
-                count = min(step, self.shape[0] - start)
-                data = file.read(count * self.shape[1] * self.dtype.itemsize)
-                yield np.frombuffer(data, self.dtype).reshape(count, self.shape[1])
+    @contextmanager
+    def opened(self) -> Iterator[MatrixReader]:
+        reader = copy(self)
+        with ZipFile(self.path) as archive, archive.open(self.name) as reader.file:
+            reader.file.read(self.offset)
+            yield reader
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        row_bytes = self.shape[1] * self.dtype.itemsize
+        if self.file.tell() != self.offset + start * row_bytes:
+            self.file.seek(self.offset + start * row_bytes)
+        data = self.file.read((stop - start) * row_bytes)
+        return np.frombuffer(data, self.dtype).reshape(stop - start, self.shape[1])
+
+    def columns(self, start: int, stop: int) -> NDArray[Any]:
+        edges = range(0, self.shape[0], 4096)
+        with self.opened() as reader:
+            return np.concatenate([reader.rows(i, min(i + 4096, self.shape[0]))[:, start:stop] for i in edges])
 
 
 def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
@@ -206,10 +212,8 @@ def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
 
 def _read_sparse_npz(path: Path, infos: dict[str, ZipInfo], options: Options, location: str) -> MatrixFile:
     """Read a file of scipy.sparse.save_npz and check its indices, which scipy does not."""
-    check_fits(
-        sum(info.file_size for info in infos.values()), options.memory, location,
-        "a sparse npz file cannot be read in blocks", "convert it to h5ad in CSR, which can",
-    )  # fmt: skip
+    size = sum(info.file_size for info in infos.values())
+    check_fits(size, options.memory, location, "a sparse npz file cannot be read in blocks", _AS_CSR)
     shape = _read_member(path, infos["shape"])
     check_sparse_shape([int(length) for length in shape.ravel()], path.stat().st_size, location)
     found = sparse.load_npz(path)
@@ -228,8 +232,7 @@ def open_mtx(path: Path, options: Options, role: str) -> Source:
     """
     location = f"{role}: {path}"
     check_no_key(options.key, location, "an mtx file")
-    with readable(location, "Matrix Market"):
-        check_file(path, location, gzip=True)
+    with readable(location, "Matrix Market", path):
         _check_mtx_header(path, options, location)
         with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
             text = _MtxText(file)
@@ -243,15 +246,13 @@ def open_mtx(path: Path, options: Options, role: str) -> Source:
             if found.shape == (len(genes), len(cells)):  # also if both orders fit: 10x Genomics writes genes × cells
                 found = found.T
             elif found.shape != (len(cells), len(genes)):
-                raise InputError(
-                    f"{location}: its shape is {found.shape}, but the lists in its directory have {len(genes)} "
-                    f"features and {len(cells)} barcodes. Check that they belong together, or leave the lists out."
-                )
-            symbols = [gene[1] if len(gene) > 1 else gene[0] for gene in genes]
+                lists = f"the lists in its directory have {len(genes)} features and {len(cells)} barcodes"
+                remedy = "Check that they belong together, or leave the lists out."
+                raise InputError(f"{location}: its shape is {found.shape}, but {lists}. {remedy}")
+            symbols = [gene[:2][-1] for gene in genes]
             count = Counter(symbols)
             names = tuple(s if count[s] == 1 else gene[0] for s, gene in zip(symbols, genes, strict=True))
-            barcodes = np.array([cell[0] for cell in cells], dtype=object)
-            metadata = {"barcodes": lambda: barcodes}
+            metadata = {"barcodes": partial(np.array, [cell[0] for cell in cells], dtype=object)}
         reader = InMemoryReader(sparse.csr_array(found) if sparse.issparse(found) else np.asarray(found))
     matrix = MatrixFile(path, "Matrix Market", reader, names, metadata, ids="barcodes" if metadata else None)
     return as_source(matrix, options, role)
@@ -279,31 +280,26 @@ def _check_mtx_header(path: Path, options: Options, location: str) -> None:
     size, repeats = path.stat().st_size, 1 if symmetry == "general" else 2
     max_bytes = size * (1032 if path.suffix.lower() == ".gz" else 1)  # the largest ratio of gzip
     if 2 * entries > max_bytes * repeats:
-        raise InputError(
-            f"{location}: it is truncated: its header claims {entries:,} entries, but the file has {size:,} bytes. "
-            "Give an intact copy."
-        )
+        problem = f"it is truncated: its header claims {entries:,} entries, but the file has {size:,} bytes"
+        raise InputError(f"{location}: {problem}. Give an intact copy.")
     if form == "coordinate":
         check_sparse_shape((n_rows, n_columns), size, location)
     else:
         check_size(8 * n_rows * n_columns, size, location)
-    check_fits(
-        entries * repeats * (16 if form == "coordinate" else 8), options.memory, location,
-        "a Matrix Market file cannot be read in blocks", "convert it to h5ad in CSR, which can",
-    )  # fmt: skip
+    in_memory = entries * repeats * (16 if form == "coordinate" else 8)
+    check_fits(in_memory, options.memory, location, "a Matrix Market file cannot be read in blocks", _AS_CSR)
 
 
 def _read_list(path: Path, *names: str) -> list[list[str]] | None:
     """Return the rows of a list in the directory of a matrix; ``a_features.tsv`` belongs to ``a_matrix.mtx``."""
     stem = path.name.removesuffix(".gz").removesuffix(".mtx")
     prefix = stem.removesuffix("matrix") if stem.endswith("matrix") else ""
-    for name in names:
-        for suffix in (".tsv", ".tsv.gz"):
-            file_path = path.with_name(f"{prefix}{name}{suffix}")
-            if file_path.is_file():
-                with (gzip.open if suffix.endswith(".gz") else open)(file_path, "rt", encoding="utf-8") as file:
-                    return [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
-    return None
+    candidates = [path.with_name(f"{prefix}{name}{suffix}") for name in names for suffix in (".tsv", ".tsv.gz")]
+    found = next(filter(Path.is_file, candidates), None)
+    if found is None:
+        return None
+    with (gzip.open if found.suffix == ".gz" else open)(found, "rt", encoding="utf-8") as file:
+        return [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
 
 
 def open_hdf5(path: Path, options: Options, role: str) -> Source:
@@ -315,19 +311,15 @@ def open_hdf5(path: Path, options: Options, role: str) -> Source:
     """
     location = f"{role}: {path}"
     h5py = import_extra("h5py", location)
-    with readable(location, "HDF5"):
-        check_file(path, location)
-        open_root = partial(h5py.File, path, "r")
-        with open_root() as file:
-            items: dict[str, Any] = {}
-            file.visititems(items.__setitem__)
-            arrays = {k: v for k, v in items.items() if isinstance(v, h5py.Dataset) and v.shape is not None}
-            members = {
-                key: Member(array.shape, array.dtype, h5py.check_string_dtype(array.dtype) is not None)
-                for key, array in arrays.items()
-            }
-            _check_foreign_hdf5(file, items, members, options.key, location)
-            matrix = _chunked_matrix(path, "HDF5", open_root, arrays, members, options, location)
+    open_root = partial(h5py.File, path, "r")
+    with readable(location, "HDF5", path), open_root() as file:
+        items: dict[str, Any] = {}
+        file.visititems(items.__setitem__)
+        arrays = {k: v for k, v in items.items() if isinstance(v, h5py.Dataset) and v.shape is not None}
+        text = {key for key, array in arrays.items() if h5py.check_string_dtype(array.dtype) is not None}
+        members = {key: Member(array.shape, array.dtype, key in text) for key, array in arrays.items()}
+        _check_foreign_hdf5(file, items, members, options.key, location)
+        matrix = _chunked_matrix(path, "HDF5", open_root, arrays, members, options, location)
     return as_source(matrix, options, role)
 
 
@@ -339,10 +331,8 @@ def _check_foreign_hdf5(
         raise InputError(f"{location}: this is an h5ad file. Rename it to end in .h5ad.")
     frames = [name for name, item in items.items() if "pandas_type" in item.attrs]
     if frames and (key is None or any(key.strip("/").startswith(name) for name in frames)):
-        raise InputError(
-            f"{location}: it contains pandas data frames ({', '.join(frames[:3])}). Load one with "
-            f"pandas.read_hdf(path, {frames[0]!r}), and give that."
-        )
+        found = f"it contains pandas data frames ({', '.join(frames[:3])})"
+        raise InputError(f"{location}: {found}. Load one with pandas.read_hdf(path, {frames[0]!r}), and give that.")
     parts = {"data", "indices", "indptr"}
     groups = [name for name, item in items.items() if hasattr(item, "keys") and parts <= set(item)]
     if groups and key is None and not any(member.numeric for member in members.values()):
@@ -360,11 +350,10 @@ def open_zarr(path: Path, options: Options, role: str) -> Source:
     """
     location = f"{role}: {path}"
     zarr = import_extra("zarr", location)
-    with readable(location, "Zarr"):
-        check_file(path, location)
+    open_root = partial(_open_zarr_store, path)
+    with readable(location, "Zarr", path):
         if path.is_file() and not is_zipfile(path):
             raise InputError(f"{location}: this is neither a directory nor a zip file. Give a Zarr store.")
-        open_root = partial(_open_zarr_store, path)
         with open_root() as root:
             if isinstance(root, zarr.Array):
                 check_no_key(options.key, location, "this store")

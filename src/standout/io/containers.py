@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from standout.errors import InputError, MissingExtraError, NotNumbersError, StandoutError, did_you_mean, listed
 from standout.io.memory import NUMBERS
+from standout.io.source import Names
 
 # Arrays of text with one of these names hold feature names.
 FEATURE_NAMES = ("names", "feature_names", "columns", "features")
@@ -50,9 +51,18 @@ class Member:
 
 
 @contextmanager
-def readable(location: str, kind: str) -> Iterator[None]:
-    """Convert any error of a reader into an :class:`InputError` of one line that starts with ``location``."""
+def readable(location: str, kind: str, path: Path | None = None) -> Iterator[None]:
+    """Convert any error of a reader into an :class:`InputError` of one line that starts with ``location``.
+
+    With a ``path``, an empty file is an error, and so is a gzip file, except of Matrix Market.
+    """
     try:
+        if path is not None and path.is_file():
+            with path.open("rb") as file:
+                if not file.read(1):
+                    raise InputError(f"{location}: the file is empty. Give an intact copy.")
+            if path.suffix.lower() == ".gz" and kind != "Matrix Market":
+                raise InputError(f"{location}: gzip is not supported for this file type. Give the uncompressed file.")
         yield
     except StandoutError:
         raise
@@ -63,10 +73,8 @@ def readable(location: str, kind: str) -> Iterator[None]:
     except MemoryError as error:
         raise InputError(f"{location}: not enough memory. Use a smaller `memory`, or give fewer columns.") from error
     except Exception as error:
-        raise InputError(
-            f"{location}: cannot be read as {kind} ({first_line(error)}). The file is damaged, truncated or of another "
-            "type: give an intact copy."
-        ) from error
+        problem = f"cannot be read as {kind} ({first_line(error)}). The file is damaged, truncated or of another type"
+        raise InputError(f"{location}: {problem}: give an intact copy.") from error
 
 
 def first_line(error: Exception) -> str:
@@ -81,16 +89,6 @@ def import_extra(package: str, location: str, extra: str = "io") -> Any:
     except ImportError as error:
         install = f"pip install 'standout[{extra}]'"
         raise MissingExtraError(f"{location}: reading this needs {error.name}. Install it with: {install}") from error
-
-
-def check_file(path: Path, location: str, gzip: bool = False) -> None:
-    """Raise an error for an empty file, and for a gzip file unless ``gzip``."""
-    if path.is_file():
-        with path.open("rb") as file:
-            if not file.read(1):
-                raise InputError(f"{location}: the file is empty. Give an intact copy.")
-    if path.suffix.lower() == ".gz" and not gzip:
-        raise InputError(f"{location}: gzip is not supported for this file type. Give the uncompressed file.")
 
 
 def check_no_key(key: str | None, location: str, kind: str) -> None:
@@ -124,10 +122,8 @@ def check_matrix(member: Member, location: str) -> None:
 def check_size(claimed: int, available: int, location: str) -> None:
     """Raise an error for an array that claims far more bytes than ``available`` bytes can expand to."""
     if claimed > _ANY_CLAIM + _MAX_EXPANSION * available:
-        raise InputError(
-            f"{location}: its header claims {claimed:,} bytes, but the file has only {available:,}. It is damaged: "
-            "give an intact copy."
-        )
+        problem = f"its header claims {claimed:,} bytes, but the file has only {available:,}. It is damaged"
+        raise InputError(f"{location}: {problem}: give an intact copy.")
 
 
 def check_sparse_shape(shape: Sequence[int], available: int, location: str) -> None:
@@ -135,10 +131,8 @@ def check_sparse_shape(shape: Sequence[int], available: int, location: str) -> N
     if len(shape) != 2 or min(shape) < 1:
         check_matrix(Member(tuple(shape), np.dtype(float)), location)
     if max(shape) > 10**5 + 10 * available:
-        raise InputError(
-            f"{location}: its header claims {shape[0]:,} rows and {shape[1]:,} columns in {available:,} bytes. It is "
-            "damaged: give an intact copy."
-        )
+        problem = f"its header claims {shape[0]:,} rows and {shape[1]:,} columns in {available:,} bytes. It is damaged"
+        raise InputError(f"{location}: {problem}: give an intact copy.")
 
 
 def check_fits(nbytes: int, memory: int, location: str, reason: str, remedy: str) -> None:
@@ -178,21 +172,20 @@ def choose_array(members: Mapping[str, Member], key: str | None, location: str) 
         problem = "no two-dimensional numeric array (rows × features)."
     else:
         problem, candidates = f"{len(tables)} two-dimensional numeric arrays.", tables
-    shown = ", ".join(f"{name} {members[name].shape}" for name in candidates[:8])
-    more = f" and {len(candidates) - 8} more" if len(candidates) > 8 else ""
-    remedy = f"Choose one with `key`: {shown}{more}." if shown else "Give a file that has one."
+    shown = listed([f"{name} {members[name].shape}" for name in candidates], most=8)
+    remedy = f"Choose one with `key`: {shown}." if shown else "Give a file that has one."
     raise InputError(f"{location}: it has {problem} {remedy}")
 
 
 def sibling_columns(
     members: Mapping[str, Member], chosen: str, read: Callable[[str], NDArray[Any]], location: str
-) -> tuple[tuple[str, ...] | None, dict[str, Column]]:
+) -> tuple[Names, dict[str, Column]]:
     """Return feature names and row metadata (1-D arrays with one entry a row) from the group of the chosen array.
 
     Feature names that do not fit are an error. If they were ignored, columns would be matched by position.
     """
     n_rows, n_features = members[chosen].shape
-    names: tuple[str, ...] | None = None
+    names: Names = None
     metadata: dict[str, Column] = {}
     for path, member in members.items():
         group, _, name = path.rpartition("/")
@@ -202,22 +195,16 @@ def sibling_columns(
             names = as_names(read(path))
             continue
         if name in FEATURE_NAMES:
-            _check_not_names(member, n_rows, n_features, f"{location}: {path!r}")
+            where = f"{location}: {path!r} should hold feature names"
+            remedy = "Give one text for each feature: save them with .astype(str)."
+            if member.dtype.kind == "O" and not member.text:
+                raise NotNumbersError(f"{where}, but {_PICKLES} {remedy}")
+            if member.shape != (n_rows,) and (member.text or member.shape == (n_features,)):
+                found = f"its shape is {member.shape} for {n_features} features, and its type is {member.dtype}"
+                raise InputError(f"{where}, but {found}. {remedy}")
         if member.shape == (n_rows,) and (member.text or member.dtype.kind in NUMBERS):
             metadata[name] = lambda path=path: decode(read(path))  # type: ignore[misc]
     return names, metadata
-
-
-def _check_not_names(member: Member, n_rows: int, n_features: int, location: str) -> None:
-    """Raise an error for an array that has the name of feature names, unless it has one value for each row."""
-    remedy = "Give one text for each feature: save them with .astype(str)."
-    if member.dtype.kind == "O" and not member.text:
-        raise NotNumbersError(f"{location} should hold feature names, but {_PICKLES} {remedy}")
-    if member.shape != (n_rows,) and (member.text or member.shape == (n_features,)):
-        found = (
-            f"its shape is {member.shape} for {n_features} features" if member.text else f"its type is {member.dtype}"
-        )
-        raise InputError(f"{location} should hold feature names, but its {found}. {remedy}")
 
 
 @contextmanager

@@ -3,9 +3,9 @@
 Rows are cells and features are genes. Names come from ``var_names``, row ids from ``obs_names``, and the columns of
 ``obs`` are metadata. Only what is requested is read, and sparse matrices stay sparse.
 
-anndata reads the columns. Rows of a CSR matrix are read here: anndata's backed mode loads all layers
-into memory, and its sparse dataset reads all row pointers again whenever the file is opened, does not check them, and
-supports neither half precision nor the other byte order.
+anndata reads the columns. Rows of a CSR matrix are read here: anndata's backed mode loads all layers into memory, and
+its sparse dataset reads all row pointers again whenever the file is opened, does not check them, and supports neither
+half precision nor the other byte order.
 """
 
 from __future__ import annotations
@@ -45,23 +45,19 @@ def open_h5ad(path: Path, options: Options, role: str) -> Source:
     ``key`` is a layer (``"counts"`` or ``"layers/counts"``), ``"X"`` (the default) or ``"raw"``. Dense and CSR
     matrices are read in blocks of rows; CSC matrices must fit in ``memory``.
     """
-    with readable(f"{role}: {path}", "h5ad"):
-        containers.check_file(path, f"{role}: {path}")
     return open_store(path, partial(h5py.File, path, "r"), options, role)
 
 
 def open_store(path: Path, open_root: Open, options: Options, role: str) -> Source:
     """Return the source of an AnnData in an h5py or zarr store."""
     location = f"{role}: {path}"
-    with readable(location, "h5ad"), open_root() as root:
+    with readable(location, "h5ad", path), open_root() as root:
         for name in ("obs", "var"):
             if name not in root:
                 raise InputError(f"{location}: it has no {name}, so it is not an AnnData. Give an intact copy.")
             if not hasattr(root[name], "keys"):
-                raise InputError(
-                    f"{location}: it was written by anndata before 0.7. Convert it with "
-                    "anndata.read_h5ad(path).write_h5ad(path)."
-                )
+                how = "anndata.read_h5ad(path).write_h5ad(path)"
+                raise InputError(f"{location}: it was written by anndata before 0.7. Convert it with {how}.")
         stored = [name for name in ("X", "raw/X") if name in root]
         stored += [f"layers/{name}" for name in root.get("layers", ())]
         key = _matrix_path(options.key, stored, location)
@@ -105,16 +101,12 @@ def _checked(matrix: MatrixFile, location: str) -> MatrixFile:
     """Return the matrix if it has one distinct name for each column."""
     names = matrix.names or ()
     if matrix.reader.shape[1] != len(names):
-        raise InputError(
-            f"{location}: {matrix.reader.shape[1]} columns, but {len(names)} var_names. It is damaged: give an intact "
-            "copy."
-        )
+        problem = f"{matrix.reader.shape[1]} columns, but {len(names)} var_names. It is damaged"
+        raise InputError(f"{location}: {problem}: give an intact copy.")
     duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
-        raise InputError(
-            f"{location}: {len(duplicates)} duplicate var_names: {listed(duplicates)}. Call "
-            "adata.var_names_make_unique() first."
-        )
+        found = f"{len(duplicates)} duplicate var_names: {listed(duplicates)}"
+        raise InputError(f"{location}: {found}. Call adata.var_names_make_unique() first.")
     return matrix
 
 
@@ -135,11 +127,10 @@ class CSRReader(MatrixReader):
     """
 
     def __init__(self, open_group: Open, group: Any, shape: tuple[int, int]):
-        self._open, self.shape = open_group, shape
         stored = group["data"].dtype
         # scipy supports neither half precision nor the other byte order.
-        self.dtype = np.dtype(np.float32) if stored == np.float16 else stored.newbyteorder("=")
-        self._pointers = np.asarray(group["indptr"][...], dtype=np.int64)
+        super().__init__(shape, np.dtype(np.float32) if stored == np.float16 else stored.newbyteorder("="))
+        self._open, self._pointers = open_group, np.asarray(group["indptr"][...], dtype=np.int64)
         count, indices = group["data"].shape[0], group["indices"]
         if (
             len(self._pointers) != shape[0] + 1
@@ -152,7 +143,6 @@ class CSRReader(MatrixReader):
         self.chunk_rows = max(1, _READ_BYTES * shape[0] // self.nbytes)
 
     def rows(self, start: int, stop: int) -> Any:
-        """Return rows ``start`` to ``stop`` as a CSR matrix."""
         first, last = self._pointers[start], self._pointers[stop]
         with self._open() as group:
             data = np.asarray(group["data"][first:last], dtype=self.dtype)
@@ -163,10 +153,10 @@ class CSRReader(MatrixReader):
         return found
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of every row: a pass over the file."""
         found = np.empty((self.shape[0], stop - start), self.dtype)
-        for first, part in zip(range(0, self.shape[0], self.chunk_rows), self.parts(self.chunk_rows), strict=True):
-            part[:, start:stop].toarray(out=found[first : first + part.shape[0]])
+        for first in range(0, self.shape[0], self.chunk_rows):
+            last = min(first + self.chunk_rows, self.shape[0])
+            self.rows(first, last)[:, start:stop].toarray(out=found[first:last])
         return found
 
 
@@ -200,11 +190,9 @@ def _stored_reader(path: Path, open_matrix: Open, item: Any, options: Options, l
         containers.check_size(int(item[part].nbytes), available, location)
     if kind == "csr":
         return CSRReader(open_matrix, item, (shape[0], shape[1]))
-    containers.check_fits(
-        sum(int(item[part].nbytes) for part in _CSR_ARRAYS), options.memory, location,
-        "a CSC matrix cannot be read in blocks of rows",
-        "convert it to CSR (adata.X = adata.X.tocsr(), then write it again)",
-    )  # fmt: skip
+    size, reason = sum(int(item[part].nbytes) for part in _CSR_ARRAYS), "a CSC matrix cannot be read in blocks of rows"
+    remedy = "convert it to CSR (adata.X = adata.X.tocsr(), then write it again)"
+    containers.check_fits(size, options.memory, location, reason, remedy)
     data, indices, pointers = (np.asarray(item[part][...]) for part in _CSR_ARRAYS)
     found = sparse.csc_array((data, indices, pointers), shape=shape)
     found.check_format(full_check=True)
@@ -220,7 +208,6 @@ def _object_reader(matrix: Any, location: str) -> InMemoryReader:
         plain = sparse.csc_array if matrix.format == "csc" else sparse.csr_array
         return InMemoryReader(checked_table(plain(matrix), location).tocsr())
     if not isinstance(matrix, np.ndarray):
-        raise NotNumbersError(
-            f"{location}: its matrix is a {type(matrix).__name__} and not in memory. Call adata.to_memory() first."
-        )
+        found = f"its matrix is a {type(matrix).__name__} and not in memory"
+        raise NotNumbersError(f"{location}: {found}. Call adata.to_memory() first.")
     return InMemoryReader(checked_table(np.asarray(matrix), location))

@@ -1,13 +1,12 @@
 """Matrices in files as sources: in memory where they fit, on disk otherwise.
 
-Every array format supplies a :class:`MatrixReader`, which reads some rows or columns. The choice of rows and columns,
-the metadata, progress, and the choice between memory and disk are the same for all formats and are made here.
+Every array format supplies a :class:`MatrixReader`, which reads some rows or columns; the rest is the same for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -22,7 +21,7 @@ from standout.errors import ColumnError, InputError, did_you_mean, listed
 from standout.io.containers import Column, readable
 from standout.io.memory import NUMBERS
 from standout.io.options import Coded, Options, RowFilter, choose
-from standout.io.source import BLOCK_BYTES, Index, RowSource, Source, ahead, block_rows_of, report
+from standout.io.source import BLOCK_BYTES, Index, Names, RowSource, Source, ahead, block_rows_of, report
 from standout.io.stream import Block, Layout, SparseInMemory, Stream, TableInMemory
 
 Open = Callable[[], AbstractContextManager[Any]]  # opens a store, or an array in it
@@ -32,16 +31,14 @@ _READ_BYTES = 64 * 2**20
 
 
 class MatrixReader:
-    """Read any rows or columns of a matrix.
+    """Read any rows or columns of a matrix; with ``random_access = False``, rows only in order, while it is opened."""
 
-    A reader with ``random_access = False`` implements only :meth:`parts`, from the first row to the last.
-    """
-
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    nbytes: int  # in memory, as stored
-    chunk_rows: int = 1  # rows that are best read together
+    chunk_rows = 1  # rows that are best read together
     random_access = True
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]):
+        self.shape, self.dtype = (shape[0], shape[1]), dtype
+        self.nbytes = shape[0] * shape[1] * dtype.itemsize  # in memory, as stored
 
     def rows(self, start: int, stop: int) -> Any:
         """Return rows ``start`` to ``stop`` as an array or a CSR matrix."""
@@ -51,34 +48,25 @@ class MatrixReader:
         """Return columns ``start`` to ``stop`` of every row as an array."""
         raise NotImplementedError
 
-    def parts(self, step: int) -> Iterator[Any]:
-        """Yield all rows, ``step`` at a time."""
-        for start in range(0, self.shape[0], step):
-            yield self.rows(start, min(start + step, self.shape[0]))
-
-    def column(self, position: int) -> NDArray[Any]:
-        """Return one column."""
-        if self.random_access:
-            return np.asarray(self.columns(position, position + 1)[:, 0])
-        return np.concatenate([part[:, position] for part in self.parts(4096)])
+    @contextmanager
+    def opened(self) -> Iterator[MatrixReader]:
+        """Yield the reader for a pass over the rows."""
+        yield self
 
 
 class ChunkedReader(MatrixReader):
     """An h5py or zarr array. It is opened for every read, so no file stays open and the reader can be pickled."""
 
     def __init__(self, open_array: Open, array: Any):
+        super().__init__(array.shape, array.dtype)
         self._open = open_array
-        self.shape, self.dtype = tuple(array.shape), array.dtype
-        self.nbytes = self.shape[0] * self.shape[1] * self.dtype.itemsize
         self.chunk_rows = array.chunks[0] if array.chunks else 1
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop``."""
         with self._open() as array:
             return np.asarray(array[start:stop])
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of every row."""
         with self._open() as array:
             return np.asarray(array[:, start:stop])
 
@@ -86,13 +74,11 @@ class ChunkedReader(MatrixReader):
 class InMemoryReader(MatrixReader):
     """An array or CSR matrix in memory, which is always loaded as a whole."""
 
-    nbytes = 0  # in addition to the matrix itself
-
     def __init__(self, matrix: Any):
-        self.matrix, self.shape, self.dtype = matrix, matrix.shape, matrix.dtype
+        super().__init__(matrix.shape, matrix.dtype)
+        self.matrix, self.nbytes = matrix, 0  # in addition to the matrix itself
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of every row."""
         return _dense(self.matrix[:, start:stop])
 
 
@@ -103,7 +89,7 @@ class MatrixFile:
     path: Path
     kind: str
     reader: MatrixReader
-    names: tuple[str, ...] | None = None
+    names: Names = None
     metadata: Mapping[str, Column] = field(default_factory=dict)
     aside: tuple[str, ...] = ()  # metadata columns that are part of the source without being requested
     ids: str | None = None  # the default column of row ids
@@ -132,18 +118,15 @@ def as_source(matrix: MatrixFile, options: Options, role: str) -> Source:
     return source.load() if source.nbytes <= options.memory else source
 
 
-def _choose_features(
-    matrix: MatrixFile, options: Options, location: str
-) -> tuple[Index | None, tuple[str, ...] | None]:
+def _choose_features(matrix: MatrixFile, options: Options, location: str) -> tuple[Index | None, Names]:
     """Return positions (None: all) and names of the requested features."""
     names = matrix.names
     if names is None:
         for argument, given in (("columns", options.columns), ("drop", options.drop)):
             if given:
-                raise InputError(
-                    f"{location}: {argument}={listed(given)} was given, but its columns have no names. Leave "
-                    f"{argument}= out, or give a file or data frame with names."
-                )
+                problem = f"{argument}={listed(given)} was given, but its columns have no names"
+                remedy = f"Leave {argument}= out, or give a file or data frame with names."
+                raise InputError(f"{location}: {problem}. {remedy}")
         return None, None
     # A feature that is requested as metadata is dropped, unless a metadata column has the same name.
     taken = [column for column in options.roles if column in names and column not in matrix.metadata]
@@ -167,7 +150,7 @@ def _requested_metadata(matrix: MatrixFile, options: Options, location: str) -> 
                 candidates = list(matrix.metadata)
                 remedy = f"{did_you_mean(column, candidates)} Use one of its metadata columns: {listed(candidates)}."
             raise ColumnError(f"{location}: {argument} column {column!r} does not exist.{remedy}", argument, column)
-        known[column] = partial(matrix.reader.column, matrix.names.index(column))
+        known[column] = partial(_column, matrix.reader, matrix.names.index(column))
     return known
 
 
@@ -178,6 +161,10 @@ def _choose_rows(metadata: Mapping[str, Column], options: Options, location: str
     mask = row_filter.mask({name: Coded.of(v.tolist(), v.dtype.kind in NUMBERS) for name, v in values.items()})
     row_filter.check()
     return None if mask is None or mask.all() else np.flatnonzero(mask)
+
+
+def _column(reader: MatrixReader, position: int) -> NDArray[Any]:
+    return np.asarray(reader.columns(position, position + 1)[:, 0])
 
 
 class _LazyColumns(dict[str, NDArray[Any]]):
@@ -201,14 +188,9 @@ class SequentialMatrix(Stream):
     """
 
     def __init__(
-        self,
-        location: str,
-        layout: Layout,
-        matrix: MatrixFile,
-        metadata: Mapping[str, Column],
-        row_index: Index | None = None,
-        column_index: Index | None = None,
-    ):
+        self, location: str, layout: Layout, matrix: MatrixFile, metadata: Mapping[str, Column],
+        row_index: Index | None, column_index: Index | None,
+    ):  # fmt: skip
         super().__init__(layout, self._blocks)
         self.location, self.matrix, self.reader, self.metadata = location, matrix, matrix.reader, metadata
         self.row_index, self.column_index = row_index, column_index
@@ -222,8 +204,7 @@ class SequentialMatrix(Stream):
         return self.reader.nbytes * self._total // n_rows * self.n_features // n_columns
 
     def about(self, column: str) -> NDArray[Any]:
-        """Return a metadata column, without a pass over the numbers."""
-        return self._kept[column]
+        return self._kept[column]  # without a pass over the numbers
 
     def load(self) -> TableInMemory | SparseInMemory:
         """Read the chosen rows and columns into memory; sparse rows stay sparse."""
@@ -232,7 +213,7 @@ class SequentialMatrix(Stream):
         metadata.update((name, self.about(name)) for name in self.aside if name not in deferred)
         if isinstance(self.reader, InMemoryReader):
             whole = self.reader.matrix if self.row_index is None else self.reader.matrix[self.row_index]
-            whole = self._select(whole)
+            whole = whole if self.column_index is None else whole[:, self.column_index]
         else:
             whole = self._read_all()
         return (SparseInMemory if sparse.issparse(whole) else TableInMemory)(self.layout, whole, metadata)
@@ -271,27 +252,42 @@ class SequentialMatrix(Stream):
     def _parts(self, step: int, begin: int) -> Iterator[tuple[int, Any]]:
         """Yield chosen rows and columns as stored, ``step`` rows of the file at a time.
 
-        Each part comes with the number of chosen rows before it. Parts that end before row ``begin`` are skipped.
+        Each part comes with the number of chosen rows before it. Parts that end before row ``begin`` are not read.
         """
-        parts, seen = self.reader.parts(step), 0
-        for start in range(0, self.reader.shape[0], step):
-            with readable(self.location, self.matrix.kind):
-                part = next(parts)
-            chosen = self._rows_between(start, start + step)
-            part = part if chosen is None else part[chosen - start]
-            if part.shape[0] and seen + part.shape[0] > begin:
-                yield seen, self._select(part)
-            seen += part.shape[0]
+        seen = 0
+        with readable(self.location, self.matrix.kind), self.reader.opened() as reader:
+            for start in range(0, self.reader.shape[0], step):
+                chosen = self._rows_between(start, start + step)
+                if len(chosen) and seen + len(chosen) > begin:
+                    yield seen, self._read(reader, chosen)
+                seen += len(chosen)
 
-    def _rows_between(self, start: int, stop: int) -> Index | None:
-        """Return the chosen rows of the file from ``start`` to ``stop`` (None: all)."""
+    def _rows_between(self, start: int, stop: int) -> Index | range:
+        """Return the chosen rows of the file from ``start`` to ``stop``."""
         if self.row_index is None:
-            return None
+            return range(start, min(stop, self.reader.shape[0]))
         low, high = np.searchsorted(self.row_index, (start, stop))
         return self.row_index[low:high]
 
-    def _select(self, part: Any) -> Any:
-        return part if self.column_index is None else part[:, self.column_index]
+    def _read(self, reader: MatrixReader, rows: Index | range) -> Any:
+        """Return the chosen columns of the file's rows at ``rows``, which increase.
+
+        Rows of the same or the next chunk are one read.
+        """
+        runs: list[Any] = [rows]
+        if not isinstance(rows, range):
+            far = (np.diff(rows) > reader.chunk_rows) | (np.diff(rows // self._max_rows) > 0)
+            runs = np.split(rows, np.flatnonzero(far) + 1)
+        parts = []
+        for run in runs:
+            first, stop = (int(run[0]), int(run[-1]) + 1) if len(run) else (0, 0)
+            with readable(self.location, self.matrix.kind):
+                part = reader.rows(first, stop)
+            parts.append(part if part.shape[0] == len(run) else part[run - first])
+        whole = parts[0]
+        if len(parts) > 1:
+            whole = sparse.vstack(parts, format="csr") if sparse.issparse(whole) else np.concatenate(parts)
+        return whole if self.column_index is None else whole[:, self.column_index]
 
     def _part_rows(self, rows: int) -> int:
         """Return how many rows of the file to read for ``rows`` chosen ones: whole chunks, unless too large."""
@@ -311,16 +307,13 @@ class OnDisk(SequentialMatrix, RowSource):
     _panel: tuple[int, NDArray[Any]] | None = None  # position and values of the columns read last
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows ``start`` to ``stop`` as a dense array."""
-        if self.row_index is not None:
-            return _dense(self._gather(self.row_index[start:stop]))
-        return _dense(self._select(self._read(start, min(stop, self._total))))
+        chosen = range(start, min(stop, self._total)) if self.row_index is None else self.row_index[start:stop]
+        return _dense(self._read(self.reader, chosen))
 
     def take(self, index: Index | slice) -> NDArray[Any]:
-        """Return the rows at ``index`` as a dense array."""
         index = np.arange(*index.indices(self._total)) if isinstance(index, slice) else index
         ordered, inverse = np.unique(index if self.row_index is None else self.row_index[index], return_inverse=True)
-        return _dense(self._gather(ordered))[inverse]
+        return _dense(self._read(self.reader, ordered))[inverse]
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         """Return columns ``start`` to ``stop`` of every row; the columns after them are prefetched."""
@@ -334,37 +327,10 @@ class OnDisk(SequentialMatrix, RowSource):
         return values[:, start - first : stop - first]
 
     def select(self, index: Index) -> OnDisk:
-        """Return the source with the columns at ``index``, in that order."""
         columns = index if self.column_index is None else self.column_index[index]
         names = None if self.names is None else tuple(self.names[i] for i in index)
         layout = replace(self.layout, names=names, n_features=len(index))
         return OnDisk(self.location, layout, self.matrix, self.metadata, self.row_index, columns)
-
-    def _parts(self, step: int, begin: int) -> Iterator[tuple[int, Any]]:
-        seen, total = 0, self.reader.shape[0]
-        for start in range(0, total, step):  # parts without chosen rows, and those before ``begin``, are not read
-            stop = min(start + step, total)
-            chosen = self._rows_between(start, stop)
-            count = stop - start if chosen is None else len(chosen)
-            if count and seen + count > begin:
-                yield seen, self._select(self._read(start, stop)) if chosen is None else self._gather(chosen)
-            seen += count
-
-    def _gather(self, ordered: Index) -> Any:
-        """Return the file's rows at ``ordered``, which increase; rows of the same or the next chunk are one read."""
-        far = (np.diff(ordered) > self.reader.chunk_rows) | (np.diff(ordered // self._max_rows) > 0)
-        parts = []
-        for run in np.split(ordered, np.flatnonzero(far) + 1):
-            first, stop = (int(run[0]), int(run[-1]) + 1) if len(run) else (0, 0)
-            part = self._read(first, stop)
-            parts.append(part if part.shape[0] == len(run) else part[run - first])
-        if len(parts) == 1:
-            return self._select(parts[0])
-        return self._select(sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts))
-
-    def _read(self, start: int, stop: int) -> Any:
-        with readable(self.location, self.matrix.kind):
-            return self.reader.rows(start, stop)
 
     def _read_columns(self, start: int, stop: int) -> NDArray[Any]:
         files = self.layout.files

@@ -339,10 +339,13 @@ def numeric_columns(frame: Any) -> list[Any]:
         if kind not in (nw.Object, nw.Unknown):
             return bool(kind.is_numeric() or kind == nw.Boolean)
         values = frame[name].to_numpy()
+        if values.dtype.kind == "c":
+            return False
         try:
-            return values.dtype.kind != "c" and np.asarray(values, dtype=np.float64) is not None
+            np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             return False
+        return True
 
     return [name for name, kind in frame.schema.items() if holds_numbers(name, kind)]
 

@@ -26,7 +26,7 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from standout.errors import FeatureError, InputError, NotNumbersError, listed
-from standout.io.containers import check_file, readable
+from standout.io.containers import readable
 from standout.io.options import Coded, Options, RowFilter, as_text, choose, matching
 from standout.io.source import ahead, block_rows, report
 from standout.io.stream import Block, Layout, Stream, TableInMemory
@@ -239,8 +239,7 @@ class ArrowFile(TableFile):
 
     def __init__(self, path: Path, role: str):
         self.path, self.location = path, f"{role}: {path}"
-        with readable(self.location, self.kind):
-            check_file(path, self.location)
+        with readable(self.location, self.kind, path):
             self.size = path.stat().st_size
             self._inspect()
             self.names = tuple(self.schema.names)
