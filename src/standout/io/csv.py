@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from standout.io.containers import first_line, readable
 from standout.io.memory import check_distinct
 from standout.io.options import Options, choose
 from standout.io.stream import Stream, TableInMemory
-from standout.io.tables import Names, RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
+from standout.io.tables import Columns, RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
 
 # Bytes read first to find the header, and the longest header.
 _HEADER_BYTES = 2**18
@@ -56,6 +56,7 @@ _THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+\s*$"
 _GROUPED = r"(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3})+(?:,[0-9]+)?|(?:'[0-9]{3})+(?:[.,][0-9]+)?"
 _LIKE_NUMBER = rf"^\s*[+-]?(?:[0-9]*[.,]?[0-9]+|[1-9][0-9]{{0,2}}(?:{_GROUPED}))\s*%?\s*$"
 _REMEDY = "name the column in `standout.read(X, label=..., groups=..., ids=..., drop=...)`."
+_DROP = "`standout.read(X, drop=...)`"
 
 
 def _number_pattern(decimal: str = ".") -> str:
@@ -72,11 +73,8 @@ def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) 
     if inferred is None:
         raise InputError(f"{role}: {shown}: it has column names, but no rows. Give a table with rows.")
     types, decimal, rows_per_byte = inferred
-    max_bytes = max(options.memory // 16, _MIN_CHUNK_BYTES)
-    files = [
-        replace(file, types=types, decimal=decimal, max_bytes=max_bytes, estimated_rows=rows_per_byte * file.size)
-        for file in files
-    ]
+    known = {"types": types, "decimal": decimal, "max_bytes": max(options.memory // 16, _MIN_CHUNK_BYTES)}
+    files = [replace(file, **known, estimated_rows=rows_per_byte * file.size) for file in files]
     return open_table(files, types, options, shown, role)
 
 
@@ -96,8 +94,8 @@ class TextFile(TableFile):
 
     path: Path
     location: str
-    names: Names
-    index: Names  # the first column, if its name is empty
+    names: Columns
+    index: Columns  # the first column, if its name is empty
     size: int
     separator: str
     header_bytes: int
@@ -112,8 +110,7 @@ class TextFile(TableFile):
         """Bytes to read at a time: a few hundred rows, and a few megabytes."""
         return min(max(_MIN_CHUNK_BYTES, 256 * self.header_bytes), _MAX_CHUNK_BYTES)
 
-    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
-        """Read these columns, from the byte and the line at ``position`` on."""
+    def batches(self, features: Columns, metadata: Columns, position: Sequence[int]) -> Iterator[RowBatch]:
         types = {name: self.types[name] for name in features} | dict.fromkeys(metadata, pa.string())
         for chunk in self.chunks(*position):
             batch = _parse_or_explain(chunk, self, types, [*features, *metadata])
@@ -142,11 +139,9 @@ class TextFile(TableFile):
                 end = end_of_rows(rest, self.separator)
                 unclosed = at_end and end_of_rows(rest + b"\n", self.separator) <= len(rest)
                 if unclosed or (end == 0 and len(rest) > _MAX_ROW_BYTES):
-                    begin = line + rest.count(b"\n", 0, end)
-                    raise InputError(
-                        f"{self.location}: the row that begins in line {begin} does not end. Check for a quote that is "
-                        "never closed."
-                    )
+                    line += rest.count(b"\n", 0, end)
+                    problem = f"the row that begins in line {line} does not end"
+                    raise InputError(f"{self.location}: {problem}. Check for a quote that is never closed.")
                 end = len(rest) if at_end else end
                 if end:
                     yield Chunk(rest[:end], line, start, file.tell() / self.size)
@@ -212,7 +207,7 @@ def _read_header(path: Path, location: str) -> TextFile:
     except csv.Error as error:
         raise InputError(f"{location}: its first line cannot be read ({error}). Check its quotes.") from error
     names = [name or f"column {position}" for position, name in enumerate(found, 1)]
-    index: tuple[str, ...] = ()
+    index: Columns = ()
     if not found[0] and len(found) > 1:  # pandas and R leave the name of the index empty
         names[0] = names[0] if "index" in names else "index"
         index = (names[0],)
@@ -229,19 +224,20 @@ def _read_start(path: Path, location: str) -> tuple[bytes, int]:
         while b"\0" not in start and not end_of_rows(start.lstrip(), ",") and (more := stream.read(len(start))):
             start += more
             if len(start) > _MAX_HEADER_BYTES:
-                raise InputError(
-                    f"{location}: its first line is longer than {len(start) >> 20} MB. Give a table with column names "
-                    "in its first line and rows below."
-                )
+                problem = f"its first line is longer than {len(start) >> 20} MB"
+                raise InputError(f"{location}: {problem}. Give a table with column names in its first line.")
         size: int = file.size()
+    problem = ""
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{location}: this is UTF-16 text. Convert it to UTF-8, for instance with iconv -f UTF-16.")
-    if start.startswith(b"\x1f\x8b"):
-        raise InputError(f"{location}: the file is gzip-compressed. Rename it to {path.name}.gz.")
-    if b"\0" in start:
-        raise InputError(f"{location}: this is a binary file, not text. Check the file, and give a table as text.")
-    if not start.strip(codecs.BOM_UTF8 + b" \t\r\n"):
-        raise InputError(f"{location}: the file is empty. Give a table with column names in its first line.")
+        problem = "this is UTF-16 text. Convert it to UTF-8, for instance with iconv -f UTF-16."
+    elif start.startswith(b"\x1f\x8b"):
+        problem = f"the file is gzip-compressed. Rename it to {path.name}.gz."
+    elif b"\0" in start:
+        problem = "this is a binary file, not text. Check the file, and give a table as text."
+    elif not start.strip(codecs.BOM_UTF8 + b" \t\r\n"):
+        problem = "the file is empty. Give a table with column names in its first line."
+    if problem:
+        raise InputError(f"{location}: {problem}")
     return start, size
 
 
@@ -251,10 +247,9 @@ def _decode(data: bytes, location: str, line: int, final: bool = True) -> str:
         return codecs.getincrementaldecoder("utf-8")().decode(data, final)
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
-        raise InputError(
-            f"{location}: line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252. Convert the file, for "
-            "instance with iconv -f WINDOWS-1252 -t UTF-8."
-        ) from error
+        problem = f"line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252"
+        remedy = "Convert the file, for instance with iconv -f WINDOWS-1252 -t UTF-8."
+        raise InputError(f"{location}: {problem}. {remedy}") from error
 
 
 def _find_separator(text: str, path: Path) -> str:
@@ -269,25 +264,22 @@ def _find_separator(text: str, path: Path) -> str:
 
 
 def _check_header(names: Sequence[str], location: str, has_index: bool) -> None:
-    """Raise an error for a first line that is a row: half of it or more are numbers, and no column count or scale."""
+    """Raise an error for a first line that is a row: half of it or more are numbers, and no column count or scale.
+
+    A scale, such as wavelengths or years, is monotonic, and has many values or is evenly spaced.
+    """
     numbers = [name for name in names if re.match(_number_pattern(), name)]
-    values = [float(name) for name in numbers]
-    if 2 * len(values) < len(names) or _is_scale(values, _MIN_SCALE if len(values) == len(names) else 3):
-        return
-    if values == list(range(len(names))) and (len(values) > 2 or has_index):
-        return  # columns numbered by pandas
-    raise InputError(
-        f"{location}: the first line must contain column names, but {len(values)} of {len(names)} entries are numbers, "
-        f"such as {numbers[0]!r}. Add a line of names, or name numbered columns 0, 1, 2 and so on."
-    )
-
-
-def _is_scale(values: Sequence[float], least: int) -> bool:
-    """Return whether numbers are a scale such as wavelengths or years: monotonic, and many or evenly spaced."""
-    steps = [b - a for a, b in pairwise(values)]
-    if len(values) < least or not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
-        return False
-    return len(values) >= _MIN_SCALE or max(steps) - min(steps) <= 1e-3 * abs(steps[0])
+    values = np.array(numbers, dtype=float)
+    steps, least = np.diff(values), _MIN_SCALE if len(values) == len(names) else 3
+    is_scale = len(values) >= least and (np.all(steps > 0) or np.all(steps < 0))
+    is_scale = is_scale and (len(values) >= _MIN_SCALE or np.ptp(steps) <= 1e-3 * abs(steps[0]))
+    numbered = (len(values) > 2 or has_index) and np.array_equal(values, range(len(names)))  # by pandas
+    if 2 * len(values) >= len(names) and not is_scale and not numbered:
+        found = f"{len(values)} of {len(names)} entries are numbers, such as {numbers[0]!r}"
+        raise InputError(
+            f"{location}: the first line must contain column names, but {found}. Add a line of names, or name numbered "
+            "columns 0, 1, 2 and so on."
+        )
 
 
 # Parsing, and errors that name the line
@@ -329,11 +321,9 @@ def _explain(error: Exception, chunk: Chunk, file: TextFile, types: Mapping[str,
     try:
         for row in reader:
             if row and len(row) != n_columns:
-                return InputError(
-                    f"{file.location}, line {line}: {len(row)} value{'s' * (len(row) != 1)}, but the first line names "
-                    f"{n_columns} column{'s' * (n_columns != 1)}. Give every row one value for each column, and quote "
-                    "values that contain the separator."
-                )
+                found = f"{len(row)} value{'s' * (len(row) != 1)}, but the first line names {n_columns} column"
+                remedy = "Give every row one value for each column, and quote values that contain the separator."
+                return InputError(f"{file.location}, line {line}: {found}{'s' * (n_columns != 1)}. {remedy}")
             for position, name, kind in numeric if row else ():
                 value = row[position]
                 valid = value in _BOOLEANS if kind == pa.bool_() else number.match(value) is not None
@@ -371,10 +361,8 @@ def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str,
             types = _numeric_types(_parse_inferred(chunk, file, metadata))
             points = [name for name in with_points if name not in types]
             if points:
-                raise InputError(
-                    f"{file.location}: column {commas[0]!r} has decimal commas, but column {points[0]!r} has decimal "
-                    "points. Convert one of them, or name it in `standout.read(X, drop=...)`."
-                )
+                found = f"column {commas[0]!r} has decimal commas, but column {points[0]!r} has decimal points"
+                raise InputError(f"{file.location}: {found}. Convert one of them, or name it in {_DROP}.")
         for name, values in text.items():
             if name not in types:
                 _check_not_numbers(values, name, chunk, file)
@@ -399,11 +387,8 @@ def _parse_inferred(chunk: Chunk, file: TextFile, metadata: Sequence[str]) -> An
 
 def _numeric_types(batch: Any) -> dict[str, Any]:
     """Return the numeric columns: float64, but for booleans, which are words."""
-    return {
-        field.name: field.type if pa.types.is_boolean(field.type) else pa.float64()
-        for field in batch.schema
-        if is_number(field.type)
-    }
+    kinds = {field.name: field.type for field in batch.schema if is_number(field.type)}
+    return {name: kind if pa.types.is_boolean(kind) else pa.float64() for name, kind in kinds.items()}
 
 
 def _matches(values: Any, pattern: str) -> NDArray[np.bool_]:
@@ -411,35 +396,27 @@ def _matches(values: Any, pattern: str) -> NDArray[np.bool_]:
     return found
 
 
-def _mostly(found: NDArray[np.bool_]) -> bool:
-    return 2 * int(found.sum()) > len(found)
-
-
 def _has_decimal_commas(values: Any, name: str, file: TextFile) -> bool:
     """Return whether text values are numbers with decimal commas; ambiguous commas are an error."""
     one, thousands = _matches(values, _ONE_COMMA), _matches(values, _THOUSANDS)
     either = one | thousands
-    if not either.any() or not _mostly(either | _matches(values, _number_pattern())):
+    if not either.any() or np.mean(either | _matches(values, _number_pattern())) <= 0.5:
         return False
     # With semicolons as separators, commas are decimal. Otherwise a comma before three digits is ambiguous.
     decimal = file.separator == ";" or (file.separator != "," and (one & ~thousands).any())
     if not decimal or (thousands & ~one).any():
-        raise InputError(
-            f"{file.location}: column {name!r} has numbers with commas, such as "
-            f"{values[int(np.argmax(either))].as_py()!r}, which may separate decimals or thousands. Convert them to a "
-            "decimal point alone, or name the column in `standout.read(X, drop=...)`."
-        )
+        found = f"column {name!r} has numbers with commas, such as {values[int(np.argmax(either))].as_py()!r}"
+        remedy = f"Convert them to a decimal point alone, or name the column in {_DROP}."
+        raise InputError(f"{file.location}: {found}, which may separate decimals or thousands. {remedy}")
     return True
 
 
 def _check_not_numbers(values: Any, name: str, chunk: Chunk, file: TextFile) -> None:
     """Raise an error for a text column that consists mostly of numbers: it is not a label."""
     plain, like = _matches(values, _number_pattern(file.decimal)), _matches(values, _LIKE_NUMBER)
-    if _mostly(plain):
+    if 2 * plain.sum() > len(plain):
         raise _explain(ValueError(f"column {name!r} has numbers and text"), chunk, file, {name: pa.float64()})
-    if _mostly(like):
-        raise NotNumbersError(
-            f"{file.location}: column {name!r} has numbers in an unsupported notation, such as "
-            f"{values[int(np.argmax(like & ~plain))].as_py()!r}. Convert them to plain numbers such as 1234.5, or "
-            f"{_REMEDY}"
-        )
+    if 2 * like.sum() > len(like):
+        example = values[int(np.argmax(like & ~plain))].as_py()
+        found = f"column {name!r} has numbers in an unsupported notation, such as {example!r}"
+        raise NotNumbersError(f"{file.location}: {found}. Convert them to plain numbers such as 1234.5, or {_REMEDY}")

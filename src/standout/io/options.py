@@ -10,21 +10,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.errors import (
-    ColumnError,
-    FeatureError,
-    FeatureWarning,
-    InputError,
-    StandoutWarning,
-    did_you_mean,
-    listed,
-    warn_user,
-)
+from standout import errors
+from standout.errors import ColumnError, FeatureError, InputError, did_you_mean, listed, warn_user
 from standout.io.memory import check_distinct, is_missing
 from standout.io.output import check_writable
 
@@ -69,10 +61,8 @@ class Options:
         }
         options = cls(**given)
         if options.transpose and set(options.roles.values()) - {"ids"}:
-            raise InputError(
-                "with `transpose=True` columns become rows, and no column can describe rows. Leave `label`, `groups` "
-                "and `where` out."
-            )
+            problem = "with `transpose=True` columns become rows, and no column can describe rows"
+            raise InputError(f"{problem}. Leave `label`, `groups` and `where` out.")
         pattern = options.groups_match
         if pattern is not None and options.groups is None:
             raise InputError("`groups_match` needs the column of the groups. Give `groups` too.")
@@ -128,13 +118,12 @@ def _values(column: str, given: Any) -> tuple[str, ...]:
 # Columns
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The columns of a table, by use."""
 
     features: tuple[str, ...]
     aside: tuple[str, ...]  # metadata columns
-    ids: str | None = None  # the column of row ids: as requested, or according to the file
+    ids: str | None  # the column of row ids: as requested, or according to the file
 
 
 def choose(
@@ -169,10 +158,9 @@ def choose(
         if options.ids is None and not rows:
             rows, texts = texts[:1], texts[1:]
         if texts:
-            raise FeatureError(
-                f"{location}: with `transpose=True` columns become rows, and {len(texts)} of them hold text: "
-                f"{listed(texts)}. Name the column of feature names in `ids`, and the others in `drop`."
-            )
+            problem = f"with `transpose=True` columns become rows, and {len(texts)} of them hold text: {listed(texts)}"
+            remedy = "Name the column of feature names in `ids`, and the others in `drop`."
+            raise FeatureError(f"{location}: {problem}. {remedy}")
     numeric = set(numeric).difference(rows)
     if options.columns is None:
         features = [c for c in columns if c in numeric and c not in roles and c not in dropped]
@@ -180,17 +168,15 @@ def choose(
         features = _requested_features(options.columns, columns, numeric, location, set(roles) | dropped)
     aside = [c for c in columns if c in roles or (c not in numeric and c not in dropped)]
     if not features:
-        raise FeatureError(
-            f"{location}: no features are left: {len(numeric)} of {len(columns)} columns are numeric. Check the "
-            "contents of the file, and which columns `columns` and `drop` leave."
-        )
+        problem = f"no features are left: {len(numeric)} of {len(columns)} columns are numeric"
+        raise FeatureError(f"{location}: {problem}. Check the file, and which columns `columns` and `drop` leave.")
     unused = [c for c in aside if c not in roles and c not in rows]
     if options.columns is None and unused:
         count = "1 non-numeric column is" if len(unused) == 1 else f"{len(unused)} non-numeric columns are"
         warn_user(
             f"{location}: {count} not used as features: {listed(unused)}. Name them in `label`, `groups` or `ids` to "
             "use them, or in `drop` to leave them out.",
-            FeatureWarning,
+            errors.FeatureWarning,
         )
     return Chosen(tuple(features), tuple(aside), rows[0] if options.ids is None and len(rows) == 1 else options.ids)
 
@@ -308,52 +294,39 @@ class RowFilter:
                 continue
             if len(values) < _MAX_DISTINCT:
                 values[value] = None
+            equal = [name for name in requested if _equal_values(name, value)] if coded.typed or coded.written else []
             if value in exact:
                 matches[position] = True
-                continue
-            equal = [name for name in requested if _equal_values(name, value)] if coded.typed or coded.written else []
-            if coded.typed:
+            elif coded.typed:
                 exact.update(dict.fromkeys(equal))
                 matches[position] = bool(equal)
-                continue
-            for name in equal:
-                (skipped if name in exact else selected).setdefault(name, value)
-                matches[position] |= name not in exact
+            else:
+                for name in equal:
+                    (skipped if name in exact else selected).setdefault(name, value)
+                    matches[position] |= name not in exact
         return matches
 
     def check(self) -> None:
         """Raise an error, at the end of a pass, if a value did not occur or no row is selected."""
+        location, remedy = f"{self._location}: where", "Name both in `where` if both are meant"
         for column, requested in self._where.items():
             exact, selected = self.state["exact"][column], self.state["selected"][column]
-            self._check_spellings(column)
+            for name, value in selected.items():  # the file writes a requested number in several ways
+                if name in exact:
+                    found = f"column {column!r} has {value!r} in some rows and {name!r} in later ones"
+                    raise InputError(f"{location}: {found}. {remedy}; otherwise rename one of them in the file.")
+            for name, value in self.state["skipped"][column].items():
+                found = f"rows with {value!r} in column {column!r} are not selected, because {name!r} occurs as given"
+                warn_user(f"{location}: {found}. {remedy}.", errors.StandoutWarning)
             absent = [value for value in requested if value not in exact and value not in selected]
             if absent:
                 values = list(self.state["values"][column])
-                raise InputError(
-                    f"{self._location}: where: no row has {absent[0]!r} in column {column!r}."
-                    f"{did_you_mean(absent[0], values)} Use values that occur: {listed(values)}."
-                )
+                hint = f"{did_you_mean(absent[0], values)} Use values that occur: {listed(values)}."
+                raise InputError(f"{location}: no row has {absent[0]!r} in column {column!r}.{hint}")
         if self._where and not self.state["rows"]:
             conditions = ", ".join(f"{column} = {listed(values)}" for column, values in self._where.items())
-            raise InputError(
-                f"{self._location}: where: every value occurs, but no row meets all conditions ({conditions}). Leave "
-                "one of the conditions out."
-            )
-
-    def _check_spellings(self, column: str) -> None:
-        """Raise an error or warn if the file writes a requested number in several ways."""
-        for name, value in self.state["selected"][column].items():
-            if name in self.state["exact"][column]:
-                raise InputError(
-                    f"{self._location}: where: column {column!r} has {value!r} in some rows and {name!r} in later "
-                    "ones. Name both in `where` if both are meant; otherwise rename one of them in the file."
-                )
-        for name, value in self.state["skipped"][column].items():
-            warn_user(
-                f"{self._location}: where: rows with {value!r} in column {column!r} are not selected, because "
-                f"{name!r} occurs exactly as given. Name both in `where` if both are meant.",
-                StandoutWarning,
-            )
+            problem = f"every value occurs, but no row meets all conditions ({conditions})"
+            raise InputError(f"{location}: {problem}. Leave one of the conditions out.")
 
 
 def _equal_values(one: str, other: str) -> bool:

@@ -34,10 +34,9 @@ SUFFIXES = (".csv", ".tsv", ".parquet", ".npy")
 def check_writable(path: str | os.PathLike[str], what: str = "output") -> Path:
     """Return the resolved path, or raise an error if no file can be written there."""
     target = Path(os.path.realpath(Path(path).expanduser()))  # a symbolic link is kept, and its target written
-    if os.path.isdir(target):  # Path.is_dir raises if the name is too long or the parent cannot be read
-        raise OutputError(f"{what}: {target} is a directory. Give the name of a file.")
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise OutputError(f"{what}: {target} is a device or a pipe. Give the name of a file.")
+    if os.path.exists(target) and not os.path.isfile(target):  # Path.is_file raises if the parent cannot be read
+        found = "a directory" if os.path.isdir(target) else "a device or a pipe"
+        raise OutputError(f"{what}: {target} is {found}. Give the name of a file.")
     if not os.path.isdir(target.parent):
         raise OutputError(f"{what}: there is no directory {target.parent}. Make it first, or choose another path.")
     if not os.access(target.parent, os.W_OK):
@@ -93,9 +92,8 @@ def check_table_path(path: str | os.PathLike[str], what: str = "output") -> Path
     """Return the resolved path, or raise an error if no table can be written there."""
     target = check_writable(path, what)
     if target.suffix.lower() not in SUFFIXES:
-        raise OutputError(
-            f"{what}: unsupported file type {target.suffix!r}. Use a name that ends in one of {', '.join(SUFFIXES)}."
-        )
+        problem = f"{what}: unsupported file type {target.suffix!r}"
+        raise OutputError(f"{problem}. Use a name that ends in one of {', '.join(SUFFIXES)}.")
     return target
 
 
@@ -156,14 +154,12 @@ class _TableWriter:
             import pyarrow as pa
             from pyarrow import csv, parquet
         except ImportError as error:
-            install = "Install it with: pip install 'standout[io]'"
-            raise MissingExtraError(f"writing tables needs pyarrow. {install}") from error
+            raise MissingExtraError("writing tables needs pyarrow: pip install 'standout[io]'") from error
         self.pa, self.about = pa, list(about)
         fields = [(free_name(name, names), pa.string()) for name in about] + [(name, pa.float64()) for name in names]
         self.schema, suffix = pa.schema(fields), path.suffix.lower()
-        self.writer: Any
         if suffix == ".parquet":
-            self.writer = parquet.ParquetWriter(path, self.schema)
+            self.writer: Any = parquet.ParquetWriter(path, self.schema)
         else:
             options = csv.WriteOptions(delimiter="\t" if suffix == ".tsv" else ",")
             self.writer = csv.CSVWriter(path, self.schema, write_options=options)
@@ -173,8 +169,8 @@ class _TableWriter:
         """Write some rows with their metadata; columns that are not in ``about`` stay empty."""
         empty = np.full(len(numbers), None)
         texts = [[None if is_missing(v) else str(v) for v in about.get(name, empty).tolist()] for name in self.about]
-        columns = [self.pa.array(np.ascontiguousarray(column)) for column in np.asarray(numbers, dtype=np.float64).T]
-        arrays = [*(self.pa.array(text, self.pa.string()) for text in texts), *columns]
+        columns = [*texts, *np.asarray(numbers, dtype=np.float64).T]
+        arrays = [self.pa.array(values, field.type) for values, field in zip(columns, self.schema, strict=True)]
         self.writer.write_batch(self.pa.RecordBatch.from_arrays(arrays, schema=self.schema))
 
 

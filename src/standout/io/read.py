@@ -15,9 +15,10 @@ import numpy as np
 from scipy import sparse
 
 from standout.errors import ColumnError, InputError, StandoutWarning, did_you_mean, listed, warn_user
+from standout.io import memory
 from standout.io.checkpoint import FileStamp
 from standout.io.containers import import_extra, readable
-from standout.io.memory import FrameSource, SparseSource, check_names, checked_table, index_columns, numeric_columns
+from standout.io.memory import NUMBERS, FrameSource, SparseSource, checked_table
 from standout.io.missing import handle_missing
 from standout.io.options import Coded, Options, RowFilter, as_text, choose
 from standout.io.source import ArraySource, RowSource, RowView, Source
@@ -38,6 +39,7 @@ _MATRICES = {
     ".mtx": ("arrays", "open_mtx"),
 }
 SUFFIXES = (*_TABLES, *_MATRICES)
+_PATH = (str, bytes, os.PathLike)
 # Distributed collections, identified by the package of their type, so that it is not imported unless used.
 _ENGINES = {"dask": "standout.distributed.dask", "pyspark": "standout.distributed.spark"}
 
@@ -129,11 +131,9 @@ def read(
         missing=missing, columns=columns, drop=drop, label=label, groups=groups, groups_match=groups_match, ids=ids,
         where=where, key=key, transpose=transpose, memory=memory, checkpoint=checkpoint,
     )  # fmt: skip
-    if checkpoint is not None and not isinstance(data, str | bytes | os.PathLike):
-        raise InputError(
-            f"{role}: `checkpoint` is for files, and this is a {type(data).__name__}. Give the path of a file, or "
-            "leave `checkpoint` out."
-        )
+    if checkpoint is not None and not isinstance(data, _PATH):
+        problem = f"`checkpoint` is for files, and this is a {type(data).__name__}"
+        raise InputError(f"{role}: {problem}. Give the path of a file, or leave `checkpoint` out.")
     source = _open_transposed(data, role, options) if transpose else open_data(data, role, options)
     return source if missing is None else handle_missing(source, missing, role)
 
@@ -144,11 +144,12 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
         if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind == "f" and data.size:
             return ArraySource(data)  # the common case
         options = Options.of()
-    if isinstance(data, str | bytes | os.PathLike):
+    plain = replace(options, transpose=False)
+    if isinstance(data, _PATH):
         return open_path(data, options, role)
     if is_on_cluster(data):
         return _on_cluster(data, options, role)
-    if isinstance(data, Source) and replace(options, transpose=False).is_default:
+    if isinstance(data, Source) and plain.is_default:
         return data
     if _is_anndata(data):
         from standout.io.h5ad import from_anndata
@@ -158,17 +159,14 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
         return _open_frame(_to_frame(data, role) if is_foreign_table(data) else data, options, role)
     if _is_lazy(data):
         raise InputError(f"{role}: a lazy frame has no rows yet. Call collect() on it first.")
-    if not replace(options, missing=None, transpose=False).is_default:
-        raise InputError(
-            f"{role}: columns are chosen by name, and {type(data).__name__} has no column names. Give a data frame or "
-            "a file, or choose the columns first."
-        )
+    kind = type(data).__name__
+    if not replace(plain, missing=None).is_default:
+        problem = f"columns are chosen by name, and {kind} has no column names"
+        raise InputError(f"{role}: {problem}. Give a data frame or a file, or choose the columns first.")
     if callable(getattr(type(data), "blocks", None)) and hasattr(data, "n_features") and not isinstance(data, Source):
-        raise InputError(
-            f"{role}: {type(data).__name__} has blocks, but is not a source. Derive it from standout.Source."
-        )
+        raise InputError(f"{role}: {kind} has blocks, but is not a source. Derive it from standout.Source.")
     table = checked_table(data, role)
-    if replace(options, transpose=False).is_default:
+    if plain.is_default:
         return SparseSource(table) if sparse.issparse(table) else ArraySource(table)
     if sparse.issparse(table):
         raise InputError(f"{role}: `missing` does not support sparse matrices. Give an array, or fill in the values.")
@@ -189,26 +187,25 @@ def _open_transposed(data: Any, role: str, options: Options) -> Source:
             chosen = replace(chosen, drop=(*chosen.drop, error.column))
             options = replace(options, drop=tuple(name for name in options.drop if name != error.column))
     if isinstance(source, Stream) or not isinstance(source, RowSource):
-        raise InputError(
-            f"{role}: `transpose=True` needs the whole table in memory. Give more `memory`, or transpose the data "
-            "first."
-        )
+        problem = "`transpose=True` needs the whole table in memory"
+        raise InputError(f"{role}: {problem}. Give more `memory`, or transpose the data first.")
     path = getattr(source, "path", Path(role))
-    ids = None if source.row_ids is None else [as_text(item) for item in source.row_ids.tolist()]
-    if ids is not None and (len(set(ids)) < len(ids) or None in ids):
-        duplicates = [name for name, count in Counter(ids).items() if count > 1 or name is None]
+    ids = [] if source.row_ids is None else [as_text(item) for item in source.row_ids.tolist()]
+    duplicates = [name for name, count in Counter(ids).items() if count > 1 or name is None]
+    if duplicates:
+        problem = f"{len(duplicates)} of them are missing or not distinct: {listed(duplicates)}"
         raise InputError(
-            f"{role}: with `transpose=True` row ids become feature names, and {len(duplicates)} of them are missing or "
-            f"not distinct: {listed(duplicates)}. Make them distinct, or name another column in `ids`."
+            f"{role}: with `transpose=True` row ids become feature names, and {problem}. Make them distinct, or name "
+            "another column in `ids`."
         )
-    names = None if ids is None else tuple(str(name) for name in ids)
+    names = tuple(str(name) for name in ids)
     if not chosen.is_default:
-        position = {name: i for i, name in enumerate(names or ())}
-        names = choose(names or (), position, chosen, role).features
+        position = {name: i for i, name in enumerate(names)}
+        names = choose(names, position, chosen, role).features
         source = RowView(source, np.array([position[name] for name in names]))
     about = {} if source.names is None else {"column": np.array(source.names, dtype=object)}
     n_features = source.n_rows or 0
-    layout = Layout(path, names, n_features, tuple(about), Options(ids=next(iter(about), None)))
+    layout = Layout(path, names or None, n_features, tuple(about), Options(ids="column" if about else None))
     matrix = source.sparse()
     if matrix is not None:
         return SparseInMemory(layout, matrix.T.tocsr(), about)
@@ -217,14 +214,14 @@ def _open_transposed(data: Any, role: str, options: Options) -> Source:
 
 def is_array_like(data: Any) -> bool:
     """Return whether data is in memory in a form supported by the validation of scikit-learn."""
-    if isinstance(data, str | bytes | os.PathLike | Source) or is_on_cluster(data):
-        return False
-    return not (_is_anndata(data) or is_foreign_table(data))
+    return not (
+        isinstance(data, (*_PATH, Source)) or is_on_cluster(data) or _is_anndata(data) or is_foreign_table(data)
+    )
 
 
 def is_dataset(item: Any) -> bool:
     """Return whether an item of a list is a dataset, as opposed to a row."""
-    if isinstance(item, str | bytes | os.PathLike | Source) or is_on_cluster(item) or is_frame(item):
+    if isinstance(item, (*_PATH, Source)) or is_on_cluster(item) or is_frame(item):
         return True
     if hasattr(item, "shape"):
         return len(item.shape) == 2
@@ -242,17 +239,13 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
     kinds = sorted({_suffix(path) for path in paths})
     unknown = [kind for kind in kinds if kind not in SUFFIXES]
     if unknown:
-        raise InputError(
-            f"{where}: unsupported file type {unknown[0]!r}. Use one of {', '.join(SUFFIXES)} (tables may be "
-            "compressed with .gz)."
-        )
+        remedy = f"Use one of {', '.join(SUFFIXES)} (tables may be compressed with .gz)."
+        raise InputError(f"{where}: unsupported file type {unknown[0]!r}. {remedy}")
     if len(kinds) > 1:
         raise InputError(f"{where}: files of several types ({', '.join(kinds)}). Give files of one type.")
     if len(paths) > 1 and kinds[0] in _MATRICES:
-        raise InputError(
-            f"{where}: {len(paths)} {kinds[0]} files. Only tables ({', '.join(_TABLES)}) are read as one dataset: give "
-            "one file."
-        )
+        rule = f"Only tables ({', '.join(_TABLES)}) are read as one dataset"
+        raise InputError(f"{where}: {len(paths)} {kinds[0]} files. {rule}: give one file.")
     stamp = FileStamp.of(paths, where)
     module, function = (_TABLES | _MATRICES)[kinds[0]]
     package = import_extra(f"standout.io.{module}", where, "anndata" if module == "h5ad" else "io")
@@ -263,11 +256,8 @@ def open_path(given: str | bytes | os.PathLike[Any], options: Options, role: str
         if source.checkpoint is not None:
             source.checkpoint.load(source.checkpoint.fingerprint(), None, role)  # raises before any row is read
     elif options.checkpoint is not None:
-        warn_user(
-            f"{role}: the checkpoint {options.checkpoint} is not used: the data fit the memory allowed, are read once "
-            "and kept there. Leave `checkpoint` out, or give less `memory`.",
-            StandoutWarning,
-        )
+        problem = f"the checkpoint {options.checkpoint} is not used: the data fit into `memory` and are kept there"
+        warn_user(f"{role}: {problem}. Leave `checkpoint` out, or give less `memory`.", StandoutWarning)
     return source
 
 
@@ -309,11 +299,9 @@ def _suffix(path: Path) -> str:
 def _on_cluster(data: Any, options: Options, role: str) -> Source:
     engine = import_module(str(_engine(data)))
     if options.where or options.missing or options.key or options.groups_match or options.transpose:
-        raise InputError(
-            f"{role}: `where`, `missing`, `key`, `groups_match` and `transpose` of read are for files and data in "
-            f"memory, and this is a {type(data).__name__} on a cluster. Choose rows and fill in missing values there "
-            "first."
-        )
+        rule = "`where`, `missing`, `key`, `groups_match` and `transpose` are for files and data in memory"
+        remedy = f"Choose rows and fill in missing values in the {type(data).__name__} first."
+        raise InputError(f"{role}: {rule}. {remedy}")
     source: Source = engine.open_collection(data, options, role)
     return source
 
@@ -328,12 +316,12 @@ def _open_frame(frame: Any, options: Options, role: str) -> Source:
     import narwhals.stable.v2 as nw
 
     given = list(getattr(frame, "column_names", None) or frame.columns)  # pyarrow's ``columns`` are the data
-    check_names(given, role)
+    memory.check_names(given, role)
     table = nw.from_native(frame, eager_only=True)
     names = [str(name) for name in given]  # column names may be numbers
     position = {name: i for i, name in enumerate(names)}
     types = dict(zip(names, table.schema.values(), strict=True))
-    numeric = set(map(str, numeric_columns(table)))
+    numeric = set(map(str, memory.numeric_columns(table)))
     chosen = choose(names, numeric, options, role)
     metadata = {
         name: Coded.of(table[:, position[name]].to_list(), types[name].is_numeric() or types[name] == nw.Boolean)
@@ -345,16 +333,16 @@ def _open_frame(frame: Any, options: Options, role: str) -> Source:
     numbers = FrameSource(table[:, [position[name] for name in chosen.features]], role).rows(0, table.shape[0])
     if len(numbers) == 0:
         raise InputError(f"{role}: it has no rows. Give a table with rows.")
+    kept = slice(None) if mask is None else mask
     feature_names = chosen.features if isinstance(given[0], str) else None
     described = replace(options, ids=chosen.ids)
     layout = Layout(Path(role), feature_names, len(chosen.features), chosen.aside, described)
     texts = {column: values.texts(mask) for column, values in metadata.items()}
-    table_source = TableInMemory(layout, numbers if mask is None else numbers[mask], texts)
-    index = [one if mask is None else replace(one, values=one.values[mask]) for one in index_columns(frame)]
-    table_source.index = index
-    if table_source.row_ids is None and len(index) == 1:
-        table_source.row_ids = index[0].values
-    return table_source
+    source = TableInMemory(layout, numbers[kept], texts)
+    source.index = [replace(one, values=one.values[kept]) for one in memory.index_columns(frame)]
+    if source.row_ids is None and len(source.index) == 1:
+        source.row_ids = source.index[0].values
+    return source
 
 
 def _engine(data: Any) -> str | None:
@@ -394,10 +382,8 @@ def _to_frame(table: Any, role: str) -> Any:
     if kind == "Dataset":
         dimensions = {variable.dims for variable in table.values()}
         if len(dimensions) != 1 or len(dimensions.pop()) != 1:
-            raise InputError(
-                f"{role}: the variables of an xarray Dataset must have one dimension, the same for all: its rows. Give "
-                "such variables, or one DataArray with the dimensions rows and features."
-            )
+            rule = "the variables of an xarray Dataset must have one dimension, the same for all: its rows"
+            raise InputError(f"{role}: {rule}. Give such variables, or one DataArray of rows and features.")
         return table.reset_coords(drop=True).to_dataframe()
     arrow = import_extra("pyarrow", role)
     try:
@@ -405,9 +391,8 @@ def _to_frame(table: Any, role: str) -> Any:
             return arrow.table(table)
         return import_module("pyarrow.interchange").from_dataframe(table)
     except (arrow.ArrowInvalid, TypeError) as error:
-        raise InputError(
-            f"{role}: {type(table).__name__} is not a table of columns ({error}). Give a table."
-        ) from error
+        problem = f"{type(table).__name__} is not a table of columns ({error})"
+        raise InputError(f"{role}: {problem}. Give a table.") from error
 
 
 def _xarray_kind(data: Any) -> str | None:
@@ -438,13 +423,9 @@ def read_scores(scores: Any, n_components: int) -> Any:
     elif hasattr(type(scores), "to_dask_array"):
         scores = scores.to_dask_array()
     elif not hasattr(type(scores), "chunks"):
-        raise InputError(
-            f"scores: a {type(scores).__name__} on a cluster is not supported. Give a dask array, or bring the scores "
-            "into memory first: toPandas().to_numpy() of Spark, compute() of dask."
-        )
-    if scores.ndim != 2 or scores.shape[1] != n_components or scores.dtype.kind not in "fiub":
-        raise InputError(
-            f"scores: values of type {scores.dtype} and shape {scores.shape} do not fit {n_components} "
-            "components. Give one column of numbers for each component."
-        )
+        remedy = "Give a dask array, or bring the scores into memory first: toPandas().to_numpy() of Spark."
+        raise InputError(f"scores: a {type(scores).__name__} on a cluster is not supported. {remedy}")
+    if scores.ndim != 2 or scores.shape[1] != n_components or scores.dtype.kind not in NUMBERS:
+        found = f"values of type {scores.dtype} and shape {scores.shape} do not fit {n_components} components"
+        raise InputError(f"scores: {found}. Give one column of numbers for each component.")
     return scores

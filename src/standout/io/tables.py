@@ -40,7 +40,7 @@ _BUFFER_BYTES = 2**16
 # Record batches larger than this are memory-mapped: uncompressed ones then take only the memory of the rows in use.
 _MAP_BYTES = 64 * 2**20
 
-Names = tuple[str, ...]
+Columns = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class TableFile(ABC):
 
     path: Path
     location: str  # the start of messages
-    names: Names  # of all columns
-    index: Names  # columns of row ids, according to the file
+    names: Columns  # of all columns
+    index: Columns  # columns of row ids, according to the file
     size: int
     n_rows: int = 0  # if the file stores it
     estimated_rows: float = 0  # if it does not
 
     @abstractmethod
-    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
+    def batches(self, features: Columns, metadata: Columns, position: Sequence[int]) -> Iterator[RowBatch]:
         """Read these columns, from the ``position`` of a batch of an earlier pass on (empty: from the start)."""
 
 
@@ -79,10 +79,9 @@ def check_same(files: Sequence[TableFile], options: Options) -> None:
         extra = [c for c in file.names if c not in first] if options.columns is None else []
         if missing or extra:
             parts = [f"{listed(missing)} missing"] * bool(missing) + [f"{listed(extra)} added"] * bool(extra)
-            raise FeatureError(
-                f"{file.location}: its columns differ from those of {files[0].path.name}: {', '.join(parts)}. Give "
-                "files with the same columns, or name those to use in `columns`."
-            )
+            problem = f"its columns differ from those of {files[0].path.name}: {', '.join(parts)}"
+            remedy = "Give files with the same columns, or name those to use in `columns`."
+            raise FeatureError(f"{file.location}: {problem}. {remedy}")
 
 
 def open_table(
@@ -134,14 +133,9 @@ def _load(blocks: Iterator[Block], layout: Layout, max_rows: int, first_rows: in
 
 
 def _blocks(
-    files: Sequence[TableFile],
-    features: Names,
-    where: Mapping[str, Names],
-    location: str,
-    rows: int | None,
-    columns: Names,
-    mark: Mapping[str, Any] | None = None,
-) -> Iterator[Block]:
+    files: Sequence[TableFile], features: Columns, where: Mapping[str, Columns], location: str,
+    rows: int | None, columns: Columns, mark: Mapping[str, Any] | None = None,
+) -> Iterator[Block]:  # fmt: skip
     """Make one pass over the rows that ``where`` selects, with the text of some columns.
 
     Blocks have exactly ``rows`` rows, so that results do not depend on the batches of a file; None: as they are read.
@@ -181,7 +175,7 @@ def _join(parts: list[Block]) -> Block:
 
 
 def _batches(
-    files: Sequence[TableFile], features: Names, metadata: Names, position: Sequence[int]
+    files: Sequence[TableFile], features: Columns, metadata: Columns, position: Sequence[int]
 ) -> Iterator[RowBatch]:
     """Make one pass over all files, starting at a file and a position in it."""
     first, *start = position or (0,)
@@ -208,9 +202,8 @@ def numbers_of(batch: Any) -> NDArray[np.float64]:
 
 def is_number(kind: Any) -> bool:
     """Return whether columns of this type can be features: numbers, booleans, and columns without any value."""
-    types = pa.types
-    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
-    return any(test(kind) for test in tests)
+    tests = ("is_integer", "is_floating", "is_decimal", "is_boolean", "is_null")
+    return any(getattr(pa.types, test)(kind) for test in tests)
 
 
 def coded(column: Any) -> Coded:
@@ -247,8 +240,7 @@ class ArrowFile(TableFile):
             recorded = (self.schema.pandas_metadata or {}).get("index_columns", ())
             self.index = tuple(name for name in recorded if isinstance(name, str) and name in self.names)
 
-    def batches(self, features: Names, metadata: Names, position: Sequence[int]) -> Iterator[RowBatch]:
-        """Read these columns, from the row at ``position`` on."""
+    def batches(self, features: Columns, metadata: Columns, position: Sequence[int]) -> Iterator[RowBatch]:
         columns, step = list(dict.fromkeys((*features, *metadata))), block_rows(len(features))
         skip = position[0] if position else 0
         with readable(self.location, self.kind):
@@ -257,12 +249,8 @@ class ArrowFile(TableFile):
                     continue
                 batch.validate(full=True)  # pyarrow does not check files: invalid offsets would crash the process
                 rest = batch.slice(max(skip - row, 0))
-                yield RowBatch(
-                    numbers_of(rest.select(list(features))),
-                    {column: coded(rest.column(column)) for column in metadata},
-                    share,
-                    (row + batch.num_rows - rest.num_rows,),
-                )
+                about = {column: coded(rest.column(column)) for column in metadata}
+                yield RowBatch(numbers_of(rest.select(list(features))), about, share, (max(row, skip),))
 
     def _inspect(self) -> None:
         """Set the schema, and the number of rows or an estimate of it."""
@@ -302,9 +290,7 @@ class FeatherFile(ArrowFile):
     def _inspect(self) -> None:
         with pa.OSFile(str(self.path)) as file:
             if file.read(4) == b"FEA1":
-                raise InputError(
-                    f"{self.location}: feather version 1 is not supported. Convert it to version 2 or parquet."
-                )
+                raise InputError(f"{self.location}: feather version 1 is not supported. Convert it to version 2.")
             reader = _ipc_reader(file)
             self.schema, self.n_batches = reader.schema, getattr(reader, "num_record_batches", 0)
             if self.schema.names and self.n_batches:
@@ -355,12 +341,11 @@ def _numeric_columns(files: Sequence[ArrowFile], options: Options) -> set[str]:
     numeric = set(first.names)
     for file in files:
         numeric -= {field.name for field in file.schema if not is_number(field.type)}
-    mixed = features - numeric if len(files) > 1 else set()
+    mixed = features - numeric
     for file in files:
         for field in file.schema:
             if field.name in mixed and is_number(field.type) and not pa.types.is_null(field.type):
-                raise NotNumbersError(
-                    f"{file.location}: column {field.name!r} is numeric in this file, but not in all {len(files)} "
-                    "files. Convert it in all of them, or name it in `standout.read(X, drop=...)`."
-                )
+                problem = f"column {field.name!r} is numeric in this file, but not in all {len(files)} files"
+                remedy = "Convert it in all of them, or name it in `standout.read(X, drop=...)`."
+                raise NotNumbersError(f"{file.location}: {problem}. {remedy}")
     return numeric
