@@ -37,8 +37,7 @@ from standout._moments import Moments
 from standout._summary import Summary, summarize
 from standout._table_checks import data_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
-from standout.io.gaussian import Fill
-from standout.io.missing import filled_by
+from standout.io.missing import Fill, filled_by
 from standout.io.read import is_array_like, is_on_cluster, open_data, read_scores
 from standout.io.source import Source, select_columns
 from standout.solvers.problem import SolveOptions, check_rows

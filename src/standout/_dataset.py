@@ -21,9 +21,8 @@ from standout._blas import Array
 from standout._largest_root import critical_value
 from standout._moments import Counts, Moments
 from standout.errors import InputError, listed
-from standout.io.gaussian import Complete, Fill, Observed, estimate
 from standout.io.memory import as_ids, at_file, check_weights, distinct_groups
-from standout.io.missing import FilledRows, filled_by, observed, raw_blocks, raw_rows
+from standout.io.missing import Complete, Fill, FilledRows, Observed, estimate, filled_by, raw_blocks, raw_rows
 from standout.io.read import open_data
 from standout.io.source import RowSource, RowView, Source, block_rows_of, select_columns
 
@@ -264,7 +263,7 @@ def _observed(data: Dataset, every: bool, place: int) -> Observed | Complete:
             return Complete(moments.covariance(), moments.variance(), moments.n_effective)
         return Observed(lambda: source.blocks(block_rows_of(source)), data.n_features, place, _weights(data))
     role = at_file(source, data.role)
-    return observed(lambda: raw_blocks(source), data.n_features, role, data.names, place, _weights(data))
+    return Observed(lambda: raw_blocks(source), data.n_features, place, _weights(data)).checked(role, data.names)
 
 
 def _weights(data: Dataset) -> Array | None:

@@ -22,7 +22,7 @@ from standout.errors import InputError, NonFiniteError, StandoutWarning
 from standout.inference.assess import assess
 from standout.inference.held_out import held_out_ratio
 from standout.inference.permutation import permutation_test
-from standout.io.gaussian import Exact, Factors, Observed, estimate
+from standout.io.missing import Exact, Factors, Observed, estimate
 from standout.io.read import read
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
