@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import methodcaller
 from typing import Any, cast
 from uuid import uuid4
 
@@ -23,18 +24,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout._blas import threads_for
-from standout.distributed.reduce import DistributedSource, Merge, Part, Result, check_fits, check_row_column
-from standout.errors import FeatureError, InputError, listed
-from standout.io.memory import (
-    NUMBERS,
-    FrameSource,
-    as_ids,
-    as_weights,
-    check_names,
-    checked_block,
-    checked_table,
-    numeric_columns,
+from standout.distributed.reduce import (
+    WRONG_SHAPE,
+    DistributedSource,
+    Merge,
+    Part,
+    Result,
+    check_fits,
+    check_row_column,
 )
+from standout.errors import FeatureError, InputError, listed
+from standout.io import memory
+from standout.io.memory import NUMBERS, FrameSource, as_ids, as_weights, checked_table
 from standout.io.options import Coded, Options, choose
 from standout.io.read import is_on_cluster, read
 from standout.io.source import ArraySource, Source, select_columns
@@ -55,35 +56,29 @@ def open_collection(data: Any, options: Options, role: str) -> DaskSource:
     if not isinstance(data, da.Array):
         return _open_frame(data, data, options, role)
     if data.ndim == 2 and math.isnan(data.shape[1]):
-        raise InputError(
-            f"{role}: the number of columns is unknown. Call compute_chunk_sizes() on the dask array first."
-        )
+        remedy = "Call compute_chunk_sizes() on the dask array first."
+        raise InputError(f"{role}: the number of columns is unknown. {remedy}")
     _check_shape(data.shape, data.dtype, role)
     return DaskSource(data, role)
 
 
 def _chosen_features(data: Any, options: Options, role: str) -> Any:
     if not hasattr(type(data), "columns"):
-        raise InputError(
-            f"{role}: columns are chosen by name, and a dask {type(data).__name__} has no column names. Give a data "
-            "frame, or choose the columns first."
-        )
+        problem = f"columns are chosen by name, and a dask {type(data).__name__} has no column names"
+        raise InputError(f"{role}: {problem}. Give a data frame, or choose the columns first.")
     import narwhals.stable.v2 as nw
 
-    check_names(list(data.columns), role)
-    empty = nw.from_native(data._meta, eager_only=True)
+    memory.check_names(list(data.columns), role)
+    numeric = memory.numeric_columns(nw.from_native(data._meta, eager_only=True))
     label_of = {str(name): name for name in data.columns}
-    numeric = set(map(str, numeric_columns(empty)))
-    chosen = choose(list(label_of), numeric, options, role)
+    chosen = choose(list(label_of), set(map(str, numeric)), options, role)
     return data[[label_of[name] for name in chosen.features]]
 
 
 def _open_frame(features: Any, frame: Any, options: Options, role: str) -> DaskSource:
     if not _is_partitioned(features):
-        raise InputError(
-            f"{role}: a {type(features).__name__} of dask has no rows and columns. Make it an array or a data frame "
-            "first, for instance with dask.array.from_delayed or to_dataframe()."
-        )
+        remedy = "Make it an array or a data frame first, for instance with dask.array.from_delayed or to_dataframe()."
+        raise InputError(f"{role}: a {type(features).__name__} of dask has no rows and columns. {remedy}")
     if features.ndim != 2:
         _check_shape((1,), np.dtype(float), role)
     empty = FrameSource(features._meta, role)
@@ -94,8 +89,7 @@ def _open_frame(features: Any, frame: Any, options: Options, role: str) -> DaskS
 
 
 def _is_partitioned(data: Any) -> bool:
-    """Return whether data is a dask data frame or series, as opposed to a delayed object, bag or scalar."""
-    # Check the type: a delayed object has every attribute.
+    """Return whether data is a dask data frame or series, by its type: a delayed object has every attribute."""
     return hasattr(type(data), "map_partitions") and hasattr(type(data), "ndim")
 
 
@@ -106,7 +100,7 @@ def _check_shape(shape: tuple[Any, ...], dtype: np.dtype[Any], role: str) -> Non
         checked_table(np.broadcast_to(np.zeros((), dtype), sizes), role)
 
 
-def _chunks_of(frame: Any, like: NDArray[Any], function: Callable[[Any], Any]) -> da.Array:
+def _chunks_of(frame: Any, like: NDArray[Any], function: Callable[[Any], Any] = lambda part: part) -> da.Array:
     """Return a function of the partitions of a data frame or series as the chunks of an array."""
     return frame.map_partitions(function, meta=like, enforce_metadata=False)
 
@@ -118,15 +112,9 @@ def _in_order(partition: Any, columns: list[Any], role: str) -> Any:
         return partition
     unlike = [name for name in (*columns, *found) if name not in columns or name not in found]
     if unlike:
-        raise FeatureError(
-            f"{role}: only some partitions of the data frame have the columns {listed(unlike)}. Give all partitions "
-            "the same columns."
-        )
+        problem = f"only some partitions of the data frame have the columns {listed(unlike)}"
+        raise FeatureError(f"{role}: {problem}. Give all partitions the same columns.")
     return partition[columns]
-
-
-def _unchanged(partition: Any) -> Any:
-    return partition
 
 
 def _texts(partition: Any) -> NDArray[Any]:
@@ -146,35 +134,28 @@ class ChunkReader:
 
     def __call__(self, grid: Sequence[Sequence[Any]]) -> Source:
         """Return the source of chunks; ``grid`` has one list of column chunks per row chunk."""
-        tables = [self._row(pieces) for pieces in grid if self._n_rows(pieces)]
+        tables = [table for table in map(self._row, grid) if table is not None]
         if not tables:
             return ArraySource(np.empty((0, self.n_columns if self.index is None else len(self.index))))
         source = read(self._joined(tables, axis=0), role=self.role)
         return source if self.index is None else select_columns(source, self.index)
 
-    def _n_rows(self, pieces: Sequence[Any]) -> int:
-        for piece in pieces:
-            if len(getattr(piece, "shape", ())) != 2:
-                raise InputError(
-                    f"{self.role}: a chunk of the dask array is a {type(piece).__name__}, without rows and columns. "
-                    "Make every chunk an array, for instance with numpy.asarray in the function that reads it."
-                )
-        lengths = [int(piece.shape[0]) for piece in pieces]
-        if min(lengths) != max(lengths):
-            raise InputError(
-                f"{self.role}: adjacent chunks of columns have {min(lengths)} and {max(lengths)} rows. Choose the same "
-                "rows in all columns."
-            )
-        return lengths[0]
-
     def _row(self, pieces: Sequence[Any]) -> Any:
-        width = sum(piece.shape[1] for piece in pieces)
-        if width != self.n_columns:
+        """Return adjacent column chunks as one table; None if they have no rows."""
+        odd = [type(piece).__name__ for piece in pieces if len(getattr(piece, "shape", ())) != 2]
+        if odd:
+            remedy = "Make every chunk an array, for instance with numpy.asarray in the function that reads it."
             raise InputError(
-                f"{self.role}: a chunk of the dask array has {width} columns, but the array has {self.n_columns}. Give "
-                "the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
+                f"{self.role}: a chunk of the dask array is a {odd[0]}, without rows and columns. {remedy}"
             )
-        return self._joined([piece for piece in pieces if piece.shape[1]], axis=1)
+        lengths, width = [int(piece.shape[0]) for piece in pieces], sum(piece.shape[1] for piece in pieces)
+        if min(lengths) != max(lengths):
+            problem = f"adjacent chunks of columns have {min(lengths)} and {max(lengths)} rows"
+            raise InputError(f"{self.role}: {problem}. Choose the same rows in all columns.")
+        if lengths[0] and width != self.n_columns:
+            problem = f"a chunk of the dask array has {width} columns, but the array has {self.n_columns}"
+            raise InputError(f"{self.role}: {problem}. {WRONG_SHAPE}")
+        return self._joined([piece for piece in pieces if piece.shape[1]], axis=1) if lengths[0] else None
 
     def _joined(self, tables: Sequence[Any], axis: int) -> Any:
         # Sparse arrays of other packages are converted to scipy's.
@@ -195,12 +176,9 @@ def map_chunk(pieces: Sequence[Any], function: Callable[[Source], NDArray[Any]],
 
 
 def reduce_part(
-    function: Callable[[Part], Result],
-    reader: ChunkReader,
-    grid: Sequence[Sequence[Any]],
-    weights: Sequence[Any] | None,
-    groups: Sequence[Any] | None,
-) -> Result:
+    function: Callable[[Part], Result], reader: ChunkReader, grid: Sequence[Sequence[Any]],
+    weights: Sequence[Any] | None, groups: Sequence[Any] | None,
+) -> Result:  # fmt: skip
     """Return a function of adjacent chunks and the weights and groups of their rows."""
     with threads_for(0):
         by_row = None if weights is None else np.concatenate([as_weights(piece, reader.role) for piece in weights])
@@ -222,13 +200,12 @@ class DaskSource(DistributedSource):
     ):
         self._chunks, self._role, self._index = chunks, role, index
         self._frame, self._options = frame, options or Options()
-        self.n_rows = None if _unknown_rows(chunks) else int(chunks.shape[0])
+        self.n_rows = None if math.isnan(chunks.shape[0]) else int(chunks.shape[0])
         self.n_features = int(chunks.shape[1]) if index is None else len(index)
         self.names, self.unnamed = names, unnamed
         self._reader = ChunkReader(int(chunks.shape[1]), role, index)
 
     def select(self, index: NDArray[np.intp]) -> DaskSource:
-        """Return the source with the columns at ``index``, in that order."""
         names = None if self.names is None else tuple(self.names[i] for i in index)
         inner = index if self._index is None else self._index[index]
         return DaskSource(self._chunks, self._role, names, self.unnamed, self._frame, self._options, inner)
@@ -246,10 +223,9 @@ class DaskSource(DistributedSource):
 
     def _column(self, column: str, as_text: bool) -> da.Array:
         series = self._frame[next(name for name in self._frame.columns if str(name) == column)]
-        return _chunks_of(series, np.empty(0, object if as_text else float), _texts if as_text else _unchanged)
+        return _chunks_of(series, np.empty(0, object), _texts) if as_text else _chunks_of(series, np.empty(0))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Fetch the rows, one row chunk at a time."""
         for pieces in self._chunks.__dask_keys__():
             key = (f"standout-fetch-{uuid4().hex}", 0)
             yield from self._run({key: (self._reader, [pieces])}, key, [self._chunks]).blocks(rows)
@@ -265,11 +241,10 @@ class DaskSource(DistributedSource):
     def collect(self, role: str) -> NDArray[Any]:
         """Return all rows as one array, in one pass, if they fit into memory."""
         names = [str(i) for i in range(self.n_features)]
-        (rows,) = self.collect_mapped([lambda source: source.map_rows(_all_rows, names)], role)
-        return checked_block(rows, self.n_features, role)
+        (rows,) = self.collect_mapped([lambda source: source.map_rows(methodcaller("collect", ""), names)], role)
+        return memory.checked_block(rows, self.n_features, role)
 
     def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
-        """Return several functions of the rows as arrays in memory, in one pass."""
         tables = [function(self) for function in functions]
         check_fits(self.n_rows, sum(table.shape[1] for table in tables), role)
         return [np.asarray(array) for array in _computed(tables, role)]
@@ -277,7 +252,6 @@ class DaskSource(DistributedSource):
     def reduce(
         self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
     ) -> Result:
-        """Return ``function`` of every part, merged on the workers in a fixed order."""
         groups = self._options.groups if groups is None else groups
         values = [self._split(given, what) for given, what in ((weights, "weights"), (groups, "groups"))]
         keys = [None if array is None else array.__dask_keys__() for array in (self._chunks, *values)]
@@ -307,11 +281,10 @@ class DaskSource(DistributedSource):
         if given is None:
             return None
         rows, values = self._chunks.chunks[0], self._row_array(given, what)
-        known = self.n_rows is not None and not _unknown_rows(values)
+        known = self.n_rows is not None and not math.isnan(values.shape[0])
         if values.ndim != 1 or (known and values.shape[0] != self.n_rows):
-            raise InputError(
-                f"{self._role} {what}: shape {values.shape} for {self.n_rows} rows. Give one value for each row."
-            )
+            problem = f"{self._role} {what}: shape {values.shape} for {self.n_rows} rows"
+            raise InputError(f"{problem}. Give one value for each row.")
         if known:
             return values.rechunk((rows,))
         if len(values.chunks[0]) != len(rows):
@@ -323,33 +296,21 @@ class DaskSource(DistributedSource):
         name = f"{self._role} {what}"
         if isinstance(values, str):
             if self._frame is None:
-                raise InputError(
-                    f"{name}: {values!r} names a column, and a dask array has no column names. Give the values "
-                    f"themselves, for instance the series df[{values!r}]."
-                )
+                remedy = f"Give the values themselves, for instance the series df[{values!r}]."
+                raise InputError(f"{name}: {values!r} names a column, and a dask array has no column names. {remedy}")
             features = [str(feature) for feature in self.names or self.unnamed or ()]
             check_row_column(values, [str(column) for column in self._frame.columns], features, name)
             return self._column(values, as_text=what == "groups")
         if isinstance(values, da.Array):
             return values
         if _is_partitioned(values) and values.ndim == 1:
-            return _chunks_of(values, np.empty(0), _unchanged)
+            return _chunks_of(values, np.empty(0))
         if is_on_cluster(values):
-            raise InputError(
-                f"{name}: a {type(values).__name__} is not one value for each row. Give a dask array, or a series of "
-                "the same data frame."
-            )
+            problem = f"a {type(values).__name__} is not one value for each row"
+            raise InputError(f"{name}: {problem}. Give a dask array, or a series of the same data frame.")
         if self.n_rows is None:
             raise InputError(f"{name}: {_UNKNOWN_ROWS}")
         return da.from_array(as_ids(values) if what == "groups" else as_weights(values, self._role), chunks=-1)
-
-
-def _all_rows(source: Source) -> NDArray[Any]:
-    return source.collect("")
-
-
-def _unknown_rows(array: da.Array) -> bool:
-    return any(math.isnan(rows) for rows in array.chunks[0])
 
 
 def _shared_tasks(chunks: Sequence[float], n_features: int) -> Iterator[slice]:
@@ -374,7 +335,8 @@ def _computed(arrays: Sequence[da.Array], role: str) -> tuple[Any, ...]:
     except Exception as error:
         if reachable and type(error).__name__ != "ClosedClientError":  # of distributed, which may not be installed
             raise
+        remedy = "Start a distributed.Client that is open and not asynchronous"
         raise InputError(
-            f"{role}: dask cannot compute here ({str(error).rstrip('.')}). Start a distributed.Client that is open and "
-            "not asynchronous, or use dask.config.set(scheduler='threads')."
+            f"{role}: dask cannot compute here ({str(error).rstrip('.')}). {remedy}, or use "
+            "dask.config.set(scheduler='threads')."
         ) from error

@@ -20,23 +20,15 @@ from standout._accumulate import Accumulator, Sums, merge_sums
 from standout._blas import default_budget, physical_memory
 from standout._moments import Moments
 from standout.errors import InputError, listed
-from standout.io.memory import (
-    BadValues,
-    check_all_used,
-    check_weights,
-    checked_table,
-    count_bad,
-    distinct_groups,
-    explain_bad,
-    explain_underflow,
-    weighted_blocks,
-)
+from standout.io import memory
+from standout.io.memory import BadValues, check_weights, distinct_groups
 from standout.io.options import Options
 from standout.io.read import is_on_cluster
-from standout.io.source import IdColumn, Source, block_rows
+from standout.io.source import IdColumn, Names, Source, block_rows
 
 # The fraction of the memory that collected rows may take.
 _SHARE = 0.25
+WRONG_SHAPE = "Give the shape of the chunks where the array is made, for instance in dask.array.from_delayed."
 Result = TypeVar("Result")
 Merge = Callable[[Result, Result], Result]
 
@@ -58,11 +50,9 @@ class DistributedSource(Source):
 
     @property
     def has_groups(self) -> bool:
-        """Whether a column of groups was named."""
         return self._options.groups is not None
 
     def id_columns(self) -> list[IdColumn]:
-        """Return the column that was named for ids; other columns stay on the cluster."""
         return [] if self.row_ids is None else [IdColumn(self.row_ids, self._options.ids, explicit=True)]
 
     @abstractmethod
@@ -74,11 +64,14 @@ class DistributedSource(Source):
         ``weights`` and ``groups`` (one value for each row) are split into the same partitions.
         """
 
-    def moments(
-        self, weights: Any = None, groups: Any = None, *, names: tuple[str, ...] | None = None, role: str = "data"
-    ) -> Moments:
-        """Return the moments of all rows, computed on the workers."""
-        _check_width(self.n_features, role)
+    def moments(self, weights: Any = None, groups: Any = None, *, names: Names = None, role: str = "data") -> Moments:
+        size, budget = 8 * self.n_features**2, default_budget()
+        if size > budget:
+            need = f"the scatter matrix of {self.n_features:,} features takes {size / 1e9:,.1f} GB on every worker"
+            remedy = "bring the rows into memory (compute() of dask, toPandas() of Spark) for the matrix-free solver"
+            raise InputError(
+                f"{role}: {need}, more than the {budget / 1e9:.1f} GB allowed. Choose fewer features, or {remedy}."
+            )
         ids = None
         if _in_memory(weights):
             weights = check_weights(weights, self.n_rows, role)
@@ -86,18 +79,16 @@ class DistributedSource(Source):
             ids, groups = distinct_groups(groups, weights, self.n_rows, role), None
         found = self.reduce(partial(add_up, role=role), merge, weights, groups)
         if found.seen == 0:
-            checked_table(np.empty((0, self.n_features)), role)
+            memory.checked_table(np.empty((0, self.n_features)), role)
         if not math.isfinite(found.sums.mean.sum() + np.einsum("ii->", found.sums.scatter)):
-            raise explain_bad(self.reduce(_bad_values, BadValues.__add__), names, role)
+            raise memory.explain_bad(self.reduce(_bad_values, BadValues.__add__), names, role)
         if self.n_rows is not None and found.seen != self.n_rows:
-            raise InputError(
-                f"{role}: the chunks of the dask array have {found.seen} rows, but the array has {self.n_rows}. Give "
-                "the shape that the chunks have where the array is made, for instance in dask.array.from_delayed."
-            )
+            problem = f"the chunks of the dask array have {found.seen} rows, but the array has {self.n_rows}"
+            raise InputError(f"{role}: {problem}. {WRONG_SHAPE}")
         if weights is not None and found.sums.weight == 0:
             check_weights([0.0], None, role)
         if len(found.sums.underflown):
-            raise explain_underflow(found.sums.underflown, names, role)
+            raise memory.explain_underflow(found.sums.underflown, names, role)
         return Moments.from_sums(found.sums, found.groups if ids is None else ids, names)
 
 
@@ -110,22 +101,9 @@ def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
     """Raise an error if the rows, where their number is known, do not fit into the memory of this process."""
     size, most = 8 * (n_rows or 0) * n_columns, _SHARE * physical_memory()
     if size > most > 0:
-        raise InputError(
-            f"{role}: this needs {n_rows:,} rows of {n_columns:,} numbers in this process, and their "
-            f"{size / 1e9:,.1f} GB are more than a quarter of its memory ({most / 1e9:,.1f} GB). Choose some of the "
-            "rows at random first, or fewer features."
-        )
-
-
-def _check_width(n_features: int, role: str) -> None:
-    """Raise an error if there are too many features for a worker to hold the scatter matrix."""
-    size, budget = 8 * n_features**2, default_budget()
-    if size > budget:
-        raise InputError(
-            f"{role}: the scatter matrix of {n_features:,} features takes {size / 1e9:,.1f} GB on every worker, more "
-            f"than the {budget / 1e9:.1f} GB allowed. Choose fewer features, or bring the rows into memory (compute() "
-            "of dask, toPandas() of Spark), where the matrix-free solver does not need it."
-        )
+        need = f"this needs {n_rows:,} rows of {n_columns:,} numbers in this process ({size / 1e9:,.1f} GB)"
+        limit = f"more than a quarter of its memory ({most / 1e9:,.1f} GB)"
+        raise InputError(f"{role}: {need}, {limit}. Choose some of the rows at random first, or fewer features.")
 
 
 def check_row_column(column: str, columns: Sequence[str], features: Sequence[str], what: str) -> None:
@@ -133,10 +111,8 @@ def check_row_column(column: str, columns: Sequence[str], features: Sequence[str
     if column not in columns:
         raise InputError(f"{what}: there is no column {column!r}. Use one of its columns: {listed(columns)}.")
     if column in features:
-        raise InputError(
-            f"{what}: the column {column!r} is a feature too. Leave it out of the features with "
-            f"`standout.read(frame, drop={column!r})`."
-        )
+        remedy = f"Leave it out of the features with `standout.read(frame, drop={column!r})`."
+        raise InputError(f"{what}: the column {column!r} is a feature too. {remedy}")
 
 
 @dataclass(frozen=True)
@@ -155,12 +131,12 @@ def add_up(part: Part, role: str) -> PartialSums:
     weights = None if part.weights is None else check_weights(part.weights, part.rows.n_rows, role, partial=True)
     nothing = weights is not None and not weights.any()
     with np.errstate(all="ignore"):
-        for block in weighted_blocks(part.rows, None if nothing else weights, role):
+        for block in memory.weighted_blocks(part.rows, None if nothing else weights, role):
             seen += block.seen
             if not nothing and not accumulator.add(block.rows, block.weights):
                 return PartialSums(accumulator.finish(), None, seen)
         sums = accumulator.finish()
-    check_all_used(weights, seen, role)
+    memory.check_all_used(weights, seen, role)
     groups = None if part.groups is None else distinct_groups(part.groups, weights, seen, role)
     return PartialSums(sums, groups, seen)
 
@@ -172,4 +148,4 @@ def merge(one: PartialSums, other: PartialSums) -> PartialSums:
 
 
 def _bad_values(part: Part) -> BadValues:
-    return count_bad(part.rows.blocks(block_rows(part.rows.n_features)), part.rows.n_features)
+    return memory.count_bad(part.rows.blocks(block_rows(part.rows.n_features)), part.rows.n_features)

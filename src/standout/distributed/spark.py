@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,8 @@ try:
     import pyarrow as pa
     import pyarrow.compute as pc
 except ImportError as error:
-    raise MissingExtraError(
-        f"reading Spark DataFrames needs {error.name}. Install it with: pip install 'standout[spark]'"
-    ) from error
+    install = "Install it with: pip install 'standout[spark]'"
+    raise MissingExtraError(f"reading Spark DataFrames needs {error.name}. {install}") from error
 
 from standout.distributed.reduce import DistributedSource, Merge, Part, Result, check_fits, check_row_column
 from standout.io.memory import check_names, checked_block, checked_table
@@ -34,6 +33,7 @@ from standout.io.options import Options, choose
 from standout.io.source import ArraySource, Source, block_rows
 from standout.io.tables import coded, numbers_of
 
+_NO_ORDER = "the rows of a Spark DataFrame have no order"
 _NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType", "BooleanType")
 # Number of adjacent results merged by one task. Two rounds merge a thousand partitions.
 _FAN = 32
@@ -83,7 +83,6 @@ def _not_numbers(others: Sequence[Any], n_columns: int, role: str) -> InputError
 
 
 def _checked_frame(data: Any, role: str) -> Any:
-    """Return a supported frame; raise an error for other data."""
     if hasattr(type(data), "to_spark"):  # pandas on Spark
         data = data.to_spark()
     if not hasattr(type(data), "mapInArrow"):
@@ -138,13 +137,11 @@ class SparkSource(DistributedSource):
         self.names, self.n_features = reader.names, reader.n_features
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Collect the rows on the driver, one partition at a time."""
         step = partial(_block_bytes, reader=self._reader, rows=rows)
         for row in self._columns(self._features).mapInArrow(step, "bytes binary").toLocalIterator():
             yield np.frombuffer(row["bytes"]).reshape(-1, self.n_features)
 
     def select(self, index: NDArray[np.intp]) -> SparkSource:
-        """Return the source with the features at ``index``, in that order."""
         names = None if self.names is None else tuple(self.names[i] for i in index)
         features = self._features
         if self._reader.width is None:
@@ -162,10 +159,8 @@ class SparkSource(DistributedSource):
         kept = [self._fields[i] for i in self._aside]
         duplicates = [field.name for field in kept if field.name in set(names)]
         if duplicates:
-            raise InputError(
-                f"{self._reader.role}: duplicate columns in the result: {listed(duplicates)}. Rename these columns "
-                "first."
-            )
+            found = f"duplicate columns in the result: {listed(duplicates)}"
+            raise InputError(f"{self._reader.role}: {found}. Rename these columns first.")
         schema = StructType([*kept, *(StructField(name, DoubleType()) for name in names)])
         step = partial(_mapped_batches, function=function, reader=self._reader, columns=schema.names)
         return self._columns((*self._features, *self._aside)).mapInArrow(step, schema)
@@ -173,19 +168,16 @@ class SparkSource(DistributedSource):
     def reduce(
         self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
     ) -> Result:
-        """Return ``function`` of every partition that has rows, merged on the executors in their order."""
         from pyspark.sql.functions import expr
 
         given = {"weights": weights, "groups": self._options.groups if groups is None else groups}
         columns = {what: self._row_column(what, name) for what, name in given.items() if name is not None}
         if len(set(columns.values())) < len(columns):
-            raise InputError(
-                f"{self._reader.role}: the column {weights!r} is named for weights and for groups. Name two columns."
-            )
-        first = partial(
-            _partition_pieces, function=function, merge=merge, reader=self._reader, row_values=tuple(columns)
-        )
-        pieces = self._columns((*self._features, *columns.values())).mapInArrow(first, _PIECES)
+            problem = f"the column {weights!r} is named for weights and for groups"
+            raise InputError(f"{self._reader.role}: {problem}. Name two columns.")
+        what = tuple(columns)
+        step = partial(_partition_pieces, function=function, merge=merge, reader=self._reader, row_values=what)
+        pieces = self._columns((*self._features, *columns.values())).mapInArrow(step, _PIECES)
         # The number of partitions is unknown in advance: merge adjacent ones first, then the remaining results.
         for by, fan in ((expr(f"part div {_FAN}"), _FAN), (1, None)):
             step = partial(_merged_pieces, merge=merge, fan=fan)
@@ -199,12 +191,10 @@ class SparkSource(DistributedSource):
         return result
 
     def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:
-        """Raise an error, because the rows of a lazy table have no defined order."""
         self.check_order(role)
         return super().collect_mapped(functions, role)
 
     def collect(self, role: str) -> NDArray[Any]:
-        """Return all rows as one array, partition by partition, if they fit into memory."""
         parts, seen = [], 0
         for block in self.blocks(block_rows(self.n_features)):
             parts.append(checked_block(block, self.n_features, role))
@@ -213,13 +203,11 @@ class SparkSource(DistributedSource):
         return np.concatenate(parts) if parts else np.empty((0, self.n_features))
 
     def check_row_values(self, option: str, what: str) -> None:
-        """Raise an error for columns that describe rows, because collecting rows loses their order."""
         column = getattr(self._options, option)
         if column is not None:
             raise RowsNeededError(
-                f"{what}: the rows of a Spark DataFrame have no order, so the column {column!r} cannot be matched to "
-                f"rows once they are collected. Bring rows and {what.split()[-1]} into memory together: "
-                f"`standout.read(frame.toPandas(), {option}={column!r})`."
+                f"{what}: {_NO_ORDER}, so the column {column!r} cannot be matched to collected rows. Bring rows and "
+                f"{what.split()[-1]} into memory together: `standout.read(frame.toPandas(), {option}={column!r})`."
             )
 
     def _columns(self, places: Sequence[int]) -> Any:
@@ -229,10 +217,8 @@ class SparkSource(DistributedSource):
         """Return the index of the column of weights or groups."""
         role = f"{self._reader.role} {what}"
         if not isinstance(column, str):
-            raise InputError(
-                f"{role}: the rows of a Spark DataFrame have no order, so a {type(column).__name__} cannot be matched "
-                f"to them. Name a column: `standout.read(frame, drop='w')` and {what}='w'."
-            )
+            remedy = f"Name a column: `standout.read(frame, drop='w')` and {what}='w'."
+            raise InputError(f"{role}: {_NO_ORDER}, so a {type(column).__name__} cannot be matched to them. {remedy}")
         names = [field.name for field in self._fields]
         check_row_column(column, names, [names[i] for i in self._features], role)
         return names.index(column)
@@ -244,9 +230,8 @@ def _collected(frame: Any) -> list[Any]:
         rows: list[Any] = frame.collect()
     except Exception as error:
         if "No module named 'standout'" in str(error):
-            raise MissingExtraError(
-                "standout is not installed on Spark's executors. Install it on them, or pass it with --py-files."
-            ) from error
+            remedy = "Install it on them, or pass it with --py-files."
+            raise MissingExtraError(f"standout is not installed on Spark's executors. {remedy}") from error
         raise
     return rows
 
@@ -289,7 +274,6 @@ class Partition(Source):
         self.names, self.n_features = reader.names, reader.n_features
 
     def blocks(self, rows: int) -> Iterator[Array]:
-        """Yield the rows in order, at most ``rows`` at a time."""
         for batch in self._batches:
             for start in range(0, batch.num_rows, rows):
                 yield self._reader.numbers(batch.slice(start, rows))
@@ -334,25 +318,22 @@ def _partition_pieces(
             result = function(Part(Partition(chain([first], filled), reader)))
     except StandoutError as error:
         result = error
-    context = TaskContext.get()
-    assert context is not None
-    yield from _pieces(context.partitionId(), result)
+    yield from _pieces(cast(Any, TaskContext.get()).partitionId(), result)
 
 
 def _part(batch: Any, reader: BatchReader, row_values: Sequence[str]) -> Part:
-    columns = enumerate(row_values, reader.n_columns)
-    values = {what: _row_values(what, batch.column(place), reader.role) for place, what in columns}
+    values = {}
+    for what, column in zip(row_values, batch.columns[reader.n_columns :], strict=True):
+        if what == "groups":  # as strings, consistent with frames and files read into memory: 5 is the id "5"
+            values[what] = coded(column).texts()
+            continue
+        if column.null_count:
+            problem = f"{reader.role} weights: some rows have none (null)"
+            raise InputError(f"{problem}. Give every row a weight, 0 to leave it out.")
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64(), safe=False)
+        values[what] = np.asarray(column.to_numpy(zero_copy_only=False))
     return Part(Partition([batch], reader), **values)
-
-
-def _row_values(what: str, column: Any, role: str) -> NDArray[Any]:
-    if what == "groups":  # as strings, consistent with frames and files read into memory: 5 is the id "5"
-        return coded(column).texts()
-    if column.null_count:
-        raise InputError(f"{role} weights: some rows have none (null). Give every row a weight, 0 to leave it out.")
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64(), safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _pieces(part: int, result: Any) -> Iterator[Any]:
@@ -410,7 +391,5 @@ def _from_vectors(column: Any, width: int, role: str) -> Array:
 def _check_width(lengths: Any, width: int, role: str) -> None:
     wrong = lengths.filter(pc.not_equal(lengths, width))
     if len(wrong):
-        raise InputError(
-            f"{role}: the rows have different lengths: vectors of {width} and of {wrong[0]} numbers. Give every row "
-            "the same number of values."
-        )
+        problem = f"the rows have different lengths: vectors of {width} and of {wrong[0]} numbers"
+        raise InputError(f"{role}: {problem}. Give every row the same number of values.")

@@ -73,7 +73,11 @@ def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) 
     if inferred is None:
         raise InputError(f"{role}: {shown}: it has column names, but no rows. Give a table with rows.")
     types, decimal, rows_per_byte = inferred
-    known = {"types": types, "decimal": decimal, "max_bytes": max(options.memory // 16, _MIN_CHUNK_BYTES)}
+    known: dict[str, Any] = {
+        "types": types,
+        "decimal": decimal,
+        "max_bytes": max(options.memory // 16, _MIN_CHUNK_BYTES),
+    }
     files = [replace(file, **known, estimated_rows=rows_per_byte * file.size) for file in files]
     return open_table(files, types, options, shown, role)
 
@@ -271,8 +275,8 @@ def _check_header(names: Sequence[str], location: str, has_index: bool) -> None:
     numbers = [name for name in names if re.match(_number_pattern(), name)]
     values = np.array(numbers, dtype=float)
     steps, least = np.diff(values), _MIN_SCALE if len(values) == len(names) else 3
-    is_scale = len(values) >= least and (np.all(steps > 0) or np.all(steps < 0))
-    is_scale = is_scale and (len(values) >= _MIN_SCALE or np.ptp(steps) <= 1e-3 * abs(steps[0]))
+    monotonic = len(values) >= least and (np.all(steps > 0) or np.all(steps < 0))
+    is_scale = monotonic and (len(values) >= _MIN_SCALE or np.ptp(steps) <= 1e-3 * abs(steps[0]))
     numbered = (len(values) > 2 or has_index) and np.array_equal(values, range(len(names)))  # by pandas
     if 2 * len(values) >= len(names) and not is_scale and not numbered:
         found = f"{len(values)} of {len(names)} entries are numbers, such as {numbers[0]!r}"

@@ -299,7 +299,7 @@ def _suffix(path: Path) -> str:
 def _on_cluster(data: Any, options: Options, role: str) -> Source:
     engine = import_module(str(_engine(data)))
     if options.where or options.missing or options.key or options.groups_match or options.transpose:
-        rule = "`where`, `missing`, `key`, `groups_match` and `transpose` are for files and data in memory"
+        rule = "`where`, `missing`, `key`, `groups_match` and `transpose` are not for data on a cluster"
         remedy = f"Choose rows and fill in missing values in the {type(data).__name__} first."
         raise InputError(f"{role}: {rule}. {remedy}")
     source: Source = engine.open_collection(data, options, role)
@@ -309,10 +309,10 @@ def _on_cluster(data: Any, options: Options, role: str) -> Source:
 def _open_frame(frame: Any, options: Options, role: str) -> Source:
     """Return the source of a data frame (any that narwhals supports)."""
     if options.is_default:
-        source = FrameSource(frame, role)
-        if 0 in (source.n_rows, source.n_features):
-            checked_table(np.empty((source.n_rows, source.n_features)), role)
-        return source
+        whole = FrameSource(frame, role)
+        if 0 in (whole.n_rows, whole.n_features):
+            checked_table(np.empty((whole.n_rows, whole.n_features)), role)
+        return whole
     import narwhals.stable.v2 as nw
 
     given = list(getattr(frame, "column_names", None) or frame.columns)  # pyarrow's ``columns`` are the data
