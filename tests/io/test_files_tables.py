@@ -19,6 +19,8 @@ from conftest import NAMES
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import FeatureWarning, InputError, NonFiniteError, StandoutWarning
+from standout.io.csv import end_of_rows
+from standout.io.options import as_bytes
 from standout.io.source import block_rows, watching
 from standout.io.stream import Stream, TableInMemory
 
@@ -397,3 +399,12 @@ def test_wide_tables_are_read_in_blocks(tmp_path):
     table(rows, names).to_csv(path := tmp_path / "a.csv", index=False)
     source = standout.read(path, memory=0, columns=names[::-1])
     np.testing.assert_array_equal(np.concatenate(list(source.blocks(block_rows(3000)))), rows[:, ::-1])
+
+
+def test_newlines_in_quoted_values_do_not_end_a_row():
+    assert end_of_rows(b'1,"a\nb"\n2,"c\n', ",") == 8
+    assert end_of_rows(b'1,"a', ",") == 0
+
+
+def test_memory_is_given_in_bytes_or_with_a_unit():
+    assert (as_bytes("1.5GB"), as_bytes("2 KiB"), as_bytes(1000)) == (1_500_000_000, 2048, 1000)

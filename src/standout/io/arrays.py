@@ -28,25 +28,10 @@ from scipy import io as scipy_io
 from scipy import sparse
 
 from standout.errors import InputError
-from standout.io.containers import (
-    FEATURE_NAMES,
-    Member,
-    as_names,
-    check_fits,
-    check_matrix,
-    check_no_key,
-    check_size,
-    check_sparse_shape,
-    choose_array,
-    import_extra,
-    open_item,
-    readable,
-    sibling_columns,
-    size_on_disk,
-)
-from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Open, as_source
+from standout.io import matrix as files
+from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Member, Open, as_source
 from standout.io.options import Options
-from standout.io.source import Source
+from standout.io.source import Source, import_extra, readable
 
 # Skipping fewer bytes than this costs more than reading them.
 _GAP_BYTES = 256 * 2**10
@@ -71,10 +56,10 @@ class _NpyHeader(Member):
 def open_npy(path: Path, options: Options, role: str) -> Source:
     """Return the source of an ``.npy`` file of any version, order, byte order and numeric type."""
     location = f"{role}: {path}"
-    check_no_key(options.key, location, "an npy file")
+    files.check_no_key(options.key, location, "an npy file")
     with readable(location, "npy", path), path.open("rb") as file:
         header = _read_header(file)
-        check_matrix(header, location)
+        files.check_matrix(header, location)
         header.check_complete(path.stat().st_size, location)
     return as_source(MatrixFile(path, "npy", _NpyReader(path, header)), options, role)
 
@@ -142,20 +127,20 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
     with readable(location, "npz", path), ZipFile(path) as archive:
         infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if {"format", "shape", "data"} <= set(infos):
-            check_no_key(options.key, location, "a sparse matrix")
+            files.check_no_key(options.key, location, "a sparse matrix")
             return as_source(_read_sparse_npz(path, infos, options, location), options, role)
         headers: dict[str, _NpyHeader] = {}
         for name, info in infos.items():
             if info.filename.endswith(".npy"):
                 with archive.open(info) as file:
                     headers[name] = _read_header(file)
-                check_size(info.file_size, info.compress_size, f"{location}: {name}")
+                files.check_size(info.file_size, info.compress_size, f"{location}: {name}")
                 if headers[name].dtype.kind != "O":
                     headers[name].check_complete(info.file_size, f"{location}: {name}")
-        chosen = choose_array(headers, options.key, location)
-        check_matrix(headers[chosen], f"{location}: {chosen}")
+        chosen = files.choose_array(headers, options.key, location)
+        files.check_matrix(headers[chosen], f"{location}: {chosen}")
         reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
-        names, metadata = sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]), location)
+        names, metadata = files.sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]), location)
     return as_source(MatrixFile(path, "npz", reader, names, metadata, tuple(metadata)), options, role)
 
 
@@ -171,7 +156,7 @@ def _npz_reader(path: Path, info: ZipInfo, header: _NpyHeader, options: Options,
     if not header.fortran:
         return _CompressedNpyReader(path, info, header)
     reason, remedy = "it is compressed and in Fortran order", "save it with np.savez, which does not compress"
-    check_fits(header.nbytes, options.memory, location, reason, remedy)
+    files.check_fits(header.nbytes, options.memory, location, reason, remedy)
     return InMemoryReader(_read_member(path, info))
 
 
@@ -213,13 +198,13 @@ def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
 def _read_sparse_npz(path: Path, infos: dict[str, ZipInfo], options: Options, location: str) -> MatrixFile:
     """Read a file of scipy.sparse.save_npz and check its indices, which scipy does not."""
     size = sum(info.file_size for info in infos.values())
-    check_fits(size, options.memory, location, "a sparse npz file cannot be read in blocks", _AS_CSR)
+    files.check_fits(size, options.memory, location, "a sparse npz file cannot be read in blocks", _AS_CSR)
     shape = _read_member(path, infos["shape"])
-    check_sparse_shape([int(length) for length in shape.ravel()], path.stat().st_size, location)
+    files.check_sparse_shape([int(length) for length in shape.ravel()], path.stat().st_size, location)
     found = sparse.load_npz(path)
     if hasattr(found, "check_format"):
         found.check_format(full_check=True)
-    check_matrix(Member(found.shape, found.dtype), location)
+    files.check_matrix(Member(found.shape, found.dtype), location)
     return MatrixFile(path, "npz", InMemoryReader(found.tocsr()))
 
 
@@ -231,7 +216,7 @@ def open_mtx(path: Path, options: Options, role: str) -> Source:
     rows, and the lists are names and row ids. A gene is called by its symbol, or by its id if several genes share it.
     """
     location = f"{role}: {path}"
-    check_no_key(options.key, location, "an mtx file")
+    files.check_no_key(options.key, location, "an mtx file")
     with readable(location, "Matrix Market", path):
         _check_mtx_header(path, options, location)
         with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
@@ -239,7 +224,7 @@ def open_mtx(path: Path, options: Options, role: str) -> Source:
             found: Any = scipy_io.mmread(text)
         if text.damaged:
             raise ValueError("its text contains zero bytes")
-        check_matrix(Member(found.shape, found.dtype), location)
+        files.check_matrix(Member(found.shape, found.dtype), location)
         genes, cells = _read_list(path, "features", "genes"), _read_list(path, "barcodes")
         names, metadata = None, {}
         if genes is not None and cells is not None:
@@ -283,11 +268,11 @@ def _check_mtx_header(path: Path, options: Options, location: str) -> None:
         problem = f"it is truncated: its header claims {entries:,} entries, but the file has {size:,} bytes"
         raise InputError(f"{location}: {problem}. Give an intact copy.")
     if form == "coordinate":
-        check_sparse_shape((n_rows, n_columns), size, location)
+        files.check_sparse_shape((n_rows, n_columns), size, location)
     else:
-        check_size(8 * n_rows * n_columns, size, location)
+        files.check_size(8 * n_rows * n_columns, size, location)
     in_memory = entries * repeats * (16 if form == "coordinate" else 8)
-    check_fits(in_memory, options.memory, location, "a Matrix Market file cannot be read in blocks", _AS_CSR)
+    files.check_fits(in_memory, options.memory, location, "a Matrix Market file cannot be read in blocks", _AS_CSR)
 
 
 def _read_list(path: Path, *names: str) -> list[list[str]] | None:
@@ -356,7 +341,7 @@ def open_zarr(path: Path, options: Options, role: str) -> Source:
             raise InputError(f"{location}: this is neither a directory nor a zip file. Give a Zarr store.")
         with open_root() as root:
             if isinstance(root, zarr.Array):
-                check_no_key(options.key, location, "this store")
+                files.check_no_key(options.key, location, "this store")
                 arrays = {"": root}
             else:
                 arrays = {name: item for name, item in root.members(max_depth=None) if isinstance(item, zarr.Array)}
@@ -386,28 +371,28 @@ def _chunked_matrix(
     location: str,
 ) -> MatrixFile:  # fmt: skip
     """Choose the array of an open HDF5 or Zarr store, and find its names and metadata."""
-    chosen = choose_array(members, options.key, location)
+    chosen = files.choose_array(members, options.key, location)
     array, where = arrays[chosen], f"{location}: {chosen}" if chosen else location
-    check_matrix(members[chosen], where)
+    files.check_matrix(members[chosen], where)
     _check_codecs(array, where)
     if not (getattr(array, "is_virtual", False) or getattr(array, "external", None)):  # stored in other files
         claimed = max(math.prod(array.shape), math.prod(array.chunks or ())) * array.dtype.itemsize
-        check_size(claimed, size_on_disk(path), where)
+        files.check_size(claimed, files.size_on_disk(path), where)
 
     def read(key: str) -> NDArray[Any]:
-        with open_item(open_root, key) as item:
+        with files.open_item(open_root, key) as item:
             _check_codecs(item, str(path))
             return np.asarray(item[...])
 
-    names, metadata = sibling_columns(members, chosen, read, location)
-    for attribute in FEATURE_NAMES:
+    names, metadata = files.sibling_columns(members, chosen, read, location)
+    for attribute in files.FEATURE_NAMES:
         if attribute in array.attrs:
             given, values = array.attrs[attribute], np.asarray(array.attrs[attribute])
             # The attributes of Zarr are JSON: a list of any values. Those of HDF5 have a type.
             if values.shape == array.shape[1:] and (isinstance(given, list) or values.dtype.kind in "OUS"):
-                names = as_names(values)
+                names = files.as_names(values)
                 break
-    reader = ChunkedReader(partial(open_item, open_root, chosen), array)
+    reader = ChunkedReader(partial(files.open_item, open_root, chosen), array)
     return MatrixFile(path, kind, reader, names, metadata, tuple(metadata))
 
 

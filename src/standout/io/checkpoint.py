@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from numpy.typing import NDArray
 
 from standout.errors import InputError, OutputError, StandoutWarning, warn_user
-from standout.io.containers import readable
 from standout.io.memory import (
     check_all_used,
     check_weights,
@@ -33,7 +32,7 @@ from standout.io.memory import (
 )
 from standout.io.options import Options
 from standout.io.output import replacing
-from standout.io.source import ColumnView, Source, block_rows_of
+from standout.io.source import ColumnView, Source, block_rows_of, readable
 
 if TYPE_CHECKING:
     from standout._accumulate import Accumulator

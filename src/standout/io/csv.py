@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from standout.errors import InputError, NotNumbersError, StandoutError
-from standout.io.containers import first_line, readable
 from standout.io.memory import check_distinct
 from standout.io.options import Options, choose
+from standout.io.source import first_line, readable
 from standout.io.stream import Stream, TableInMemory
 from standout.io.tables import Columns, RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
 
@@ -162,13 +162,7 @@ def _opened(path: Path, location: str) -> Iterator[tuple[Any, Any]]:
 
 
 def end_of_rows(data: bytes, separator: str) -> int:
-    r"""Return where the last complete row ends (0 if there is none); newlines in quoted values do not end a row.
-
-    Examples
-    --------
-    >>> end_of_rows(b'1,"a\nb"\n2,"c\n', ",")
-    8
-    """
+    """Return where the last complete row ends (0 if there is none); newlines in quoted values do not end a row."""
     end = data.rfind(b"\n") + 1
     if b'"' not in data:
         return end

@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout.errors import InputError, NotNumbersError, did_you_mean, listed
-from standout.io import containers
-from standout.io.containers import Column, Member, as_names, decode, open_item, readable
-from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Open, as_source
+from standout.io import matrix as files
+from standout.io.matrix import InMemoryReader, MatrixFile, MatrixReader, Member, Open, as_source
 from standout.io.memory import NUMBERS, checked_table
 from standout.io.options import Options
-from standout.io.source import Source
+from standout.io.source import Source, readable
 
 OBS_NAMES = "obs_names"  # the metadata column that holds the index of obs
 # Encodings of obs columns that can be converted to text; files of older versions do not record any.
@@ -61,13 +60,15 @@ def open_store(path: Path, open_root: Open, options: Options, role: str) -> Sour
         stored = [name for name in ("X", "raw/X") if name in root]
         stored += [f"layers/{name}" for name in root.get("layers", ())]
         key = _matrix_path(options.key, stored, location)
-        reader = _stored_reader(path, partial(open_item, open_root, key), root[key], options, f"{location}: {key}")
-        names = as_names(_read_column(root["raw/var" if key == "raw/X" else "var"], None))
+        reader = _stored_reader(
+            path, partial(files.open_item, open_root, key), root[key], options, f"{location}: {key}"
+        )
+        names = files.as_names(_read_column(root["raw/var" if key == "raw/X" else "var"], None))
         obs = root["obs"]
         columns = [str(name) for name in obs.attrs.get("column-order", ())]
         known = [name for name in columns if name in obs and obs[name].attrs.get("encoding-type", "") in _ENCODINGS]
         read = partial(_read_obs, open_root, reader.shape[0])
-        metadata: dict[str, Column] = {name: partial(read, name) for name in columns}
+        metadata: dict[str, files.Column] = {name: partial(read, name) for name in columns}
         metadata[OBS_NAMES] = partial(read, None)
         matrix = MatrixFile(path, "h5ad", reader, names, metadata, tuple(known), OBS_NAMES, deferred=True)
     return as_source(_checked(matrix, location), options, role)
@@ -87,9 +88,9 @@ def from_anndata(adata: Any, options: Options, role: str) -> Source:
             reader = _stored_reader(Path(item.file.filename), partial(nullcontext, item), item, options, location)
         else:
             reader = _object_reader(matrix, location)
-        names = as_names(holder.var_names)
+        names = files.as_names(holder.var_names)
     obs = adata.obs
-    metadata: dict[str, Column] = {str(name): partial(decode, obs[name]) for name in obs.columns}
+    metadata: dict[str, files.Column] = {str(name): partial(files.decode, obs[name]) for name in obs.columns}
     metadata[OBS_NAMES] = partial(np.asarray, adata.obs_names, dtype=object)
     known = [str(name) for name in obs.columns if obs[name].dtype.kind in NUMBERS + "OU"]
     path = Path(adata.filename) if adata.isbacked else Path("AnnData")
@@ -162,11 +163,11 @@ class CSRReader(MatrixReader):
 
 def _read_column(table: Any, name: str | None) -> NDArray[Any]:
     """Read a column of obs or var, or its index (None)."""
-    return decode(read_elem(table[table.attrs["_index"] if name is None else name]))
+    return files.decode(read_elem(table[table.attrs["_index"] if name is None else name]))
 
 
 def _read_obs(open_root: Open, n_rows: int, name: str | None) -> NDArray[Any]:
-    with open_item(open_root, "obs") as obs:
+    with files.open_item(open_root, "obs") as obs:
         found = _read_column(obs, name)
     if found.shape != (n_rows,):
         raise ValueError(f"{len(found)} values of obs for {n_rows} rows")
@@ -175,24 +176,24 @@ def _read_obs(open_root: Open, n_rows: int, name: str | None) -> NDArray[Any]:
 
 def _stored_reader(path: Path, open_matrix: Open, item: Any, options: Options, location: str) -> MatrixReader:
     """Return the reader of a matrix in a store: dense or CSR on disk, CSC in memory."""
-    available = containers.size_on_disk(path)
+    available = files.size_on_disk(path)
     if hasattr(item, "shape"):
-        containers.check_matrix(Member(tuple(item.shape), item.dtype), location)
-        containers.check_size(int(item.nbytes), available, location)
-        return ChunkedReader(open_matrix, item)
+        files.check_matrix(Member(tuple(item.shape), item.dtype), location)
+        files.check_size(int(item.nbytes), available, location)
+        return files.ChunkedReader(open_matrix, item)
     kind = str(item.attrs.get("encoding-type", item.attrs.get("h5sparse_format", ""))).removesuffix("_matrix")
     if kind not in ("csr", "csc") or not all(part in item for part in _CSR_ARRAYS):
         raise InputError(f"{location}: this is neither an array nor a sparse matrix. Give an intact copy.")
     shape = tuple(int(length) for length in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
-    containers.check_sparse_shape(shape, available, location)
-    containers.check_matrix(Member(shape, item["data"].dtype), location)
+    files.check_sparse_shape(shape, available, location)
+    files.check_matrix(Member(shape, item["data"].dtype), location)
     for part in _CSR_ARRAYS:
-        containers.check_size(int(item[part].nbytes), available, location)
+        files.check_size(int(item[part].nbytes), available, location)
     if kind == "csr":
         return CSRReader(open_matrix, item, (shape[0], shape[1]))
     size, reason = sum(int(item[part].nbytes) for part in _CSR_ARRAYS), "a CSC matrix cannot be read in blocks of rows"
     remedy = "convert it to CSR (adata.X = adata.X.tocsr(), then write it again)"
-    containers.check_fits(size, options.memory, location, reason, remedy)
+    files.check_fits(size, options.memory, location, reason, remedy)
     data, indices, pointers = (np.asarray(item[part][...]) for part in _CSR_ARRAYS)
     found = sparse.csc_array((data, indices, pointers), shape=shape)
     found.check_format(full_check=True)

@@ -86,13 +86,7 @@ class Options:
 
 
 def as_bytes(memory: str | float) -> int:
-    """Return an amount of memory in bytes.
-
-    Examples
-    --------
-    >>> as_bytes("1.5GB"), as_bytes(1000)
-    (1500000000, 1000)
-    """
+    """Return an amount of memory, such as 1000 or "1.5GB", in bytes."""
     if isinstance(memory, int | float) and not isinstance(memory, bool) and 0 <= memory < 2**62:
         return int(memory)
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
@@ -132,13 +126,6 @@ def choose(
     """Divide columns into features, metadata and columns to leave out; warn of those that no argument names.
 
     ``index`` are columns that hold row ids according to the file. They are features only if ``columns=`` names them.
-
-    Examples
-    --------
-    >>> choose(["id", "a", "b"], {"a", "b"}, Options(ids="id", drop=("b",)), "rows.csv")
-    Chosen(features=('a',), aside=('id',), ids='id')
-    >>> choose(["index", "a", "b"], {"index", "a", "b"}, Options(), "rows.csv", index=["index"])
-    Chosen(features=('a', 'b'), aside=('index',), ids='index')
     """
     check_distinct(columns, location)
     known, roles = dict.fromkeys(columns), options.roles  # a dict, as there may be thousands of names
@@ -228,13 +215,7 @@ class Coded:
 
     @classmethod
     def of(cls, items: Iterable[Any], typed: bool = False) -> Coded:
-        """Encode items of any type as text.
-
-        Examples
-        --------
-        >>> Coded.of([3, None, 3]).values
-        ['3', None]
-        """
+        """Encode items of any type as text."""
         positions: dict[str | None, int] = {}
         codes = np.fromiter((positions.setdefault(as_text(item), len(positions)) for item in items), dtype=np.intp)
         return cls(codes, list(positions), typed)

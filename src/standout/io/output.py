@@ -104,16 +104,7 @@ def writing(
     """Yield a writer of a table; the file appears when the context ends without an error.
 
     ``names`` are columns of numbers. ``about`` are metadata columns, which are text and come first; an npy file has
-    none. ``what`` begins error messages.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with writing(Path(folder) / "scores.csv", ["dpca0"], ["id"]) as table:
-    ...         table.add(np.array([[1.5], [2.0]]), {"id": np.array(["a", "b"], dtype=object)})
-    ...     (Path(folder) / "scores.csv").read_text().split()
-    ['"id","dpca0"', '"a",1.5', '"b",2']
+    none.
     """
     target = check_table_path(path, what)
     with replacing(target, what) as temporary:

@@ -17,11 +17,10 @@ from scipy import sparse
 from standout.errors import ColumnError, InputError, StandoutWarning, did_you_mean, listed, warn_user
 from standout.io import memory
 from standout.io.checkpoint import FileStamp
-from standout.io.containers import import_extra, readable
 from standout.io.memory import NUMBERS, FrameSource, SparseSource, checked_table
 from standout.io.missing import handle_missing
 from standout.io.options import Coded, Options, RowFilter, as_text, choose
-from standout.io.source import ArraySource, RowSource, RowView, Source
+from standout.io.source import ArraySource, RowSource, RowView, Source, import_extra, readable
 from standout.io.stream import Layout, SparseInMemory, Stream, TableInMemory
 
 # Suffix → (module, function). Tables are read from one file or from many with the same columns.

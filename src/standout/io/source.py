@@ -1,8 +1,8 @@
 """Sources: a dataset as blocks of rows with names, and views of its rows and columns.
 
 A source is all that the library sees of a dataset. Arrays, files and clusters differ only in the methods they
-override, so that a new kind of data needs no change in the estimators. Readers also share the progress reports and
-prefetching defined here.
+override, so that a new kind of data needs no change in the estimators. Readers also share the progress reports, the
+prefetching and the conversion of errors defined here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from standout.errors import RowsNeededError
+from standout.errors import InputError, MissingExtraError, RowsNeededError, StandoutError
 
 if TYPE_CHECKING:
     from standout._moments import Moments
@@ -262,6 +264,47 @@ def report(what: str, rows: int, share: float | None = None) -> None:
     callback = _watcher.get()
     if callback is not None:
         callback(Progress(what, rows, share))
+
+
+@contextmanager
+def readable(location: str, kind: str, path: Path | None = None) -> Iterator[None]:
+    """Convert any error of a reader into an :class:`InputError` of one line that starts with ``location``.
+
+    With a ``path``, an empty file is an error, and so is a gzip file, except of Matrix Market.
+    """
+    try:
+        if path is not None and path.is_file():
+            with path.open("rb") as file:
+                if not file.read(1):
+                    raise InputError(f"{location}: the file is empty. Give an intact copy.")
+            if path.suffix.lower() == ".gz" and kind != "Matrix Market":
+                raise InputError(f"{location}: gzip is not supported for this file type. Give the uncompressed file.")
+        yield
+    except StandoutError:
+        raise
+    except PermissionError as error:
+        raise InputError(f"{location}: no permission to read it. Ask for access, or give a copy.") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{location}: the file no longer exists. Check the path.") from error
+    except MemoryError as error:
+        raise InputError(f"{location}: not enough memory. Use a smaller `memory`, or give fewer columns.") from error
+    except Exception as error:
+        problem = f"cannot be read as {kind} ({first_line(error)}). The file is damaged, truncated or of another type"
+        raise InputError(f"{location}: {problem}: give an intact copy.") from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, short enough for a message of ours."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:150].rstrip(".")
+
+
+def import_extra(package: str, location: str, extra: str = "io") -> Any:
+    """Import an optional package, or raise an error that names the extra to install."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        install = f"pip install 'standout[{extra}]'"
+        raise MissingExtraError(f"{location}: reading this needs {error.name}. Install it with: {install}") from error
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:

@@ -26,9 +26,8 @@ from pyarrow import ipc
 from pyarrow import parquet as pq
 
 from standout.errors import FeatureError, InputError, NotNumbersError, listed
-from standout.io.containers import readable
 from standout.io.options import Coded, Options, RowFilter, as_text, choose, matching
-from standout.io.source import ahead, block_rows, report
+from standout.io.source import ahead, block_rows, readable, report
 from standout.io.stream import Block, Layout, Stream, TableInMemory
 
 # A table is tried in memory if its estimated number of rows exceeds what fits by at most this factor.
