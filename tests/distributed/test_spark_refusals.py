@@ -12,7 +12,7 @@ import standout
 from conftest import NAMES, whole_numbers
 from spark_session import spark_session
 from standout._moments import Moments
-from standout.distributed.reduce import add_up, merge
+from standout.distributed.reduce import add_up
 from standout.errors import RowsNeededError
 
 # One process holds the cluster, however many run the tests.
@@ -121,7 +121,7 @@ def test_a_partition_with_weights_and_groups_is_not_held_in_memory(described, mo
     reader = BatchReader("target", NAMES, 5)
     monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 0))
     columns = ("weights", "groups")
-    (piece,) = _partition_pieces(batches(), lambda part: add_up(part, "target"), merge, reader, columns)
+    (piece,) = _partition_pieces(batches(), lambda part: add_up(part, "target"), reader, columns)
     found = pickle.loads(piece.column("bytes")[0].as_py())
     assert len(held) == 100 and max(held) - held[0] < 4 * batch.nbytes
     whole = np.tile(described[list(NAMES)].to_numpy(), (50, 1))

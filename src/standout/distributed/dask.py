@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from operator import methodcaller
+from operator import add, methodcaller
 from typing import Any, cast
 from uuid import uuid4
 
@@ -27,11 +27,10 @@ from standout._blas import threads_for
 from standout.distributed.reduce import (
     WRONG_SHAPE,
     DistributedSource,
-    Merge,
     Part,
     Result,
+    check_column,
     check_fits,
-    check_row_column,
 )
 from standout.errors import FeatureError, InputError, listed
 from standout.io import memory
@@ -145,9 +144,7 @@ class ChunkReader:
         odd = [type(piece).__name__ for piece in pieces if len(getattr(piece, "shape", ())) != 2]
         if odd:
             remedy = "Make every chunk an array, for instance with numpy.asarray in the function that reads it."
-            raise InputError(
-                f"{self.role}: a chunk of the dask array is a {odd[0]}, without rows and columns. {remedy}"
-            )
+            raise InputError(f"{self.role}: a chunk of the dask array is a {odd[0]} without rows and columns. {remedy}")
         lengths, width = [int(piece.shape[0]) for piece in pieces], sum(piece.shape[1] for piece in pieces)
         if min(lengths) != max(lengths):
             problem = f"adjacent chunks of columns have {min(lengths)} and {max(lengths)} rows"
@@ -249,9 +246,7 @@ class DaskSource(DistributedSource):
         check_fits(self.n_rows, sum(table.shape[1] for table in tables), role)
         return [np.asarray(array) for array in _computed(tables, role)]
 
-    def reduce(
-        self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
-    ) -> Result:
+    def reduce(self, function: Callable[[Part], Result], weights: Any = None, groups: Any = None) -> Result:
         groups = self._options.groups if groups is None else groups
         values = [self._split(given, what) for given, what in ((weights, "weights"), (groups, "groups"))]
         keys = [None if array is None else array.__dask_keys__() for array in (self._chunks, *values)]
@@ -262,7 +257,7 @@ class DaskSource(DistributedSource):
             tasks[f"standout-part-{name}", number] = (reduce_part, function, self._reader, *pieces)
         parts = list(tasks)
         while len(parts) > 1:
-            pairs = [(merge, one, other) for one, other in zip(parts[::2], parts[1::2], strict=False)]
+            pairs = [(add, one, other) for one, other in zip(parts[::2], parts[1::2], strict=False)]
             merged = {(f"standout-merge-{name}", len(tasks) + number): pair for number, pair in enumerate(pairs)}
             tasks |= merged
             parts = [*merged, *parts[2 * len(pairs) :]]
@@ -299,7 +294,7 @@ class DaskSource(DistributedSource):
                 remedy = f"Give the values themselves, for instance the series df[{values!r}]."
                 raise InputError(f"{name}: {values!r} names a column, and a dask array has no column names. {remedy}")
             features = [str(feature) for feature in self.names or self.unnamed or ()]
-            check_row_column(values, [str(column) for column in self._frame.columns], features, name)
+            check_column(values, [str(column) for column in self._frame.columns], features, name)
             return self._column(values, as_text=what == "groups")
         if isinstance(values, da.Array):
             return values
@@ -335,8 +330,6 @@ def _computed(arrays: Sequence[da.Array], role: str) -> tuple[Any, ...]:
     except Exception as error:
         if reachable and type(error).__name__ != "ClosedClientError":  # of distributed, which may not be installed
             raise
-        remedy = "Start a distributed.Client that is open and not asynchronous"
-        raise InputError(
-            f"{role}: dask cannot compute here ({str(error).rstrip('.')}). {remedy}, or use "
-            "dask.config.set(scheduler='threads')."
-        ) from error
+        start = "Start a distributed.Client that is open and not asynchronous"
+        remedy = f"{start}, or use dask.config.set(scheduler='threads')."
+        raise InputError(f"{role}: dask cannot compute here ({str(error).rstrip('.')}). {remedy}") from error

@@ -30,7 +30,6 @@ from standout.io.source import IdColumn, Names, Source, block_rows
 _SHARE = 0.25
 WRONG_SHAPE = "Give the shape of the chunks where the array is made, for instance in dask.array.from_delayed."
 Result = TypeVar("Result")
-Merge = Callable[[Result, Result], Result]
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,8 @@ class DistributedSource(Source):
         return [] if self.row_ids is None else [IdColumn(self.row_ids, self._options.ids, explicit=True)]
 
     @abstractmethod
-    def reduce(
-        self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
-    ) -> Result:
-        """Return ``function`` of every partition, merged on the workers in a fixed order, adjacent partitions first.
+    def reduce(self, function: Callable[[Part], Result], weights: Any = None, groups: Any = None) -> Result:
+        """Return the sum of ``function`` over all partitions, added up on the workers, adjacent partitions first.
 
         ``weights`` and ``groups`` (one value for each row) are split into the same partitions.
         """
@@ -77,11 +74,11 @@ class DistributedSource(Source):
             weights = check_weights(weights, self.n_rows, role)
         if _in_memory(groups) and self.n_rows is not None and (weights is None or _in_memory(weights)):
             ids, groups = distinct_groups(groups, weights, self.n_rows, role), None
-        found = self.reduce(partial(add_up, role=role), merge, weights, groups)
+        found = self.reduce(partial(add_up, role=role), weights, groups)
         if found.seen == 0:
             memory.checked_table(np.empty((0, self.n_features)), role)
         if not math.isfinite(found.sums.mean.sum() + np.einsum("ii->", found.sums.scatter)):
-            raise memory.explain_bad(self.reduce(_bad_values, BadValues.__add__), names, role)
+            raise memory.explain_bad(self.reduce(_bad_values), names, role)
         if self.n_rows is not None and found.seen != self.n_rows:
             problem = f"the chunks of the dask array have {found.seen} rows, but the array has {self.n_rows}"
             raise InputError(f"{role}: {problem}. {WRONG_SHAPE}")
@@ -106,7 +103,7 @@ def check_fits(n_rows: int | None, n_columns: int, role: str) -> None:
         raise InputError(f"{role}: {need}, {limit}. Choose some of the rows at random first, or fewer features.")
 
 
-def check_row_column(column: str, columns: Sequence[str], features: Sequence[str], what: str) -> None:
+def check_column(column: str, columns: Sequence[str], features: Sequence[str], what: str) -> None:
     """Raise an error if a column of weights or groups does not exist or is a feature; ``what`` is its purpose."""
     if column not in columns:
         raise InputError(f"{what}: there is no column {column!r}. Use one of its columns: {listed(columns)}.")
@@ -122,6 +119,10 @@ class PartialSums:
     sums: Sums
     groups: frozenset[Hashable] | None
     seen: int
+
+    def __add__(self, other: PartialSums) -> PartialSums:
+        groups = None if self.groups is None or other.groups is None else self.groups | other.groups
+        return PartialSums(merge_sums(self.sums, other.sums), groups, self.seen + other.seen)
 
 
 def add_up(part: Part, role: str) -> PartialSums:
@@ -139,12 +140,6 @@ def add_up(part: Part, role: str) -> PartialSums:
     memory.check_all_used(weights, seen, role)
     groups = None if part.groups is None else distinct_groups(part.groups, weights, seen, role)
     return PartialSums(sums, groups, seen)
-
-
-def merge(one: PartialSums, other: PartialSums) -> PartialSums:
-    """Return the merged sums of two parts."""
-    groups = None if one.groups is None or other.groups is None else one.groups | other.groups
-    return PartialSums(merge_sums(one.sums, other.sums), groups, one.seen + other.seen)
 
 
 def _bad_values(part: Part) -> BadValues:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain, groupby
+from operator import add
 from typing import Any, cast
 
 import numpy as np
@@ -27,13 +28,12 @@ except ImportError as error:
     install = "Install it with: pip install 'standout[spark]'"
     raise MissingExtraError(f"reading Spark DataFrames needs {error.name}. {install}") from error
 
-from standout.distributed.reduce import DistributedSource, Merge, Part, Result, check_fits, check_row_column
+from standout.distributed.reduce import DistributedSource, Part, Result, check_column, check_fits
 from standout.io.memory import check_names, checked_block, checked_table
 from standout.io.options import Options, choose
-from standout.io.source import ArraySource, Source, block_rows
+from standout.io.source import NO_ORDER, ArraySource, Source, block_rows
 from standout.io.tables import coded, numbers_of
 
-_NO_ORDER = "the rows of a Spark DataFrame have no order"
 _NUMBERS = ("ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType", "BooleanType")
 # Number of adjacent results merged by one task. Two rounds merge a thousand partitions.
 _FAN = 32
@@ -55,7 +55,7 @@ def open_collection(data: Any, options: Options, role: str) -> SparkSource:
         chosen = choose(tuple(position), numbers | vectors.intersection(options.columns or ()), options, role)
         if len(chosen.features) > 1 and vectors.intersection(chosen.features):
             raise FeatureError(
-                f"{role}: a vector holds all features, and other columns were named too. Name one of both."
+                f"{role}: a vector and other columns are named, but a vector holds all. Name one of both."
             )
         features, aside = ([position[name] for name in columns] for columns in (chosen.features, chosen.aside))
     elif len(numbers) < len(fields) and not (len(fields) == 1 and vectors):
@@ -165,9 +165,7 @@ class SparkSource(DistributedSource):
         step = partial(_mapped_batches, function=function, reader=self._reader, columns=schema.names)
         return self._columns((*self._features, *self._aside)).mapInArrow(step, schema)
 
-    def reduce(
-        self, function: Callable[[Part], Result], merge: Merge[Result], weights: Any = None, groups: Any = None
-    ) -> Result:
+    def reduce(self, function: Callable[[Part], Result], weights: Any = None, groups: Any = None) -> Result:
         from pyspark.sql.functions import expr
 
         given = {"weights": weights, "groups": self._options.groups if groups is None else groups}
@@ -176,12 +174,12 @@ class SparkSource(DistributedSource):
             problem = f"the column {weights!r} is named for weights and for groups"
             raise InputError(f"{self._reader.role}: {problem}. Name two columns.")
         what = tuple(columns)
-        step = partial(_partition_pieces, function=function, merge=merge, reader=self._reader, row_values=what)
+        step = partial(_partition_pieces, function=function, reader=self._reader, row_values=what)
         pieces = self._columns((*self._features, *columns.values())).mapInArrow(step, _PIECES)
         # The number of partitions is unknown in advance: merge adjacent ones first, then the remaining results.
         for by, fan in ((expr(f"part div {_FAN}"), _FAN), (1, None)):
-            step = partial(_merged_pieces, merge=merge, fan=fan)
-            pieces = pieces.repartition(by).sortWithinPartitions("part", "place").mapInArrow(step, _PIECES)
+            pieces = pieces.repartition(by).sortWithinPartitions("part", "place")
+            pieces = pieces.mapInArrow(partial(_added_pieces, fan=fan), _PIECES)
         packed = b"".join(bytes(row["bytes"]) for row in _collected(pieces))
         if not packed:
             return function(Part(ArraySource(np.empty((0, self.n_features)), self.names)))
@@ -206,7 +204,7 @@ class SparkSource(DistributedSource):
         column = getattr(self._options, option)
         if column is not None:
             raise RowsNeededError(
-                f"{what}: {_NO_ORDER}, so the column {column!r} cannot be matched to collected rows. Bring rows and "
+                f"{what}: {NO_ORDER}, so the column {column!r} cannot be matched to collected rows. Bring rows and "
                 f"{what.split()[-1]} into memory together: `standout.read(frame.toPandas(), {option}={column!r})`."
             )
 
@@ -218,9 +216,9 @@ class SparkSource(DistributedSource):
         role = f"{self._reader.role} {what}"
         if not isinstance(column, str):
             remedy = f"Name a column: `standout.read(frame, drop='w')` and {what}='w'."
-            raise InputError(f"{role}: {_NO_ORDER}, so a {type(column).__name__} cannot be matched to them. {remedy}")
+            raise InputError(f"{role}: {NO_ORDER}, so a {type(column).__name__} cannot be matched to them. {remedy}")
         names = [field.name for field in self._fields]
-        check_row_column(column, names, [names[i] for i in self._features], role)
+        check_column(column, names, [names[i] for i in self._features], role)
         return names.index(column)
 
 
@@ -297,9 +295,8 @@ def _mapped_batches(
 
 
 def _partition_pieces(
-    batches: Iterable[Any], function: Callable[[Part], Any], merge: Merge[Any], reader: BatchReader,
-    row_values: Sequence[str],
-) -> Iterator[Any]:  # fmt: skip
+    batches: Iterable[Any], function: Callable[[Part], Any], reader: BatchReader, row_values: Sequence[str]
+) -> Iterator[Any]:
     """Yield the pieces of a function of a partition or of its error, and none for a partition without rows.
 
     ``row_values`` are the columns after the features: weights, groups.
@@ -313,7 +310,7 @@ def _partition_pieces(
     try:
         if row_values:
             # One batch at a time: reading all weights before the rows would require the whole partition in memory.
-            result = reduce(merge, (function(_part(batch, reader, row_values)) for batch in chain([first], filled)))
+            result = reduce(add, (function(_part(batch, reader, row_values)) for batch in chain([first], filled)))
         else:
             result = function(Part(Partition(chain([first], filled), reader)))
     except StandoutError as error:
@@ -344,20 +341,20 @@ def _pieces(part: int, result: Any) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=["part", "place", "bytes"])
 
 
-def _merged_pieces(batches: Iterable[Any], merge: Merge[Any], fan: int | None) -> Iterator[Any]:
-    """Merge each ``fan`` adjacent results (None: all), whose pieces are sorted, and yield the pieces of the merged."""
+def _added_pieces(batches: Iterable[Any], fan: int | None) -> Iterator[Any]:
+    """Add up each ``fan`` adjacent results (None: all), whose pieces are sorted, and yield the pieces of the sums."""
     pieces = (pair for batch in batches for pair in zip(*map(batch.column, ("part", "bytes")), strict=True))
     by_part = groupby(pieces, key=lambda pair: pair[0].as_py())
     results = ((part, pickle.loads(b"".join(piece.as_py() for _, piece in own))) for part, own in by_part)
     for node, some in groupby(results, key=lambda item: 0 if fan is None else item[0] // fan):
-        yield from _pieces(node, reduce(partial(_merged, merge=merge), (result for _, result in some)))
+        yield from _pieces(node, reduce(_added, (result for _, result in some)))
 
 
-def _merged(one: Any, other: Any, merge: Merge[Any]) -> Any:
-    """Merge two results; an error takes precedence, the first of two."""
+def _added(one: Any, other: Any) -> Any:
+    """Add two results; an error takes precedence, the first of two."""
     if isinstance(one, StandoutError):
         return one
-    return other if isinstance(other, StandoutError) else merge(one, other)
+    return other if isinstance(other, StandoutError) else one + other
 
 
 def _from_lists(column: Any, width: int, role: str) -> Array:

@@ -69,9 +69,8 @@ class FileStamp:
     def check(self, location: str) -> None:
         """Raise an error if a file has changed."""
         if FileStamp.of(self.files, location).stamps != self.stamps:
-            raise InputError(
-                f"{location}: it has changed since it was opened. Load it again when no other program writes to it."
-            )
+            remedy = "Load it again when no other program writes to it."
+            raise InputError(f"{location}: it has changed since it was opened. {remedy}")
 
 
 @dataclass(frozen=True)
@@ -218,10 +217,8 @@ class CheckpointedPass:
             new = distinct_groups(groups, weights, part.seen, self.role).difference(known)
             unlike = [group for group in new if not isinstance(group, str | int | float)]
             if unlike:
-                raise InputError(
-                    f"{self.role} groups: {unlike[0]!r} is neither text nor a number, and cannot be kept in a "
-                    "checkpoint. Convert the groups to text."
-                )
+                problem = f"{unlike[0]!r} is neither text nor a number, and cannot be kept in a checkpoint"
+                raise InputError(f"{self.role} groups: {problem}. Convert the groups to text.")
             self.position["groups"] = (*known, *new)
 
     def _fingerprint(self) -> dict[str, Any]:

@@ -274,10 +274,8 @@ def _check_header(names: Sequence[str], location: str, has_index: bool) -> None:
     numbered = (len(values) > 2 or has_index) and np.array_equal(values, range(len(names)))  # by pandas
     if 2 * len(values) >= len(names) and not is_scale and not numbered:
         found = f"{len(values)} of {len(names)} entries are numbers, such as {numbers[0]!r}"
-        raise InputError(
-            f"{location}: the first line must contain column names, but {found}. Add a line of names, or name numbered "
-            "columns 0, 1, 2 and so on."
-        )
+        remedy = "Add a line of names, or name numbered columns 0, 1, 2 and so on."
+        raise InputError(f"{location}: the first line must contain column names, but {found}. {remedy}")
 
 
 # Parsing, and errors that name the line
@@ -327,16 +325,14 @@ def _explain(error: Exception, chunk: Chunk, file: TextFile, types: Mapping[str,
                 valid = value in _BOOLEANS if kind == pa.bool_() else number.match(value) is not None
                 if not valid and value not in _MISSING:
                     shown = value if len(value) <= 40 else f"{value[:40]}..."
-                    return NotNumbersError(
-                        f"{file.location}, line {line}: column {name!r} is numeric, but {shown!r} is not a number. "
-                        f"Leave the cell empty if it is missing, or {_REMEDY}"
-                    )
+                    found = f"line {line}: column {name!r} is numeric, but {shown!r} is not a number"
+                    remedy = f"Leave the cell empty if it is missing, or {_REMEDY}"
+                    return NotNumbersError(f"{file.location}, {found}. {remedy}")
             line = chunk.line + reader.line_num
     except csv.Error:
         pass  # a value too long for this reader: report pyarrow's message
-    return InputError(
-        f"{file.location}: a row in or after line {chunk.line} cannot be read ({first_line(error)}). Check these rows."
-    )
+    problem = f"a row in or after line {chunk.line} cannot be read ({first_line(error)})"
+    return InputError(f"{file.location}: {problem}. Check these rows.")
 
 
 # Types and decimal commas, from the first chunk

@@ -171,17 +171,14 @@ def explain_bad(
     if len(bad) == 0:
         huge = np.flatnonzero(found.largest > 1e100)
         where = f"largest {found.largest.max():.3g}, in {len(huge)} features: {listed(named_features(names, huge))}"
-        return InputError(
-            f"{role}: the values are finite, but their squares overflow ({where}). Divide these features by a common "
-            "factor in target and background alike."
-        )
+        remedy = "Divide these features by a common factor in target and background alike."
+        return InputError(f"{role}: the values are finite, but their squares overflow ({where}). {remedy}")
     order = bad[np.argsort(-count[bad], kind="stable")]
     named = [f"{name} ({count[i]})" for name, i in zip(named_features(names, order), order, strict=True)]
     more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-    return NonFiniteError(
-        f"{role}: {found.nan.sum()} NaN and {found.infinite.sum()} inf values in {len(bad)} of {len(count)} "
-        f"features{where}: {', '.join(named[:5])}{more}. {remedy if found.nan.any() else _CORRECT}"
-    )
+    values = f"{found.nan.sum()} NaN and {found.infinite.sum()} inf values in {len(bad)} of {len(count)} features"
+    remedy = remedy if found.nan.any() else _CORRECT
+    return NonFiniteError(f"{role}: {values}{where}: {', '.join(named[:5])}{more}. {remedy}")
 
 
 def sparse_rows(source: Source, index: NDArray[np.intp] | None = None) -> Any:
@@ -316,10 +313,8 @@ def check_names(columns: list[Any], role: str) -> None:
     """Raise an error for duplicate column names, or names of which only some are strings."""
     odd = [name for name in columns if not isinstance(name, str)]
     if 0 < len(odd) < len(columns):
-        raise InputError(
-            f"{role}: {len(odd)} of {len(columns)} column names are not text: {listed(odd)}. Make all column names "
-            "text, for instance with frame.columns = frame.columns.astype(str)."
-        )
+        remedy = "Make all of them text, for instance with frame.columns = frame.columns.astype(str)."
+        raise InputError(f"{role}: {len(odd)} of {len(columns)} column names are not text: {listed(odd)}. {remedy}")
     check_distinct(columns, role)
 
 
@@ -452,10 +447,8 @@ def distinct_groups(
         raise InputError(f"{role} groups: shape {ids.shape} for {n_rows} rows. Give one group id for each row.")
     missing = sum(is_missing(item) for item in ids.tolist())
     if missing:
-        raise InputError(
-            f"{role} groups: {missing} of {n_rows} rows have no group id (None or NaN). Give every row an id, a unique "
-            "one to a row that is an independent unit."
-        )
+        remedy = "Give every row an id, a unique one to a row that is an independent unit."
+        raise InputError(f"{role} groups: {missing} of {n_rows} rows have no group id (None or NaN). {remedy}")
     if weights is not None:
         ids = ids[np.asarray(weights) > 0]
     try:

@@ -160,11 +160,8 @@ def choose(
     unused = [c for c in aside if c not in roles and c not in rows]
     if options.columns is None and unused:
         count = "1 non-numeric column is" if len(unused) == 1 else f"{len(unused)} non-numeric columns are"
-        warn_user(
-            f"{location}: {count} not used as features: {listed(unused)}. Name them in `label`, `groups` or `ids` to "
-            "use them, or in `drop` to leave them out.",
-            errors.FeatureWarning,
-        )
+        remedy = "Name them in `label`, `groups` or `ids` to use them, or in `drop` to leave them out."
+        warn_user(f"{location}: {count} not used as features: {listed(unused)}. {remedy}", errors.FeatureWarning)
     return Chosen(tuple(features), tuple(aside), rows[0] if options.ids is None and len(rows) == 1 else options.ids)
 
 

@@ -192,11 +192,9 @@ def _open_transposed(data: Any, role: str, options: Options) -> Source:
     ids = [] if source.row_ids is None else [as_text(item) for item in source.row_ids.tolist()]
     duplicates = [name for name, count in Counter(ids).items() if count > 1 or name is None]
     if duplicates:
+        rule = "with `transpose=True` row ids become feature names"
         problem = f"{len(duplicates)} of them are missing or not distinct: {listed(duplicates)}"
-        raise InputError(
-            f"{role}: with `transpose=True` row ids become feature names, and {problem}. Make them distinct, or name "
-            "another column in `ids`."
-        )
+        raise InputError(f"{role}: {rule}, and {problem}. Make them distinct, or name another column in `ids`.")
     names = tuple(str(name) for name in ids)
     if not chosen.is_default:
         position = {name: i for i, name in enumerate(names)}

@@ -37,6 +37,7 @@ _ENOUGH_ROWS = 512
 # Items to prefetch. One is in use, one waits, one is being read: more would only use memory.
 _DEPTH = 2
 _END = object()
+NO_ORDER = "the rows of a Spark DataFrame have no order"
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,8 @@ class Source(ABC):
     def check_order(self, role: str) -> None:
         """Raise if rows have no order, so that values such as labels cannot be matched to them."""
         if not self.ordered:
-            raise RowsNeededError(
-                f"{role}: the rows of a Spark DataFrame have no order, so labels and other values cannot be matched to "
-                "them. Bring both into memory together first, with toPandas()."
-            )
+            problem = f"{NO_ORDER}, so labels and other values cannot be matched to them"
+            raise RowsNeededError(f"{role}: {problem}. Bring both into memory together first, with toPandas().")
 
     def collect_mapped(self, functions: Sequence[Callable[[Source], Any]], role: str) -> list[NDArray[Any]]:  # noqa: ARG002
         """Return several functions of the rows as arrays in memory; a cluster computes all of them in one pass."""
