@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import add, methodcaller
 from typing import Any, cast
@@ -24,14 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout._blas import threads_for
-from standout.distributed.reduce import (
-    WRONG_SHAPE,
-    DistributedSource,
-    Part,
-    Result,
-    check_column,
-    check_fits,
-)
+from standout.distributed.reduce import WRONG_SHAPE, DistributedSource, Part, Result, check_column, check_fits
 from standout.errors import FeatureError, InputError, listed
 from standout.io import memory
 from standout.io.memory import NUMBERS, FrameSource, as_ids, as_weights, checked_table
@@ -129,7 +123,7 @@ class ChunkReader:
 
     n_columns: int
     role: str
-    index: NDArray[np.intp] | None  # the columns to select; None: all
+    index: NDArray[np.intp] | None = None  # the columns to select; None: all
 
     def __call__(self, grid: Sequence[Sequence[Any]]) -> Source:
         """Return the source of chunks; ``grid`` has one list of column chunks per row chunk."""
@@ -193,19 +187,18 @@ class DaskSource(DistributedSource):
         unnamed: tuple[Any, ...] | None = None,
         frame: Any = None,  # with all columns; None for an array
         options: Options | None = None,  # that name the columns that describe rows
-        index: NDArray[np.intp] | None = None,
     ):
-        self._chunks, self._role, self._index = chunks, role, index
-        self._frame, self._options = frame, options or Options()
+        self._chunks, self._role, self._frame, self._options = chunks, role, frame, options or Options()
         self.n_rows = None if math.isnan(chunks.shape[0]) else int(chunks.shape[0])
-        self.n_features = int(chunks.shape[1]) if index is None else len(index)
-        self.names, self.unnamed = names, unnamed
-        self._reader = ChunkReader(int(chunks.shape[1]), role, index)
+        self.n_features, self.names, self.unnamed = int(chunks.shape[1]), names, unnamed
+        self._reader = ChunkReader(self.n_features, role)
 
     def select(self, index: NDArray[np.intp]) -> DaskSource:
-        names = None if self.names is None else tuple(self.names[i] for i in index)
-        inner = index if self._index is None else self._index[index]
-        return DaskSource(self._chunks, self._role, names, self.unnamed, self._frame, self._options, inner)
+        chosen, before = copy(self), self._reader.index
+        chosen.names = None if self.names is None else tuple(self.names[i] for i in index)
+        chosen.n_features = len(index)
+        chosen._reader = replace(self._reader, index=index if before is None else before[index])
+        return chosen
 
     # Each is a pass over one column, made on access and not during a fit.
     labels = cached_property(lambda self: self._fetch("label"))

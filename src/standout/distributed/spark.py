@@ -54,9 +54,8 @@ def open_collection(data: Any, options: Options, role: str) -> SparkSource:
     if not options.is_default:
         chosen = choose(tuple(position), numbers | vectors.intersection(options.columns or ()), options, role)
         if len(chosen.features) > 1 and vectors.intersection(chosen.features):
-            raise FeatureError(
-                f"{role}: a vector and other columns are named, but a vector holds all. Name one of both."
-            )
+            problem = "a vector holds all features, and other columns were named too"
+            raise FeatureError(f"{role}: {problem}. Name one of both.")
         features, aside = ([position[name] for name in columns] for columns in (chosen.features, chosen.aside))
     elif len(numbers) < len(fields) and not (len(fields) == 1 and vectors):
         raise _not_numbers([field for field in fields if field.name not in numbers], len(fields), role)
