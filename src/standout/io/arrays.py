@@ -184,11 +184,6 @@ class _CompressedNpyReader(MatrixReader):
         data = self.file.read((stop - start) * row_bytes)
         return np.frombuffer(data, self.dtype).reshape(stop - start, self.shape[1])
 
-    def columns(self, start: int, stop: int) -> NDArray[Any]:
-        edges = range(0, self.shape[0], 4096)
-        with self.opened() as reader:
-            return np.concatenate([reader.rows(i, min(i + 4096, self.shape[0]))[:, start:stop] for i in edges])
-
 
 def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
     with ZipFile(path) as archive, archive.open(info) as file:

@@ -153,13 +153,6 @@ class CSRReader(MatrixReader):
         found.check_format(full_check=True)
         return found
 
-    def columns(self, start: int, stop: int) -> NDArray[Any]:
-        found = np.empty((self.shape[0], stop - start), self.dtype)
-        for first in range(0, self.shape[0], self.chunk_rows):
-            last = min(first + self.chunk_rows, self.shape[0])
-            self.rows(first, last)[:, start:stop].toarray(out=found[first:last])
-        return found
-
 
 def _read_column(table: Any, name: str | None) -> NDArray[Any]:
     """Read a column of obs or var, or its index (None)."""

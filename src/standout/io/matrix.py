@@ -203,8 +203,14 @@ class MatrixReader:
         raise NotImplementedError
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
-        """Return columns ``start`` to ``stop`` of every row as an array."""
-        raise NotImplementedError
+        """Return columns ``start`` to ``stop`` of every row as an array: by default in a pass over the rows."""
+        n_rows, found = self.shape[0], np.empty((self.shape[0], stop - start), self.dtype)
+        step = max(1, _READ_BYTES // 8 * n_rows // max(self.nbytes, 1))
+        with self.opened() as reader:
+            for first in range(0, n_rows, step):
+                last = min(first + step, n_rows)
+                found[first:last] = _dense(reader.rows(first, last)[:, start:stop])
+        return found
 
     @contextmanager
     def opened(self) -> Iterator[MatrixReader]:
