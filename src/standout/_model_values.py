@@ -33,6 +33,7 @@ from standout._kernel_model import KERNELS, Kernel, KernelModel, Landmarks
 from standout._model import Model
 from standout._moments import Counts
 from standout.errors import InputError, ModelFileError, StandoutWarning, listed
+from standout.io.memory import SPARSE_PARTS, sparse_from_parts
 from standout.solvers.solution import Note, Signal
 
 HEADER = "header.json"
@@ -66,9 +67,7 @@ _FORMER_NAMES = {"Path": "SubspacePath", "plain_ratios": "unshrunk_ratios", "p_v
 _WARNINGS = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, StandoutWarning)
 }
-# The arrays of each sparse format; formats not listed are stored as CSR.
-_SPARSE = {"csr": ("data", "indices", "indptr"), "coo": ("data", "row", "col"), "dia": ("data", "offsets")}
-_SPARSE["csc"] = _SPARSE["csr"]
+# Formats that are stored as CSR. The others are stored as they are, so that loading converts none of them.
 _AS_CSR = ("bsr", "dok", "lil")
 # A string array pads every entry to the longest, so a short file could request a lot of memory.
 _MAX_TEXT = 2**22
@@ -266,7 +265,7 @@ class Encoder:
     def _sparse(self, value: Any, name: str) -> list[Any]:
         kind = f"{value.format}_{'array' if isinstance(value, sparse.sparray) else 'matrix'}"
         stored = value.tocsr() if value.format in _AS_CSR else value
-        parts = {part: self._array(getattr(stored, part), f"{name}.{part}") for part in _SPARSE[stored.format]}
+        parts = {part: self._array(getattr(stored, part), f"{name}.{part}") for part in SPARSE_PARTS[stored.format]}
         return [kind, [int(n) for n in value.shape], parts]
 
 
@@ -343,20 +342,11 @@ def _labels(kind: str, shape: list[int], values: list[Any]) -> NDArray[Any]:
 
 
 def _sparse(kind: str, shape: tuple[int, ...], parts: dict[str, Any]) -> Any:
-    """Return a sparse matrix from its parts, after checking that all indices are in range."""
+    """Return a sparse matrix of this kind from its parts, after checking that all indices are in range."""
     form, _, container = kind.partition("_")
-    stored = "csr" if form in _AS_CSR else form
-    if stored not in _SPARSE or container not in ("array", "matrix") or set(parts) != set(_SPARSE[stored]):
-        raise MalformedError("a sparse matrix is not supported, or incomplete")
-    data, *index = (parts[part] for part in _SPARSE[stored])
-    if not all(isinstance(part, np.ndarray) for part in (data, *index)):
+    if form not in (*SPARSE_PARTS, *_AS_CSR) or container not in ("array", "matrix"):
+        raise MalformedError("a sparse matrix is not supported")
+    if not all(isinstance(part, np.ndarray) for part in parts.values()):
         raise MalformedError("a sparse matrix is not made of arrays")
-    if any(part.dtype.kind != "i" or part.ndim != 1 for part in index):
-        raise MalformedError("a sparse matrix has indices that are not integers")
-    if form == "dia" and (data.ndim != 2 or (np.abs(index[0].astype(float)) >= max(shape)).any()):
-        raise MalformedError("a sparse matrix has diagonals outside itself")
-    make = getattr(sparse, f"{stored}_{container}")
-    matrix = make((data, tuple(index)) if stored == "coo" else (data, *index), shape=shape)
-    if stored in ("csr", "csc"):
-        matrix.check_format(full_check=True)
-    return matrix.asformat(form)
+    stored = "csr" if form in _AS_CSR else form
+    return getattr(sparse, f"{stored}_{container}")(sparse_from_parts(stored, parts, shape)).asformat(form)

@@ -30,6 +30,7 @@ from scipy import sparse
 from standout.errors import InputError
 from standout.io import matrix as files
 from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Member, Open, as_source
+from standout.io.memory import SPARSE_PARTS, sparse_from_parts
 from standout.io.options import Options
 from standout.io.source import Source, import_extra, readable
 
@@ -196,9 +197,11 @@ def _read_sparse_npz(path: Path, infos: dict[str, ZipInfo], options: Options, lo
     files.check_fits(size, options.memory, location, "a sparse npz file cannot be read in blocks", _AS_CSR)
     shape = _read_member(path, infos["shape"])
     files.check_sparse_shape([int(length) for length in shape.ravel()], path.stat().st_size, location)
-    found = sparse.load_npz(path)
-    if hasattr(found, "check_format"):
-        found.check_format(full_check=True)
+    form = _read_member(path, infos["format"]).item()
+    form = form.decode("ascii") if isinstance(form, bytes) else str(form)
+    names = SPARSE_PARTS.get(form, ())
+    parts = {name: _read_member(path, infos[name]) for name in names if name in infos}
+    found = sparse_from_parts(form, parts, [int(length) for length in shape.ravel()])
     files.check_matrix(Member(found.shape, found.dtype), location)
     return MatrixFile(path, "npz", InMemoryReader(found.tocsr()))
 

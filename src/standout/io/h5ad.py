@@ -25,7 +25,7 @@ from scipy import sparse
 from standout.errors import InputError, NotNumbersError, did_you_mean, listed
 from standout.io import matrix as files
 from standout.io.matrix import InMemoryReader, MatrixFile, MatrixReader, Member, Open, as_source
-from standout.io.memory import NUMBERS, checked_table
+from standout.io.memory import NUMBERS, checked_table, sparse_from_parts
 from standout.io.options import Options
 from standout.io.source import Source, readable
 
@@ -149,9 +149,8 @@ class CSRReader(MatrixReader):
             data = np.asarray(group["data"][first:last], dtype=self.dtype)
             indices = np.asarray(group["indices"][first:last])
         shape = (stop - start, self.shape[1])
-        found = sparse.csr_array((data, indices, self._pointers[start : stop + 1] - first), shape=shape)
-        found.check_format(full_check=True)
-        return found
+        parts = {"data": data, "indices": indices, "indptr": self._pointers[start : stop + 1] - first}
+        return sparse_from_parts("csr", parts, shape)
 
 
 def _read_column(table: Any, name: str | None) -> NDArray[Any]:
@@ -187,10 +186,8 @@ def _stored_reader(path: Path, open_matrix: Open, item: Any, options: Options, l
     size, reason = sum(int(item[part].nbytes) for part in _CSR_ARRAYS), "a CSC matrix cannot be read in blocks of rows"
     remedy = "convert it to CSR (adata.X = adata.X.tocsr(), then write it again)"
     files.check_fits(size, options.memory, location, reason, remedy)
-    data, indices, pointers = (np.asarray(item[part][...]) for part in _CSR_ARRAYS)
-    found = sparse.csc_array((data, indices, pointers), shape=shape)
-    found.check_format(full_check=True)
-    return InMemoryReader(found.tocsr())
+    parts = {part: np.asarray(item[part][...]) for part in _CSR_ARRAYS}
+    return InMemoryReader(sparse_from_parts("csc", parts, shape).tocsr())
 
 
 def _object_reader(matrix: Any, location: str) -> InMemoryReader:

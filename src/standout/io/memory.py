@@ -194,6 +194,54 @@ def sparse_rows(source: Source, index: NDArray[np.intp] | None = None) -> Any:
     return matrix
 
 
+# The arrays of each sparse format that files contain.
+SPARSE_PARTS = {
+    "csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "bsr": ("data", "indices", "indptr"),
+    "coo": ("data", "row", "col"), "dia": ("data", "offsets"),
+}  # fmt: skip
+
+
+def sparse_from_parts(form: str, parts: Mapping[str, Any], shape: Sequence[int]) -> Any:
+    """Return a sparse array from the arrays of a file, or raise ValueError if they do not describe one.
+
+    scipy follows pointers and indices without a check, or with one that a negative last pointer skips, and would read
+    outside of the arrays.
+    """
+    if form not in SPARSE_PARTS or set(parts) != set(SPARSE_PARTS[form]):
+        raise ValueError("a sparse matrix of this format is not supported, or incomplete")
+    data, *index = (np.asarray(parts[name]) for name in SPARSE_PARTS[form])
+    if data.dtype.kind not in "biuf" or any(part.ndim != 1 or part.dtype.kind not in "iu" for part in index):
+        raise ValueError("a sparse matrix has values that are not numbers, or indices that are not integers")
+    if len(shape) != 2 or min(shape) < 0 or data.ndim != {"bsr": 3, "dia": 2}.get(form, 1):
+        raise ValueError("a sparse matrix has the wrong number of dimensions")
+    if form == "dia":
+        if len(index[0]) != len(data) or _outside(index[0], 1 - shape[0], shape[1]) or len(set(index[0])) < len(data):
+            raise ValueError("a sparse matrix has diagonals outside itself, or twice the same")
+        return sparse.dia_array((data, index[0]), shape=tuple(shape))
+    if any(len(part) != len(data) for part in index[: 2 if form == "coo" else 1]):
+        raise ValueError("a sparse matrix has different numbers of values and indices")
+    if form == "coo":
+        if _outside(index[0], 0, shape[0]) or _outside(index[1], 0, shape[1]):
+            raise ValueError("a sparse matrix has indices outside its shape")
+        return sparse.coo_array((data, tuple(index)), shape=tuple(shape))
+    size = data.shape[1:] if form == "bsr" else (1, 1)
+    if min(size) < 1 or shape[0] % size[0] or shape[1] % size[1]:
+        raise ValueError("a sparse matrix is not divided into blocks of its size")
+    major, minor = (shape[0] // size[0], shape[1] // size[1])[:: -1 if form == "csc" else 1]
+    indices, pointers = index
+    rising = len(pointers) == major + 1 and (pointers[1:] >= pointers[:-1]).all()
+    if not rising or pointers[0] != 0 or pointers[-1] != len(data):
+        raise ValueError("the pointers of a sparse matrix are invalid")
+    if _outside(indices, 0, minor):
+        raise ValueError("a sparse matrix has indices outside its shape")
+    kind: Any = getattr(sparse, f"{form}_array")
+    return kind((data, indices, pointers), shape=tuple(shape))
+
+
+def _outside(index: NDArray[Any], low: int, stop: int) -> bool:
+    return len(index) > 0 and (int(index.min()) < low or int(index.max()) >= stop)
+
+
 def sparse_blocks(matrix: Any, rows: int | None = None) -> Iterator[Any]:
     """Yield up to ``rows`` rows at a time, in order, as CSR blocks that share the memory of the matrix."""
     n_rows = matrix.shape[0]
