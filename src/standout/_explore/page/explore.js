@@ -377,11 +377,12 @@ async function refreshWhy() {
 }
 
 function showEffects({ counts, units, features }, check) {
-  const most = Math.max(...features.flatMap(({ low, high }) => [Math.abs(low), Math.abs(high)]), 1e-9);
+  const most = Math.max(...features.flatMap(({ size, low, high }) => [size, low, high].map(Math.abs)), 1e-9);
   const against = state.b ? "selection B" : "the other target rows";
-  const subjects = units ? ` Intervals count ${units.toLocaleString()} subjects.` : "";
+  const one = features[0]?.low === null ? " One side is a single subject, so there are no intervals." : "";
+  const subjects = one || (units ? ` Intervals count ${units.toLocaleString()} subjects.` : "");
   const held = check?.size ? check : null;
-  const interval = (low, high) => `${number(low)} to ${number(high)}`;
+  const interval = (low, high) => (low === null ? "–" : `${number(low)} to ${number(high)}`);
   get("effects").replaceChildren(
     element("p", { class: "muted" }, `Selection A (${counts[0].toLocaleString()} rows) against ${against} (${counts[1].toLocaleString()} rows): differences of the means in sd within the two sets, with 95 % intervals.${subjects}`),
     element("div", { class: "wide" }, element("table", {},
@@ -389,7 +390,7 @@ function showEffects({ counts, units, features }, check) {
       element("tbody", {}, ...features.map((row, index) => element("tr", {},
         element("th", { scope: "row" }, row.feature), element("td", {}, number(row.difference)), element("td", {}, number(row.size)),
         element("td", {}, interval(row.low, row.high)),
-        element("td", { class: "bar" }, bar([{ from: 0, to: row.size / most, color: row.size < 0 ? "--orange" : "--blue", height: 8 }, { from: row.low / most, to: row.high / most, color: "--ink", height: 2 }])),
+        element("td", { class: "bar" }, bar([{ from: 0, to: row.size / most, color: row.size < 0 ? "--orange" : "--blue", height: 8 }, ...(row.low === null ? [] : [{ from: row.low / most, to: row.high / most, color: "--ink", height: 2 }])])),
         ...(held ? [element("td", {}, held.size[index] === null ? "–" : `${number(held.size[index])} (${interval(held.low[index], held.high[index])})`)] : []))))),
     ));
 }
