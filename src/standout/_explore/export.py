@@ -55,7 +55,7 @@ def code(exploration: Exploration, view: View) -> str:
     """Return Python code that repeats a view: the model, and the scores on the screen."""
     estimator, components, signs = shown_estimator(exploration, view)
     origin, call = exploration.origin, "target"
-    lines = ["import standout", ""]
+    lines = ["import standout", ""]  # of the data, then of the model
     if origin.from_python:
         lines = ["# Uses target and background, the data that were given to standout.explore.", *lines]
     if origin.target != "target":
@@ -79,7 +79,11 @@ def code(exploration: Exploration, view: View) -> str:
                 lines.append(f"background_groups = {{{', '.join(part)}}}")
     if exploration.groups is not None:
         call += ", groups=groups"
-    lines += ["", f"model = standout.{' '.join(repr(estimator).split())}", f"model.fit({call})"]
+    lines += [
+        *([""] if lines[-1] else []),
+        f"model = standout.{' '.join(repr(estimator).split())}",
+        f"model.fit({call})",
+    ]
     if components:
         lines.append(f"scores = model.transform(target)[:, {components}] * {signs}")
     return "\n".join([*lines, "print(model.summary())"]) + "\n"

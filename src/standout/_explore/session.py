@@ -469,6 +469,7 @@ class Exploration:
             "value": value,
             "ratios": ratios,
             "noise_edge": given.noise_edge_,
+            "shrunk": view.method in ("dpca", "signal") and bool(value if view.stop else given.shrinkage_),
             "top_features": tops,
             "unit": "background sd",
         }

@@ -48,13 +48,14 @@ def explore(target: str, port: int | None, no_browser: bool, title: str | None, 
     context = click.get_current_context()
     if Path(target).suffix == ".standout":
         context = _stored(Path(target), context)
-        target, given = context.params["target"], _reading(context)
+        target = context.params["target"]
+        given = {**_reading(context), "quiet": given["quiet"], "debug": given["debug"]}
     given["as_json"] = False
     session = Session(given)
     with context.scope(cleanup=False):
-        estimator = options.take_estimator(given)
         if not given["background"]:
             raise click.UsageError("There is no background to compare with. Give one with -b.")
+        estimator = options.take_estimator(given)
     with session.working():
         from standout._explore.launch import Explorer, open_page
 

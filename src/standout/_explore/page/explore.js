@@ -6,8 +6,13 @@ import * as views from "./views.js";
 
 const get = (id) => document.getElementById(id);
 const number = views.number;
+const GLYPHS = {
+  circle: "●", "circle-open": "○", square: "■", "square-open": "□", diamond: "◆", "diamond-open": "◇",
+  "triangle-up": "▲", "triangle-up-open": "△", "triangle-down": "▼", "triangle-down-open": "▽", "star-open": "☆", "cross-open": "✚", "x-open": "✖",
+};
 const dials = { left: null, right: null };
 let session;
+let labelValues = []; // of the column that colours the rows
 
 /** Return a new element with attributes and children; text never becomes markup. */
 function element(tag, attributes = {}, ...children) {
@@ -164,7 +169,7 @@ function showDial(name) {
 function showAbout(about) {
   get("ratios-text").textContent = about.noise_edge === null
     ? "Variance of the target over that of the background, along each component. A noise edge is not defined here."
-    : `Variance of the target over that of the background, along each component. Noise alone reaches about ${number(about.noise_edge)}.`;
+    : `Variance of the target over that of the background, along each component. Noise edge ${number(about.noise_edge)}${about.shrunk ? " (of the unshrunk ratios)" : ""}.`;
   views.drawRatios(get("ratios"), about);
   const { x, y } = state.right;
   const places = [...new Set([x, y])].filter((place) => place >= 0 && about.top_features[place]);
@@ -217,10 +222,10 @@ async function refreshVerdict() {
     get("test-details").hidden = !found.summary;
     get("test-summary").textContent = (found.summary ?? []).join("\n");
   } catch (error) {
-    card.dataset.kind = "not_judged";
-    get("verdict-headline").textContent = error.message;
-    get("verdict-reasons").replaceChildren();
-    get("verdict-next").textContent = "";
+    if (mine !== asked) return;
+    delete card.dataset.kind; // without an answer there is no verdict
+    ["headline", "reasons", "next"].forEach((part) => get(`verdict-${part}`).replaceChildren());
+    message("right", error.message);
   }
   if (mine === asked) card.setAttribute("aria-busy", "false");
   watchTest();
@@ -233,7 +238,7 @@ async function watchTest(found) {
   get("test-row").hidden = !tested;
   if (!tested) return;
   const before = get("test-row").dataset.state;
-  const { state: now, what, share, error } = found ?? (await call("test", request("right")));
+  const { state: now, what, share, error } = found ?? (await call("test", request("right")).catch((failed) => ({ state: "failed", error: failed.message })));
   get("test-row").dataset.state = now;
   const runs = now === "running";
   get("test-start").disabled = runs || now === "done";
@@ -316,8 +321,11 @@ async function refreshColour() {
   }
   const sets = views.setColours(found);
   get("legend").replaceChildren(...sets.slice(0, 60).reverse().map((set) =>
-    element("span", { class: "key" }, element("span", { class: "swatch", style: set.numbers ? "background: linear-gradient(90deg, #440154, #2a788e, #fde725)" : `background: ${set.color}` }), set.name)));
-  choices(get("label-value"), (found?.values ?? []).map((value, index) => [value, `${found.classes[index]} (${found.counts[index].toLocaleString()} rows)`]), "");
+    element("span", { class: "key" }, set.numbers
+      ? element("span", { class: "swatch", style: "background: linear-gradient(90deg, #440154, #2a788e, #fde725)" })
+      : element("span", { "aria-hidden": "true", style: `color: ${set.color}` }, GLYPHS[set.symbol] ?? "●"), set.name)));
+  labelValues = found?.values ?? [];
+  choices(get("label-value"), labelValues.map((_, index) => [index, `${found.classes[index]} (${found.counts[index].toLocaleString()} rows)`]), "");
   get("label-form").querySelector("button").disabled = !found?.values?.length;
 }
 
@@ -447,7 +455,7 @@ function listen() {
   get("range-form").addEventListener("submit", selectRange);
   get("label-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    setSelection(which(), { kind: "label", column: state.colour, value: get("label-value").value });
+    setSelection(which(), { kind: "label", column: state.colour, value: labelValues[get("label-value").value] });
   });
   document.querySelectorAll("[data-export]").forEach((button) => button.addEventListener("click", () => exportFile(button.dataset.export)));
   document.querySelectorAll("[data-picture]").forEach((button) => button.addEventListener("click", () => views.picture("right", button.dataset.picture)));
