@@ -91,13 +91,13 @@ def test_exported_code_gives_the_scores_on_the_screen(name):
 
 def test_a_model_without_components_has_the_verdict_of_the_library():
     target = 0.5 * normal(60, 5, seed=4)
-    origin = Origin("target", ("background",), command=lambda *given: " ".join(export.method_options(*given)))
+    origin = Origin("target", ("background",), command=lambda *given: repr(export.shown_estimator(*given[:2])[0]))
     server = Server(Exploration(target, ONE, estimator=DPCA(axes="signal"), origin=origin))
     view = {"method": "signal", "stop": 0, "x": 0, "y": 1, "on": [0]}
     expected = DPCA(axes="signal").fit(target, background=ONE)
     assert expected.n_components_ == 0
     assert _CALLS["verdict"](server, view)["headline"] in str(expected.summary())
-    assert "--axes signal" in _CALLS["code"](server, view)["command"]
+    assert "axes='signal'" in _CALLS["code"](server, view)["command"]
     assert server._file("model.standout", view).body and server._file("report.html", view).body
 
 

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from standout._base import BaseContrast
 from standout._cpca import CPCA
 from standout._explore import stops as dial
-from standout._explore.session import PARAMETERS, Exploration, View
+from standout._explore.session import Exploration, View
 from standout._inputs import check_count
 from standout._model_file import save
 from standout._version import __version__
@@ -87,21 +87,6 @@ def code(exploration: Exploration, view: View) -> str:
     if components:
         lines.append(f"scores = model.transform(target)[:, {components}] * {signs}")
     return "\n".join([*lines, "print(model.summary())"]) + "\n"
-
-
-def method_options(exploration: Exploration, view: View, name: str) -> list[str]:
-    """Return the options of ``standout fit`` or ``standout test`` that give the model of a view."""
-    estimator, _, _ = shown_estimator(exploration, view)
-    words = ["-k", str("all" if estimator.n_components is None else estimator.n_components)]
-    methods = {"pca": "pca", "cpca": "cpca", "kernel": "kernel-dpca"}
-    if name == "fit" and view.method in methods:
-        words = ["--method", methods[view.method], *words]
-    parameter = PARAMETERS.get(view.method)
-    if parameter and (view.stop or view.method == "cpca"):
-        words += [f"--{parameter}", repr(getattr(estimator, parameter))]
-    if name == "fit" and view.method == "signal":
-        words += ["--axes", "signal"]
-    return words
 
 
 def test_job(exploration: Exploration, view: View, n_permutations: Any) -> dict[str, Any]:

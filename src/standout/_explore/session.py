@@ -563,7 +563,8 @@ class Exploration:
 
     def _check(self, view: View, region: Array) -> HalfCheck:
         shown = self.target_scores(view)
-        count = 1 + max(int(found) for found in self.best(view).order[view.stop][[view.x, max(view.y, view.x)]])
+        axes = [view.x] if view.y < 0 else [view.x, view.y]
+        count = 1 + int(self.best(view).order[view.stop, axes].max())
         on = () if view.method == "pca" else view.on
         sources = [self.rows[0], *(self.rows[1 + number] for number in on)]
 
