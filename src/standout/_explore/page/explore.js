@@ -389,12 +389,13 @@ function showEffects({ counts, units, features }, check) {
   const against = state.b ? "selection B" : "the other target rows";
   const one = features[0]?.low === null ? " One side is a single subject, so there are no intervals." : "";
   const subjects = one || (units ? ` Intervals count ${units.toLocaleString()} subjects.` : "");
-  const held = check?.size ? check : null;
+  // The other half selects by score too, so its differences mean nothing where the axis is not found again.
+  const held = check?.size && check.kind !== "fails" ? check : null;
   const interval = (low, high) => (low === null ? "–" : `${number(low)} to ${number(high)}`);
   get("effects").replaceChildren(
     element("p", { class: "muted" }, `Selection A (${counts[0].toLocaleString()} rows) against ${against} (${counts[1].toLocaleString()} rows): differences of the means in sd within the two sets, with 95 % intervals.${subjects}`),
     element("div", { class: "wide" }, element("table", {},
-      element("thead", {}, element("tr", {}, ...["feature", "difference", "effect size", "95 % interval", "", ...(held ? ["on rows that did not choose the axis"] : [])].map((text) => element("th", { scope: "col" }, text)))),
+      element("thead", {}, element("tr", {}, ...["feature", "difference", "effect size", "95 % interval", "", ...(held ? ["as selected by the other half"] : [])].map((text) => element("th", { scope: "col" }, text)))),
       element("tbody", {}, ...features.map((row, index) => element("tr", {},
         element("th", { scope: "row" }, row.feature), element("td", {}, number(row.difference)), element("td", {}, number(row.size)),
         element("td", {}, interval(row.low, row.high)),
