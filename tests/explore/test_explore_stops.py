@@ -62,7 +62,7 @@ def test_every_stop_shows_the_scores_and_patterns_of_the_library(method, kind):
 def test_the_ratios_shown_are_those_of_the_scores():
     target, *parts = data()
     exploration = Exploration(target, list(parts))
-    view = exploration.view("dpca", 30, 0, 1, [0, 1])
+    view = exploration.view("cpca", 30, 0, 1, [0, 1])
     _, (one, two, three) = of_library(exploration, view)
     shares = np.array([len(parts[0]), len(parts[1])]) / (len(parts[0]) + len(parts[1]))
     expected = one.var(axis=0) / (shares[0] * two.var(axis=0) + shares[1] * three.var(axis=0))

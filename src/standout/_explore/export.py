@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from standout._base import BaseContrast
 from standout._cpca import CPCA
 from standout._explore import stops as dial
-from standout._explore.session import PARAMETERS, Exploration, View
+from standout._explore.session import Exploration, View
 from standout._inputs import check_count
 from standout._model_file import save
 from standout._version import __version__
@@ -25,22 +26,36 @@ _ROWS = 8192
 
 def shown_estimator(exploration: Exploration, view: View) -> tuple[BaseContrast, list[int], list[int]]:
     """Return the estimator behind a view, not fitted, and the components and signs of its axes."""
+    given = exploration.fitted(*view.model)
+    if given.n_components_ == 0 and view.method == "signal":
+        return exploration.make(*view.model), [], []
     found = exploration.best(view)
     axes = [view.x, *([] if view.y < 0 else [view.y])]
     components = [int(found.order[view.stop, place]) for place in axes]
-    given = exploration.estimator.n_components
-    enough = isinstance(given, int) and given > max(components)
-    estimator = exploration.make(view.method, view.stop, view.on, None if enough else 1 + max(components))
-    if view.method == "cpca" and not enough:  # the search for alpha depends on the number of components
-        estimator.set_params(alpha=found.values[view.stop])
-    return estimator, components, [int(found.signs[view.stop, place]) for place in axes]
+    if view.method in ("kernel", "signal"):
+        return exploration.make(*view.model), components, [1] * len(axes)
+    estimator, fitted = exploration.make(*view.model), given
+    if given.n_components_ <= max(components):
+        estimator = exploration.make(view.method, view.stop, view.on, 1 + max(components))
+        if view.method == "cpca":  # the search for alpha depends on the number of components
+            estimator.set_params(alpha=found.values[view.stop])
+        fitted = exploration.once(
+            ("export", view.model, max(components)), lambda: exploration.fit(clone(estimator), view.method, view.on)
+        )
+    # The signs of components can depend on their number, so they are those of this very model.
+    filters, shown = fitted._solved().narrowed().components, found.directions[view.stop]
+    return (
+        estimator,
+        components,
+        [-1 if filters[component] @ shown[place] < 0 else 1 for component, place in zip(components, axes, strict=True)],
+    )
 
 
 def code(exploration: Exploration, view: View) -> str:
     """Return Python code that repeats a view: the model, and the scores on the screen."""
     estimator, components, signs = shown_estimator(exploration, view)
     origin, arguments = exploration.origin, ["target"]
-    lines = ["import standout", ""]
+    lines = ["import standout", ""]  # of the data, then of the model
     if origin.from_python:
         lines = ["# Uses target and background, the data that were given to standout.explore.", *lines]
     if origin.target != "target":
@@ -55,26 +70,23 @@ def code(exploration: Exploration, view: View) -> str:
         arguments.append("background=background")
         if any(exploration.background_groups[number] is not None for number in view.on):
             arguments.append("background_groups=background_groups")
+            if len(view.on) < len(exploration.names):
+                listed = isinstance(exploration.given_groups, list | tuple)
+                part = (
+                    f"{exploration.keys[n]!r}: background_groups[{n if listed else exploration.keys[n]!r}]"
+                    for n in view.on
+                )
+                lines.append(f"background_groups = {{{', '.join(part)}}}")
     if exploration.groups is not None:
         arguments.append("groups=groups")
-    lines += ["", f"model = standout.{' '.join(repr(estimator).split())}", f"model.fit({', '.join(arguments)})"]
-    lines += [f"scores = model.transform(target)[:, {components}] * {signs}", "print(model.summary())"]
-    return "\n".join(lines) + "\n"
-
-
-def method_options(exploration: Exploration, view: View, name: str) -> list[str]:
-    """Return the options of ``standout fit`` or ``standout test`` that give the model of a view."""
-    estimator, _, _ = shown_estimator(exploration, view)
-    words = ["-k", str("all" if estimator.n_components is None else estimator.n_components)]
-    methods = {"pca": "pca", "cpca": "cpca", "kernel": "kernel-dpca"}
-    if name == "fit" and view.method in methods:
-        words = ["--method", methods[view.method], *words]
-    parameter = PARAMETERS.get(view.method)
-    if parameter and (view.stop or view.method == "cpca"):
-        words += [f"--{parameter}", repr(getattr(estimator, parameter))]
-    if name == "fit" and view.method == "signal":
-        words += ["--axes", "signal"]
-    return words
+    lines += [
+        *([""] if lines[-1] else []),
+        f"model = standout.{' '.join(repr(estimator).split())}",
+        f"model.fit({', '.join(arguments)})",
+    ]
+    if components:
+        lines.append(f"scores = model.transform(target)[:, {components}] * {signs}")
+    return "\n".join([*lines, "print(model.summary())"]) + "\n"
 
 
 def test_job(exploration: Exploration, view: View, n_permutations: Any) -> dict[str, Any]:

@@ -30,7 +30,8 @@ FEWEST_ROWS = 2
 # Values of a panel of columns that are compared at a time.
 _PANEL_VALUES = 4_000_000
 # Agreement of the two halves, in excess of chance, from which the selection holds, and below which it does not. In 200
-# simulations of noise (10 to 200 features) none held, and 5 % held in part.
+# simulations of noise (10 to 200 features) none held, and 5 % held in part. With fewer, axes agree by chance:
+# of 30 selections in noise, 5 held with 5 features, and 24 with 2.
 HOLDS, FAILS = 0.5, 1 / 3
 
 
@@ -63,7 +64,7 @@ class Effects:
 
     difference: Array  # of the means, in the units of the feature
     size: Array  # in sd within the sets; 0 where the feature does not vary
-    low: Array  # of the 95 % interval of the size
+    low: Array  # of the 95 % interval of the size; NaN if one set has a single unit
     high: Array
     counts: tuple[int, int]  # rows of each set
     units: int  # independent units in both sets together
@@ -77,7 +78,8 @@ def effects(rows: RowSource, units: Units, first: Mask, second: Mask) -> Effects
     """Compare the means of two sets of rows, feature by feature, in sd within the sets.
 
     Intervals count units (subjects), not rows: the difference is a sum over units, and its variance that of the sums
-    (a cluster-robust estimate). The second term is the error of the sd, as for Cohen's d.
+    (a cluster-robust estimate), with the degrees of freedom of the smaller side, which is safe for small selections.
+    The second term is the error of the sd, as for Cohen's d. A side with a single unit has no interval.
     """
     if min(first.sum(), second.sum()) < FEWEST_ROWS:
         raise InputError(f"a comparison needs {FEWEST_ROWS} rows on each side. Select more rows, or fewer.")
@@ -86,6 +88,8 @@ def effects(rows: RowSource, units: Units, first: Mask, second: Mask) -> Effects
     n_units = int(unit.max()) + 1
     one = first[chosen]
     n_one, n_two = int(one.sum()), int((~one).sum())
+    of_one, of_two = len(np.unique(unit[one])), len(np.unique(unit[~one]))
+    weights = np.where(one, _spread(of_one) / n_one, -_spread(of_two) / n_two)[:, None]
     parts = []
     width = max(1, _PANEL_VALUES // (rows.n_rows or 1))
     for start in range(0, rows.n_features, width):
@@ -93,20 +97,24 @@ def effects(rows: RowSource, units: Units, first: Mask, second: Mask) -> Effects
         means = values[one].mean(axis=0), values[~one].mean(axis=0)
         residuals = np.where(one[:, None], values - means[0], values - means[1])
         sd = np.sqrt((residuals**2).sum(axis=0) / max(len(chosen) - 2, 1))
-        weights = np.where(one, 1 / n_one, -1 / n_two)
-        if n_units == len(chosen):
-            sums = residuals * weights[:, None]
-        else:
+        residuals *= weights
+        sums = residuals
+        if n_units < len(chosen):
             sums = np.zeros((n_units, values.shape[1]))
-            np.add.at(sums, unit, residuals * weights[:, None])
-        error = np.sqrt((sums**2).sum(axis=0) * n_units / max(n_units - 1, 1))
-        parts.append((means[0] - means[1], sd, error))
+            np.add.at(sums, unit, residuals)
+        parts.append((means[0] - means[1], sd, np.sqrt((sums**2).sum(axis=0))))
     difference, sd, error = (np.concatenate(column) for column in zip(*parts, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.where(sd > 0, difference / sd, 0.0)
         spread = np.sqrt(np.where(sd > 0, error / sd, 0.0) ** 2 + size**2 / (2 * max(n_units - 2, 1)))
-    margin = spread * float(student.ppf((1 + _LEVEL) / 2, max(n_units - 2, 1)))
+    fewest = min(of_one, of_two)
+    margin = spread * (float(student.ppf((1 + _LEVEL) / 2, fewest - 1)) if fewest > 1 else math.nan)
     return Effects(difference, size, size - margin, size + margin, (n_one, n_two), n_units)
+
+
+def _spread(count: int) -> float:
+    """Return the factor that corrects the residuals of so many units about their mean."""
+    return math.sqrt(count / (count - 1)) if count > 1 else 1.0
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
@@ -75,6 +76,7 @@ class Server:
         self.token = secrets.token_urlsafe(24)
         self.hosts: frozenset[str] = frozenset()  # set when the port is known
         self.tests: dict[Any, BackgroundTest] = {}
+        self.starting = threading.Lock()  # two windows may start a test at the same time
         self.policy = _POLICY.format(ancestors="http://127.0.0.1:* http://localhost:*" if embedded else "'none'")
         page = files("standout._explore") / "page"
         self.assets = {item.name: item.read_bytes() for item in page.iterdir() if Path(item.name).suffix in _TYPES}
@@ -291,7 +293,7 @@ def _verdict(server: Server, given: dict[str, Any]) -> dict[str, Any]:
     view = server.view(given)
     assessment = server.assessment(view)
     found = server.exploration.judge(view, assessment)
-    summary = None if assessment is None else str(assessment.summary()).splitlines()
+    summary = None if assessment is None else [shown_text(line) for line in str(assessment.summary()).splitlines()]
     return {**found, "reasons": [shown_text(text) for text in found["reasons"]], "summary": summary}
 
 
@@ -320,13 +322,14 @@ def _check(server: Server, given: dict[str, Any]) -> dict[str, Any]:
 def _start_test(server: Server, given: dict[str, Any]) -> dict[str, Any]:
     """Start the test of a view, unless it runs or is done."""
     view = server.view(given)
-    running = server.tests.get(view.model)
-    if running is None or running.state in ("cancelled", "failed"):
-        for other in server.tests.values():  # one at a time
-            if other.state == "running":
-                other.cancel()
-        job = export.test_job(server.exploration, view, given.get("permutations", 999))
-        server.tests[view.model] = BackgroundTest(job)
+    job = export.test_job(server.exploration, view, given.get("permutations", 999))
+    with server.starting:
+        running = server.tests.get(view.model)
+        if running is None or running.state in ("cancelled", "failed"):
+            for other in server.tests.values():  # one at a time
+                if other.state == "running":
+                    other.cancel()
+            server.tests[view.model] = BackgroundTest(job)
     return _test(server, given)
 
 

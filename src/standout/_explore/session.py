@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,6 +47,10 @@ MOST_DRAWN = 20_000
 _SPLITS, _MANY_VALUES = 4, 5e6
 # Features shown in a list, and rows of one export.
 N_FEATURES = 12
+# Share of the variance of its features below which the background does not vary along a component.
+_NULL = 1e-12
+# Components of a method that cannot choose their number.
+_COMPONENTS = 2
 TITLES = {"pca": "PCA", "dpca": "dPCA", "signal": "dPCA, signal axes", "cpca": "cPCA", "kernel": "Kernel dPCA"}
 PARAMETERS = {"dpca": "shrinkage", "cpca": "alpha"}
 _T = TypeVar("_T")
@@ -92,7 +96,7 @@ class Exploration:
             )
         if self.estimator.background_label is not None:
             raise InputError("estimator: the explorer takes backgrounds as `background=`. Leave background_label out.")
-        if background is None:
+        if background is None or (isinstance(background, Mapping | list | tuple) and len(background) == 0):
             raise InputError("background: there is none to compare with. Give `background=`.")
         self.title = title or "What is specific to the target"
         target, background = collect_sides(open_data(target, "target"), background)
@@ -103,6 +107,7 @@ class Exploration:
         self.keys: list[Any] = list(named)
         self.backgrounds = [open_data(data, "background") for data in named.values()] if several else [background]
         self.groups = groups
+        self.given_groups = background_groups
         grouped = background_groups if several else [background_groups]
         self.background_groups = (
             [None] * len(self.names) if grouped is None
@@ -227,10 +232,8 @@ class Exploration:
         """Return the estimator of a method at a stop, not fitted."""
         given = self.estimator.get_params()
         count = given["n_components"] if n_components is None else n_components
-        shared = {name: given[name] for name in ("features", "centering", "random_state")}
-        mix = given["mix"]
-        if not isinstance(mix, str) and len(on) < len(self.names):
-            mix = {self.keys[n]: mix[self.keys[n]] for n in on} if isinstance(mix, Mapping) else [mix[n] for n in on]
+        shared = {name: given[name] for name in ("features", "centering", "random_state") if name in given}
+        mix = self._mix(given["mix"], on)
         value = None
         if stop:
             values = self.stops(method, on).values
@@ -238,22 +241,32 @@ class Exploration:
                 raise InputError(f"the dial of {TITLES[method]} has {len(values)} stops. Choose one of them.")
             value = values[stop]
         if method == "kernel":
-            kernel: BaseContrast = clone(self.estimator)
+            kernel: BaseContrast = clone(self.estimator).set_params(mix=mix)
             return kernel
+        if method in ("pca", "cpca") and count == "auto":  # needs the ratios of dPCA
+            count = _COMPONENTS
         if method == "pca":
-            if shared["features"] == "common":
-                return CPCA(count if count != "auto" else 2, alpha=0.0, mix=mix, **shared)
+            if shared.get("features") == "common":
+                return CPCA(count, alpha=0.0, mix=mix, **shared)
             return DPCA(count, random_state=shared["random_state"])
         if method == "cpca":
             own = given if isinstance(self.estimator, CPCA) else {}
             rest = {name: own[name] for name in ("grid", "affinity", "n_representatives") if name in own}
             alpha = own.get("alpha", "auto") if value is None else value
-            return CPCA(count if count != "auto" else 2, alpha=alpha, mix=mix, **rest, **shared)
+            return CPCA(count, alpha=alpha, mix=mix, **rest, **shared)
         own = given if isinstance(self.estimator, DPCA) else {}
         rest = {name: own[name] for name in ("normalize", "solver", "graph", "smoothness") if name in own}
         shrinkage = own.get("shrinkage", "auto") if value is None else value
         axes = "signal" if method == "signal" else "ratio"
         return DPCA(count, shrinkage=shrinkage, axes=axes, mix=mix, **rest, **shared)
+
+    def _mix(self, mix: Any, on: tuple[int, ...]) -> Any:
+        """Return the mixture weights of the backgrounds in use, as numbers that code can show."""
+        if mix is None or isinstance(mix, str):
+            return mix
+        if isinstance(mix, Mapping):
+            return {self.keys[n]: float(mix[self.keys[n]]) for n in on}
+        return [float(mix[n]) for n in on]
 
     def fit(self, estimator: BaseContrast, method: str, on: tuple[int, ...]) -> BaseContrast:
         """Fit an estimator of a method to the given data, without repeating warnings: the verdict shows them."""
@@ -320,11 +333,18 @@ class Exploration:
         if whole.n_components_ == 0:
             raise InputError(f"{TITLES[method]}: no component stands out from noise, so there is nothing to draw.")
         if method == "kernel":
-            found = [whole._scores(source) for source in (self.target, *self.backgrounds)]
-            return dial.of_scores(self.rows, found)
-        model = model.narrowed()
-        value = self.automatic(method, on)
-        return dial.collect(self.rows, model.components[None], model.mean, model.scale, [value])
+            found = dial.of_scores(self.rows, [whole._scores(source) for source in (self.target, *self.backgrounds)])
+        else:
+            model = model.narrowed()
+            value, centred = self.automatic(method, on), self._centred(method)
+            found = dial.collect(
+                self.rows, model.components[None], model.mean, model.scale, [value], centred=centred
+            )  # fmt: skip
+        return replace(found, ratios=model.ratios[None] if model.background_counts else None)
+
+    def _centred(self, method: str) -> bool:
+        """Return whether the variance of the target is about its own mean."""
+        return method == "pca" or getattr(self.estimator, "centering", "own") == "own"
 
     def _stops(self, method: str, on: tuple[int, ...]) -> Stops:
         first = self.start(method, on)
@@ -341,30 +361,33 @@ class Exploration:
         model = self._whole(method, on)._solved()
         components = found.components if model.used is None else found.components[..., model.used]
         narrow = model.narrowed()
-        if getattr(given, "normalize", None) == "background":
-            components = components / np.sqrt(self._shrunk_variance(components, found.values, on))[..., None]
-        return dial.collect(
+        stops = dial.collect(
             self.rows, np.concatenate([narrow.components[None], components]), narrow.mean, narrow.scale,
             [first.values[0], *map(float, found.values)], parameter=parameter,
-            representatives=[1 + int(number) for number in found.representatives],
+            representatives=[1 + int(number) for number in found.representatives], centred=self._centred(method),
         )  # fmt: skip
+        return self._with_shrunk_ratios(stops, first, on) if method == "dpca" else stops
 
-    def _shrunk_variance(self, components: Array, values: Array, on: tuple[int, ...]) -> Array:
-        """Return the variance of the background along components, its correlations shrunk by each value."""
-        size = components.shape[2]
-        shares = self.shares("dpca", on)
-        zero = np.zeros(size)
-        exact, diagonal = np.zeros(components.shape[:2]), np.zeros(components.shape[:2])
-        for share, number in zip(shares, on, strict=True):
-            rows = self.rows[1 + number]
-            found = dial.project(rows, components.reshape(-1, size), zero, with_features=False)
-            exact += share * np.diagonal(found.covariance).reshape(components.shape[:2])
-            variances = np.concatenate([
-                np.asarray(rows.source.columns(start, min(start + 64, size)), dtype=np.float64).var(axis=0)
-                for start in range(0, size, 64)
-            ])  # fmt: skip
-            diagonal += share * (components**2 @ variances)
-        return (1 - values[:, None]) * exact + values[:, None] * diagonal
+    def _with_shrunk_ratios(self, stops: Stops, first: Stops, on: tuple[int, ...]) -> Stops:
+        """Return the stops with the ratios of the library: over the background with its correlations shrunk."""
+        assert first.ratios is not None
+        model = self.fitted("dpca", 0, on)
+        rho = np.array([0.0, *stops.values[1:]])[:, None]
+        diagonal = stops.directions**2 @ model._solved().narrowed().scale ** 2
+        shrunk = (1 - rho) * self._background_variance(stops, model.mix_, on) + rho * diagonal
+        shrunk[shrunk <= _NULL * diagonal] = 0.0  # no variance, but for rounding
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = stops.target_variance / shrunk
+        ratios[0] = first.ratios[0]
+        if model.normalize == "background":
+            factors = np.divide(1.0, np.sqrt(shrunk), out=np.ones_like(shrunk), where=shrunk > 0)
+            factors[0] = 1.0
+            stops = stops.scaled(factors)
+        return replace(stops, ratios=ratios)
+
+    def _background_variance(self, stops: Stops, shares: Array, on: tuple[int, ...]) -> Array:
+        parts = [share * stops.background_variance[number] for share, number in zip(shares, on, strict=True)]
+        return np.sum(parts, axis=0)  # type: ignore[no-any-return]
 
     def automatic(self, method: str, on: tuple[int, ...]) -> float | None:
         """Return the value of the dial that the library chose, where there is one."""
@@ -382,15 +405,16 @@ class Exploration:
 
     def view(self, method: Any, stop: Any, x: Any, y: Any, on: Any) -> View:
         """Return a view from values that came from outside."""
-        if method not in self.methods:
+        if not isinstance(method, str) or method not in self.methods:
             raise InputError(f"unknown method {method!r}. Use one of {listed(list(self.methods))}.")
-        numbers = [stop, x, y, *(on if isinstance(on, list | tuple) else [on])]
-        if not all(isinstance(value, int) and not isinstance(value, bool) for value in numbers):
+        if not isinstance(on, list | tuple) or not all(type(value) is int for value in (stop, x, y, *on)):
             raise InputError("view: stop, axes and backgrounds are whole numbers.")
         chosen = tuple(sorted(set(on)))
         if not chosen or chosen[0] < 0 or chosen[-1] >= len(self.names):
             raise InputError(f"background: choose one or more of the numbers 0 to {len(self.names) - 1}.")
         found = View(method, stop, x, y, self.every if method == "pca" else chosen)
+        if method == "signal" and stop == 0 and self.fitted(*found.model).n_components_ == 0:
+            return found  # nothing to draw, but a model with a verdict
         available = self.best(found)
         if not 0 <= stop < len(available.values):
             raise InputError(f"stop: the dial of {TITLES[method]} has {len(available.values)} stops.")
@@ -426,13 +450,13 @@ class Exploration:
 
     def describe(self, view: View) -> dict[str, Any]:
         """Return the ratios, the noise edge and the patterns of a view."""
-        found, shares = self.best(view), self.shares(view.method, view.on)
-        of_target = found.target_variance[view.stop]
-        of_background = sum(
-            share * found.background_variance[number][view.stop] for share, number in zip(shares, view.on, strict=True)
-        )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = of_target / of_background
+        found = self.best(view)
+        if found.ratios is None:
+            of_background = self._background_variance(found, self.shares(view.method, view.on), view.on)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratios = (found.target_variance / of_background)[view.stop]
+        else:
+            ratios = found.ratios[view.stop]
         given = self.fitted("dpca" if view.method == "pca" else view.method, 0, view.on)
         moves = None if found.moves is None else found.moves[view.stop]
         tops = []
@@ -445,6 +469,7 @@ class Exploration:
             "value": value,
             "ratios": ratios,
             "noise_edge": given.noise_edge_,
+            "shrunk": view.method in ("dpca", "signal") and bool(value if view.stop else given.shrinkage_),
             "top_features": tops,
             "unit": "background sd",
         }
@@ -538,7 +563,8 @@ class Exploration:
 
     def _check(self, view: View, region: Array) -> HalfCheck:
         shown = self.target_scores(view)
-        count = 1 + max(int(found) for found in self.best(view).order[view.stop][[view.x, max(view.y, view.x)]])
+        axes = [view.x] if view.y < 0 else [view.x, view.y]
+        count = 1 + int(self.best(view).order[view.stop, axes].max())
         on = () if view.method == "pca" else view.on
         sources = [self.rows[0], *(self.rows[1 + number] for number in on)]
 

@@ -9,7 +9,7 @@ also where two components change their order by ratio.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,8 +72,11 @@ def _scores(block: Any, filters: Array, mean: Array) -> Array:
     return np.asarray(block @ filters.T) - filters @ mean
 
 
-def project(rows: ShownRows, filters: Array, mean: Array, *, with_features: bool) -> Projection:
-    """Project all rows on the filters, and keep the scores of those that are drawn."""
+def project(rows: ShownRows, filters: Array, mean: Array, *, with_features: bool, centred: bool = True) -> Projection:
+    """Project all rows on the filters, and keep the scores of those that are drawn.
+
+    Covariances are about the mean of the rows, or, if not ``centred``, about ``mean``.
+    """
     count, size = filters.shape
     total, gram = np.zeros(count), np.zeros((count, count))
     sums, cross = np.zeros(size), np.zeros((size, count))
@@ -87,11 +90,12 @@ def project(rows: ShownRows, filters: Array, mean: Array, *, with_features: bool
             total += values.sum(axis=0)
             gram += values.T @ values
             if with_features:
-                block = block - mean if isinstance(block, np.ndarray) else block
-                sums += np.asarray(block.sum(axis=0)).ravel()
-                cross += np.asarray(block.T @ values)
+                dense = isinstance(block, np.ndarray)
+                block = block - mean if dense else block
+                sums += np.asarray(block.sum(axis=0)).ravel() - (0.0 if dense else len(values) * mean)
+                cross += np.asarray(block.T @ values) - (0.0 if dense else np.outer(mean, values.sum(axis=0)))
             start += len(values)
-    centre = total / rows.n_rows
+    centre = total / rows.n_rows if centred else np.zeros(count)
     covariance = gram / rows.n_rows - np.outer(centre, centre)
     return Projection(
         np.concatenate(drawn) if drawn else np.empty((0, count), np.float32),
@@ -114,6 +118,7 @@ class Stops:
     target_variance: Array  # (n_stops, k)
     background_variance: tuple[Array, ...]  # of each dataset but the target, (n_stops, k)
     moves: NDArray[np.float32] | None  # (n_stops, k, n_features): change per target sd of the score
+    ratios: Array | None = None  # (n_stops, k), as the library gives them; None for the ratios of the variances
 
     @property
     def n_components(self) -> int:
@@ -126,15 +131,31 @@ class Stops:
         placed = np.take_along_axis(self.filters, self.order[:, :, None], axis=1)
         return placed * self.signs[:, :, None]
 
+    def scaled(self, factors: Array) -> Stops:
+        """Return the stops with scores multiplied by positive factors, (n_stops, k)."""
+        of_filters = np.empty_like(factors)
+        np.put_along_axis(of_filters, self.order, factors, axis=1)
+        return replace(
+            self,
+            filters=self.filters * of_filters[:, :, None],
+            drawn=tuple(each * factors.astype(np.float32) for each in self.drawn),
+            target_variance=self.target_variance * factors**2,
+            background_variance=tuple(each * factors**2 for each in self.background_variance),
+        )
+
 
 def collect(
     rows: Sequence[ShownRows], filters: Array, mean: Array, scale: Array, values: Sequence[float | None],
-    *, parameter: str | None = None, representatives: Sequence[int] = (),
+    *, parameter: str | None = None, representatives: Sequence[int] = (), centred: bool = True,
 ) -> Stops:  # fmt: skip
-    """Project all datasets on the filters of all stops, (n_stops, k, n_features)."""
+    """Project all datasets on the filters of all stops, (n_stops, k, n_features).
+
+    The variances of the target are about its mean, or, if not ``centred``, about the mean of the background.
+    """
     n_stops, count, size = filters.shape
     flat = filters.reshape(-1, size)
-    target, *others = (project(each, flat, mean, with_features=number == 0) for number, each in enumerate(rows))
+    target = project(rows[0], flat, mean, with_features=True, centred=centred)
+    others = [project(each, flat, mean, with_features=False) for each in rows[1:]]
     blocks_of = target.covariance.reshape(n_stops, count, n_stops, count).transpose(0, 2, 1, 3)
     order, signs = follow(blocks_of)
     assert target.cross is not None

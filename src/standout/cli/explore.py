@@ -13,7 +13,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from standout._explore.export import method_options
+from standout._cpca import CPCA
+from standout._explore.export import shown_estimator
 from standout._explore.session import Exploration, Origin, View
 from standout.cli import options
 from standout.cli.data import backgrounds, load
@@ -48,13 +49,14 @@ def explore(target: str, port: int | None, no_browser: bool, title: str | None, 
     context = click.get_current_context()
     if Path(target).suffix == ".standout":
         context = _stored(Path(target), context)
-        target, given = context.params["target"], _reading(context)
+        target = context.params["target"]
+        given = {**_reading(context), "quiet": given["quiet"], "debug": given["debug"]}
     given["as_json"] = False
     session = Session(given)
     with context.scope(cleanup=False):
-        estimator = options.take_estimator(given)
         if not given["background"]:
             raise click.UsageError("There is no background to compare with. Give one with -b.")
+        estimator = options.take_estimator(given)
     with session.working():
         from standout._explore.launch import Explorer, open_page
 
@@ -113,7 +115,7 @@ def _command(context: click.Context) -> Any:
         value, source = context.params.get(name), context.get_parameter_source(name)
         if not isinstance(param, options.Option) or source is not ParameterSource.COMMANDLINE or name == "background":
             continue
-        if param.heading in ("Output", "Page") or name in ("method", "components", "shrinkage", "alpha", "axes"):
+        if param.heading in ("Output", "Page", "Method"):
             continue
         for each in (value or ()) if param.multiple else [value]:
             each = ",".join(map(str, each)) if isinstance(each, list) else "none" if each is None else str(each)
@@ -124,11 +126,40 @@ def _command(context: click.Context) -> Any:
     def command(exploration: Exploration, view: View, name: str) -> str | None:
         if name == "test" and view.method not in ("dpca", "signal"):
             return None
-        chosen = [] if view.method == "pca" else [word for n in view.on for word in ("-b", parts[n])]
+        method = _method_words(exploration, view, allowed[name])
+        chosen = [] if "pca" in method[:2] else [word for n in view.on for word in ("-b", parts[n])]
         words = [word for each in shared if each[0] in allowed[name] for word in each]
-        return shlex.join(["standout", name, target, *chosen, *words, *method_options(exploration, view, name)])
+        return shlex.join(["standout", name, target, *chosen, *words, *method])
 
     return command
+
+
+def _method_words(exploration: Exploration, view: View, allowed: set[str]) -> list[str]:
+    """Return the options that give the estimator of a view, as far as a command has them."""
+    estimator = shown_estimator(exploration, view)[0]
+    count, is_fit = estimator.n_components, "--method" in allowed
+    if not is_fit and not isinstance(count, int):  # a test needs a number
+        count = max(1, exploration.fitted(*view.model).n_components_)
+    words = ["-k", "all" if count is None else str(count)]
+    if view.method == "pca" and not isinstance(estimator, CPCA):
+        return ["--method", "pca", *words]
+    method = {"pca": "cpca", "cpca": "cpca", "kernel": "kernel-dpca"}.get(view.method)
+    if is_fit and method is not None:
+        words = ["--method", method, *words]
+    given, defaults = estimator.get_params(), type(estimator)().get_params()
+    for name, parameter in options.PARAMETERS.items():
+        if f"--{name}" not in allowed or parameter not in given or given[parameter] == defaults[parameter]:
+            continue
+        value = given[parameter]
+        if parameter == "features":
+            words.append("--common")
+        elif value is None:
+            words += [f"--{name}", "none"]
+        elif isinstance(value, dict | list):
+            words += [f"--{name}", ",".join(map(repr, value.values() if isinstance(value, dict) else value))]
+        else:
+            words += [f"--{name}", str(value)]
+    return words
 
 
 def _names_of(name: str) -> set[str]:

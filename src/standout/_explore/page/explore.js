@@ -6,8 +6,13 @@ import * as views from "./views.js";
 
 const get = (id) => document.getElementById(id);
 const number = views.number;
+const GLYPHS = {
+  circle: "●", "circle-open": "○", square: "■", "square-open": "□", diamond: "◆", "diamond-open": "◇",
+  "triangle-up": "▲", "triangle-up-open": "△", "triangle-down": "▼", "triangle-down-open": "▽", "star-open": "☆", "cross-open": "✚", "x-open": "✖",
+};
 const dials = { left: null, right: null };
 let session;
+let labelValues = []; // of the column that colours the rows
 
 /** Return a new element with attributes and children; text never becomes markup. */
 function element(tag, attributes = {}, ...children) {
@@ -164,7 +169,7 @@ function showDial(name) {
 function showAbout(about) {
   get("ratios-text").textContent = about.noise_edge === null
     ? "Variance of the target over that of the background, along each component. A noise edge is not defined here."
-    : `Variance of the target over that of the background, along each component. Noise alone reaches about ${number(about.noise_edge)}.`;
+    : `Variance of the target over that of the background, along each component. Noise edge ${number(about.noise_edge)}${about.shrunk ? " (of the unshrunk ratios)" : ""}.`;
   views.drawRatios(get("ratios"), about);
   const { x, y } = state.right;
   const places = [...new Set([x, y])].filter((place) => place >= 0 && about.top_features[place]);
@@ -217,10 +222,10 @@ async function refreshVerdict() {
     get("test-details").hidden = !found.summary;
     get("test-summary").textContent = (found.summary ?? []).join("\n");
   } catch (error) {
-    card.dataset.kind = "not_judged";
-    get("verdict-headline").textContent = error.message;
-    get("verdict-reasons").replaceChildren();
-    get("verdict-next").textContent = "";
+    if (mine !== asked) return;
+    delete card.dataset.kind; // without an answer there is no verdict
+    ["headline", "reasons", "next"].forEach((part) => get(`verdict-${part}`).replaceChildren());
+    message("right", error.message);
   }
   if (mine === asked) card.setAttribute("aria-busy", "false");
   watchTest();
@@ -233,7 +238,7 @@ async function watchTest(found) {
   get("test-row").hidden = !tested;
   if (!tested) return;
   const before = get("test-row").dataset.state;
-  const { state: now, what, share, error } = found ?? (await call("test", request("right")));
+  const { state: now, what, share, error } = found ?? (await call("test", request("right")).catch((failed) => ({ state: "failed", error: failed.message })));
   get("test-row").dataset.state = now;
   const runs = now === "running";
   get("test-start").disabled = runs || now === "done";
@@ -316,8 +321,11 @@ async function refreshColour() {
   }
   const sets = views.setColours(found);
   get("legend").replaceChildren(...sets.slice(0, 60).reverse().map((set) =>
-    element("span", { class: "key" }, element("span", { class: "swatch", style: set.numbers ? "background: linear-gradient(90deg, #440154, #2a788e, #fde725)" : `background: ${set.color}` }), set.name)));
-  choices(get("label-value"), (found?.values ?? []).map((value, index) => [value, `${found.classes[index]} (${found.counts[index].toLocaleString()} rows)`]), "");
+    element("span", { class: "key" }, set.numbers
+      ? element("span", { class: "swatch", style: "background: linear-gradient(90deg, #440154, #2a788e, #fde725)" })
+      : element("span", { "aria-hidden": "true", style: `color: ${set.color}` }, GLYPHS[set.symbol] ?? "●"), set.name)));
+  labelValues = found?.values ?? [];
+  choices(get("label-value"), labelValues.map((_, index) => [index, `${found.classes[index]} (${found.counts[index].toLocaleString()} rows)`]), "");
   get("label-form").querySelector("button").disabled = !found?.values?.length;
 }
 
@@ -377,19 +385,21 @@ async function refreshWhy() {
 }
 
 function showEffects({ counts, units, features }, check) {
-  const most = Math.max(...features.flatMap(({ low, high }) => [Math.abs(low), Math.abs(high)]), 1e-9);
+  const most = Math.max(...features.flatMap(({ size, low, high }) => [size, low, high].map(Math.abs)), 1e-9);
   const against = state.b ? "selection B" : "the other target rows";
-  const subjects = units ? ` Intervals count ${units.toLocaleString()} subjects.` : "";
-  const held = check?.size ? check : null;
-  const interval = (low, high) => `${number(low)} to ${number(high)}`;
+  const one = features[0]?.low === null ? " One side is a single subject, so there are no intervals." : "";
+  const subjects = one || (units ? ` Intervals count ${units.toLocaleString()} subjects.` : "");
+  // The other half selects by score too, so its differences mean nothing where the axis is not found again.
+  const held = check?.size && check.kind !== "fails" ? check : null;
+  const interval = (low, high) => (low === null ? "–" : `${number(low)} to ${number(high)}`);
   get("effects").replaceChildren(
     element("p", { class: "muted" }, `Selection A (${counts[0].toLocaleString()} rows) against ${against} (${counts[1].toLocaleString()} rows): differences of the means in sd within the two sets, with 95 % intervals.${subjects}`),
     element("div", { class: "wide" }, element("table", {},
-      element("thead", {}, element("tr", {}, ...["feature", "difference", "effect size", "95 % interval", "", ...(held ? ["on rows that did not choose the axis"] : [])].map((text) => element("th", { scope: "col" }, text)))),
+      element("thead", {}, element("tr", {}, ...["feature", "difference", "effect size", "95 % interval", "", ...(held ? ["as selected by the other half"] : [])].map((text) => element("th", { scope: "col" }, text)))),
       element("tbody", {}, ...features.map((row, index) => element("tr", {},
         element("th", { scope: "row" }, row.feature), element("td", {}, number(row.difference)), element("td", {}, number(row.size)),
         element("td", {}, interval(row.low, row.high)),
-        element("td", { class: "bar" }, bar([{ from: 0, to: row.size / most, color: row.size < 0 ? "--orange" : "--blue", height: 8 }, { from: row.low / most, to: row.high / most, color: "--ink", height: 2 }])),
+        element("td", { class: "bar" }, bar([{ from: 0, to: row.size / most, color: row.size < 0 ? "--orange" : "--blue", height: 8 }, ...(row.low === null ? [] : [{ from: row.low / most, to: row.high / most, color: "--ink", height: 2 }])])),
         ...(held ? [element("td", {}, held.size[index] === null ? "–" : `${number(held.size[index])} (${interval(held.low[index], held.high[index])})`)] : []))))),
     ));
 }
@@ -446,7 +456,7 @@ function listen() {
   get("range-form").addEventListener("submit", selectRange);
   get("label-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    setSelection(which(), { kind: "label", column: state.colour, value: get("label-value").value });
+    setSelection(which(), { kind: "label", column: state.colour, value: labelValues[get("label-value").value] });
   });
   document.querySelectorAll("[data-export]").forEach((button) => button.addEventListener("click", () => exportFile(button.dataset.export)));
   document.querySelectorAll("[data-picture]").forEach((button) => button.addEventListener("click", () => views.picture("right", button.dataset.picture)));

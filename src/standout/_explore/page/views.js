@@ -204,7 +204,7 @@ export function drawRatios(element, about) {
   const finite = about.ratios.map((ratio) => (ratio === "inf" ? null : ratio));
   const edge = typeof about.noise_edge === "number" ? about.noise_edge : null;
   const line = edge === null ? [] : [{ type: "line", x0: edge, x1: edge, y0: 0, y1: 1, yref: "paper", line: { color: css("--orange"), dash: "dash", width: 2 } }];
-  const note = edge === null ? [] : [{ x: edge, y: 1, yref: "paper", yanchor: "bottom", text: `noise edge ${number(edge)}`, showarrow: false, font: { color: css("--orange") } }];
+  const note = edge === null ? [] : [{ x: edge, y: 1, yref: "paper", yanchor: "bottom", text: `noise edge ${number(edge)}${about.shrunk ? " (unshrunk)" : ""}`, showarrow: false, font: { color: css("--orange") } }];
   element.setAttribute("aria-label", `Ratios: ${about.names.map((name, k) => `${name} ${number(about.ratios[k])}`).join(", ")}${edge === null ? "" : `; noise edge ${number(edge)}`}.`);
   return Plotly.react(element, [{
     type: "bar", orientation: "h", y: about.names, x: finite, text: about.ratios.map(number), textposition: "outside", cliponaxis: false, hoverinfo: "skip",
