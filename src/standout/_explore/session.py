@@ -22,7 +22,10 @@ from standout._cpca import CPCA, path
 from standout._dpca import DPCA
 from standout._explore import stops as dial
 from standout._explore.selection import (
+    CHOSEN_BY_LABEL,
+    FEWEST_FEATURES,
     FEWEST_ROWS,
+    TOO_FEW_FEATURES,
     Effects,
     HalfCheck,
     Mask,
@@ -542,8 +545,9 @@ class Exploration:
         """Return whether a selection holds on rows that did not choose the axis."""
         _, view, region = self.select(selection)
         if view is None or region is None:
-            sentence = "The rows were chosen by label, not by score, so the intervals hold for these rows as they are."
-            return {"kind": "labels", "sentence": sentence}
+            return {"kind": "labels", "sentence": CHOSEN_BY_LABEL}
+        if len(self.feature_names) < FEWEST_FEATURES:
+            return {"kind": "impossible", "sentence": TOO_FEW_FEATURES}
         key = ("check", view, region.tobytes())
         try:
             found = self.once(key, lambda: self._check(view, region))
