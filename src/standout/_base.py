@@ -38,7 +38,7 @@ from standout._table_checks import data_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.gaussian import Fill
 from standout.io.missing import filled_by
-from standout.io.read import is_array_like, is_on_cluster, read_scores
+from standout.io.read import as_precise, is_array_like, is_on_cluster, read_scores
 from standout.io.source import Source, select_columns
 from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
@@ -240,7 +240,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_rows, n_components)
-            For rows on a cluster, a lazy collection of the same kind (dask array or Spark DataFrame).
+            float32 if the rows are, float64 otherwise. For rows on a cluster, a lazy collection of the same kind
+            (dask array or Spark DataFrame).
 
         Examples
         --------
@@ -258,7 +259,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "cluster. Call set_output(transform='default') for scores that stay there, or give rows in memory "
                 "(compute() of dask, toPandas() of Spark)."
             )
-        return self._scores(X)
+        return as_precise(self._scores(X), X)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return rows from scores: ``mean_ + X @ patterns_``.
@@ -271,7 +272,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            For a dask array or data frame of scores, a lazy dask array.
+            float32 if the scores are, float64 otherwise. For a dask array or data frame of scores, a lazy dask array.
 
         Examples
         --------
@@ -283,7 +284,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ((1000, 12), True)
         """
         model = self._solved()
-        return model.restore(read_scores(X, model.n_components))
+        scores = read_scores(X, model.n_components)
+        return as_precise(model.restore(scores), scores)
 
     def score(
         self,
@@ -430,6 +432,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _solved(self) -> Model:

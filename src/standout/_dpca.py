@@ -14,6 +14,7 @@ from standout._explained import ExplainedVariance, specific_variance
 from standout._inputs import Inputs, solve_options
 from standout._model import Model, fit_model
 from standout.errors import InputError
+from standout.io.read import as_precise
 from standout.solvers.problem import SolveOptions, laplacian
 
 _NO_MOMENTS = "it was fitted to more features than rows, or by the matrix-free solver"
@@ -230,7 +231,7 @@ class DPCA(ExplainedVariance, BaseContrast):
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            For rows on a cluster, a lazy table of the same type.
+            float32 if the rows are, float64 otherwise. For rows on a cluster, a lazy table of the same type.
 
         Examples
         --------
@@ -243,7 +244,8 @@ class DPCA(ExplainedVariance, BaseContrast):
         array([0. , 0.1, 0.1, 3.7, 0.1])
         """
         source = self._source(X, "denoise")
-        return source.map_rows(self._denoiser().denoise, self._names() or [f"x{i}" for i in range(source.n_features)])
+        names = self._names() or [f"x{i}" for i in range(source.n_features)]
+        return as_precise(source.map_rows(self._denoiser().denoise, names), X)
 
     def _denoiser(self) -> Model:
         """Return a model with all components above the edge, fitted on first use."""
