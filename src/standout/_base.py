@@ -285,7 +285,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         model = self._solved()
         scores = read_scores(X, model.n_components)
-        return as_precise(model.restore(scores), scores)
+        restored: Array = as_precise(model.restore(scores), scores)
+        return restored
 
     def score(
         self,

@@ -19,6 +19,7 @@ from standout._base import BaseContrast, Fitted
 from standout._blas import Array, top_eigen
 from standout._dataset import Dataset, Mixture
 from standout._explained import ExplainedVariance
+from standout._html import fragment, table
 from standout._inputs import (
     FitArguments,
     Inputs,
@@ -103,6 +104,17 @@ class SubspacePath:
             sizes[self.labels[0]] = 0
         best = int(np.argmax(sizes[self.labels[self.representatives]]))
         return int(self.representatives[best])
+
+    def _repr_html_(self) -> str:
+        """Return a table of the representatives: the steps that each stands for, and its similarity to the first."""
+        rows = []
+        for place in self.representatives:
+            members = self.values[self.labels == self.labels[place]]
+            similarity = float(self.similarity[self.representatives[0], place])
+            rows.append((float(self.values[place]), str(len(members)), members.min(), members.max(), similarity))
+        first = f"similarity to {self.over} {self.values[self.representatives[0]]:.4g}"
+        title = f"Path over {self.over}: {len(self.values)} subspaces of dimension {self.components.shape[1]}"
+        return fragment(title, table([f"{self.over} of the representative", "steps", "from", "to", first], rows))
 
     def widened(self, kept: NDArray[np.intp], n_features: int) -> SubspacePath:
         """Return the path for all features of the target; features that were not used have weight zero."""
