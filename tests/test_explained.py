@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn.decomposition import PCA
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import standout
 from standout import CPCA, DPCA, KernelDPCA, Moments
@@ -208,3 +211,31 @@ def test_the_specific_variance_needs_a_background_and_moments():
 def test_attributes_of_an_unfitted_estimator_are_missing():
     for name in (*NAMES, "specific_variance_ratio_"):
         assert not hasattr(DPCA(), name)
+
+
+def test_transform_input_transforms_the_background_in_fit_but_not_in_score():
+    """The trap in the documentation: if scikit-learn closes it, the page must change."""
+    target, background = (rows + 50 for rows in pair())
+    with sklearn.config_context(enable_metadata_routing=True):
+        step = DPCA(1).set_fit_request(background=True).set_score_request(background=True)
+        pipeline = Pipeline([("scale", StandardScaler()), ("dpca", step)], transform_input=["background"])
+        pipeline.fit(target, background=background)
+        scaler = StandardScaler().fit(target)
+        rows, scaled = scaler.transform(target), scaler.transform(background)
+        alone = DPCA(1).fit(rows, background=scaled)
+        np.testing.assert_allclose(pipeline[-1].ratios_, alone.ratios_)
+        wrong, right = pipeline.score(target, background=background), alone.score(rows, background=scaled)
+        np.testing.assert_allclose(wrong, alone.score(rows, background=background))
+        assert wrong < right / 2
+        np.testing.assert_allclose(pipeline.score(target, background=pipeline[:-1].transform(background)), right)
+
+
+def test_a_label_for_the_background_is_scored_correctly_in_a_pipeline():
+    target, background = (rows + 50 for rows in pair())
+    rows, labels = np.vstack([target, background]), np.repeat(["a", "b"], [len(target), len(background)])
+    pipeline = make_pipeline(StandardScaler(), DPCA(1, background_label="b")).fit(rows, labels)
+    scaled = StandardScaler().fit_transform(rows)
+    expected = DPCA(1).fit(scaled[labels == "a"], background=scaled[labels == "b"])
+    np.testing.assert_allclose(
+        pipeline.score(rows, labels), expected.score(scaled[labels == "a"], background=scaled[labels == "b"])
+    )
