@@ -100,8 +100,8 @@ def test_replicates_are_shown_with_what_to_do():
     rows = np.repeat(RNG.normal(size=(9, 8)), 5, axis=0) + 0.3 * RNG.normal(size=(45, 8))
     finding = standout.find_replicates(rows, [f"m<b>{unit}_{run}" for unit in range(9) for run in range(5)])
     html = finding._repr_html_()
-    assert "45" in cells(html) and "9" in cells(html)
-    parsed(html)
+    assert cells(html, "th") == ["rows", "units", "45"] and cells(html) == ["9"]
+    assert [note.text for note in parsed(html).iter("li")] == [finding.text]
 
 
 def test_long_tables_are_cut():

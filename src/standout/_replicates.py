@@ -107,9 +107,7 @@ class ReplicateFinding:
     match: str | None = None
 
     def _repr_html_(self) -> str:
-        return fragment(
-            "Replicates", table(["", "rows", "units"], [("", self.n_rows, self.n_units)]), notes=[self.text]
-        )
+        return fragment("Replicates", table(["rows", "units"], [(self.n_rows, self.n_units)]), notes=[self.text])
 
 
 def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> ReplicateFinding | None:
