@@ -190,9 +190,28 @@ def transform() -> list[Result]:
     return [at_most("transform of 100,000 × 784 against the bare product", ratio, 1.15)]
 
 
+def single() -> list[Result]:
+    """PCA of 200,000 × 100 in float32, with sums in float64, against float64 and against scikit-learn."""
+    from sklearn.decomposition import PCA
+
+    rows = _spiked(_normal(200_000, 100, 13, np.float32))
+    double = rows.astype(np.float64)
+    what = "200,000 × 100 without background in float32, {}"
+    against = {"our float64": (DPCA, double, 1.0), "scikit-learn's PCA in float64": (PCA, double, 1.5)}
+    against["scikit-learn's PCA in float32, whose sums are float32"] = (PCA, rows, 1.5)
+    found = []
+    for name, (kind, data, limit) in against.items():
+        ratio = interleaved(lambda: DPCA(2).fit(rows), lambda kind=kind, data=data: kind(2).fit(data), 15)
+        found.append(at_most(what.format(f"fit against {name}"), ratio, limit))
+    ours, theirs = DPCA(2).fit(rows), PCA(2).fit(rows)
+    ratio = interleaved(lambda: ours.transform(rows), lambda: theirs.transform(rows), 15)
+    return [*found, at_most(what.format("transform against scikit-learn's PCA in float32"), ratio, 1.5)]
+
+
 CASES: dict[str, Callable[[], list[Result]]] = {
     "small": small,
     "transform": transform,
+    "single": single,
     "paper": paper,
     "wide": wide,
     "solve": solve,

@@ -37,7 +37,7 @@ from standout._summary import Summary, methods_text, summarize
 from standout._table_checks import data_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
 from standout.io.missing import Fill, filled_by
-from standout.io.read import is_array_like, is_on_cluster, read_scores
+from standout.io.read import as_precise, is_array_like, is_on_cluster, read_scores
 from standout.io.source import Source, select_columns
 from standout.solvers.problem import SolveOptions, check_rows
 from standout.solvers.solution import Note
@@ -239,7 +239,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_rows, n_components)
-            For rows on a cluster, a lazy collection of the same kind (dask array or Spark DataFrame).
+            float32 if the rows are, float64 otherwise. For rows on a cluster, a lazy collection of the same kind
+            (dask array or Spark DataFrame).
 
         Examples
         --------
@@ -257,7 +258,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "cluster. Call set_output(transform='default') for scores that stay there, or give rows in memory "
                 "(compute() of dask, toPandas() of Spark)."
             )
-        return self._scores(X)
+        return as_precise(self._scores(X), X)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return rows from scores: ``mean_ + X @ patterns_``.
@@ -270,7 +271,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            For a dask array or data frame of scores, a lazy dask array.
+            float32 if the scores are, float64 otherwise. For a dask array or data frame of scores, a lazy dask array.
 
         Examples
         --------
@@ -282,7 +283,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ((1000, 12), True)
         """
         model = self._solved()
-        return model.restore(read_scores(X, model.n_components))
+        scores = read_scores(X, model.n_components)
+        restored: Array = as_precise(model.restore(scores), scores)
+        return restored
 
     def score(
         self,
@@ -429,6 +432,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _solved(self) -> Model:

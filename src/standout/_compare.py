@@ -20,6 +20,7 @@ from standout._cpca import CPCA
 from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._effective import feature_variance
+from standout._html import cell, fragment, table
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
 from standout.errors import DoubtWarning, InputError, RowsNeededError, StandoutWarning, warn_user
@@ -46,6 +47,20 @@ class Comparison:
     silhouette: float  # of the labels in the scores; NaN without labels
 
 
+class Comparisons(list[Comparison]):
+    """The results of all methods: a list, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        labelled = any(not math.isnan(result.silhouette) for result in self)
+        rows = []
+        for result in self:
+            held_out = result.held_out.ratios if result.held_out is not None else ()
+            shown = [", ".join(map(cell, ratios)) or "–" for ratios in (held_out, result.sample_ratios)]
+            rows.append((result.name, *shown, result.share, *([result.silhouette] if labelled else [])))
+        header = ["method", "held-out ratios", "sample ratios", "share of the target variance"]
+        return fragment("Methods on the same data", table([*header, *(["silhouette"] if labelled else [])], rows))
+
+
 def compare(
     target: Any,
     background: Any,
@@ -58,7 +73,7 @@ def compare(
     background_groups: Any = None,
     features: str = "all",
     n_representatives: int = 4,
-) -> list[Comparison]:
+) -> Comparisons:
     """Fit PCA, contrastive PCA at the representatives of its search, and dPCA by ratio and by signal.
 
     Parameters
@@ -82,6 +97,7 @@ def compare(
     Returns
     -------
     list of Comparison
+        Notebooks show it as a table.
         Compare methods by ``held_out.ratios``, or by ``sample_ratios`` where rows cannot be held out. The
         ``ratios`` of a fit with shrinkage are not comparable with those of another method.
 
@@ -160,7 +176,7 @@ def _held_out(estimator: Any, arguments: FitArguments, features: str) -> HeldOut
 
 def _evaluate(
     methods: dict[str, Any], held_out: list[HeldOut | None], arguments: FitArguments, rows: Any, labels: Any
-) -> list[Comparison]:
+) -> Comparisons:
     """Return ratios, explained variance and silhouette of each fitted method."""
     moments = arguments.X if isinstance(arguments.X, Moments) else None
     if labels is None and rows is not None:  # the labels of a stream are available after it was read
@@ -174,7 +190,7 @@ def _evaluate(
         given = f"shape {np.shape(labels)} for {len(scores[0])} rows of the target"
         raise InputError(f"labels: {given}. Give one label for each row.")
     total = float((feature_variance(rows) if moments is None else moments.variance()).sum())
-    found = []
+    found = Comparisons()
     for (name, estimator), held, values in zip(methods.items(), held_out, scores, strict=True):
         if estimator.n_components_ == 0:
             covariance = np.empty((0, 0))

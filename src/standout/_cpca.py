@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from standout._base import BaseContrast, Fitted
 from standout._blas import Array, top_eigen
 from standout._dataset import Dataset, Mixture
+from standout._explained import ExplainedVariance
+from standout._html import fragment, table
 from standout._inputs import (
     FitArguments,
     Inputs,
@@ -102,6 +104,17 @@ class SubspacePath:
             sizes[self.labels[0]] = 0
         best = int(np.argmax(sizes[self.labels[self.representatives]]))
         return int(self.representatives[best])
+
+    def _repr_html_(self) -> str:
+        """Return a table of the representatives: the steps that each stands for, and its similarity to the first."""
+        rows = []
+        for place in self.representatives:
+            members = self.values[self.labels == self.labels[place]]
+            similarity = float(self.similarity[self.representatives[0], place])
+            rows.append((float(self.values[place]), str(len(members)), members.min(), members.max(), similarity))
+        first = f"similarity to {self.over} {self.values[self.representatives[0]]:.4g}"
+        title = f"Path over {self.over}: {len(self.values)} subspaces of dimension {self.components.shape[1]}"
+        return fragment(title, table([f"{self.over} of the representative", "steps", "from", "to", first], rows))
 
     def widened(self, kept: NDArray[np.intp], n_features: int) -> SubspacePath:
         """Return the path for all features of the target; features that were not used have weight zero."""
@@ -339,13 +352,18 @@ class ContrastiveModel(Model):
 
     contrast_method: ClassVar[str] = "cPCA"
 
+    @property
+    def explained_variance(self) -> Array:
+        """Target variance along each component: components are orthonormal, but scores may be correlated."""
+        return self.target_variance
+
     def widened(self, kept: NDArray[np.intp], names: Any) -> Self:
         """Return the model for all features of the target; features that were not kept have zero weight."""
         path = None if self.path is None else self.path.widened(kept, len(names))
         return replace(super().widened(kept, names), path=path)
 
 
-class CPCA(BaseContrast):
+class CPCA(ExplainedVariance, BaseContrast):
     """Contrastive PCA: directions with the largest target variance minus alpha times background variance.
 
     Components are the top eigenvectors of ``C_xx − α C_yy``, largest algebraic eigenvalue first (Abid et al. 2018).
@@ -354,8 +372,9 @@ class CPCA(BaseContrast):
 
     Parameters
     ----------
-    n_components : int or None, default=2
-        Number of components; None returns all that exist.
+    n_components : int, float or None, default=2
+        Number of components; None returns all that exist; a number between 0 and 1 as many as explain more than that
+        share of the variance, without a background only.
     alpha : "auto", "trace_ratio" or float, default="auto"
         Weight of the background covariance; 0 is PCA. "auto" searches a grid: alphas with similar
         subspaces are clustered, and the medoid of the largest cluster without alpha = 0 is used; the
@@ -394,6 +413,10 @@ class CPCA(BaseContrast):
         NaN: these components do not maximise the ratio.
     shrinkage_ : float
         The shrinkage of the background: 0, except for ``alpha="trace_ratio"`` with few background rows.
+    explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
+        Target variance along each component, dividing by m − 1 as in scikit-learn's PCA, and its share of the total.
+    singular_values_, noise_variance_ : ndarray of shape (n_components,) and float
+        As in scikit-learn's PCA, without a background only.
     mean_, target_variance_, background_variance_, contrast_, n_factors_, regime_, mix_, n_components_, solver_
         As in :class:`standout.DPCA`, as are ``n_features_in_`` and ``feature_names_in_``.
 
@@ -423,7 +446,7 @@ class CPCA(BaseContrast):
 
     def __init__(
         self,
-        n_components: int | None = 2,
+        n_components: int | float | None = 2,
         *,
         alpha: str | float = "auto",
         grid: str | ArrayLike = "natural",

@@ -9,13 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from standout._base import BaseContrast
+from standout._blas import Array
+from standout._explained import ExplainedVariance, specific_variance
 from standout._inputs import Inputs, solve_options
 from standout._model import Model, fit_model
 from standout.errors import InputError
+from standout.io.read import as_precise
 from standout.solvers.problem import SolveOptions, laplacian
 
+_NO_MOMENTS = "it was fitted to more features than rows, or by the matrix-free solver"
 
-class DPCA(BaseContrast):
+
+class DPCA(ExplainedVariance, BaseContrast):
     """Discriminative PCA: directions with a large variance in the target and a small one in the background.
 
     Components maximise the ratio of target variance to background variance, by solving the generalized
@@ -23,9 +28,10 @@ class DPCA(BaseContrast):
 
     Parameters
     ----------
-    n_components : int, None or "auto", default=2
+    n_components : int, float, None or "auto", default=2
         Number of components; None returns all that exist; "auto" as many as a sequential test distinguishes
-        from noise, which may be zero.
+        from noise, which may be zero; a number between 0 and 1 as many as explain more than that share of the
+        variance, without a background only.
     shrinkage : "auto", "oas", None or float in [0, 1], default="auto"
         Estimate of the background covariance. "auto" keeps factors that target and background
         share and shrinks all other correlations; shrinkage decreases from 10 background rows per
@@ -91,6 +97,20 @@ class DPCA(BaseContrast):
         The mixture weights used.
     contrast_ : ndarray of shape (n_components,)
         The bounded index (λ − 1)/(λ + 1) of each ratio.
+    explained_variance_ : ndarray of shape (n_components,)
+        Target variance explained by each component: the total variance of the rows that ``inverse_transform``
+        restores from it. It divides by m − 1, as in scikit-learn's PCA, which it equals without a background;
+        ``target_variance_`` and all other variances divide by m, as in the paper. With weights, m is Kish's
+        effective number of rows.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        ``explained_variance_`` as a share of the target's total variance.
+    specific_variance_ratio_ : ndarray of shape (n_components,)
+        Share of the target's specific variance, with a background only: of the variance that a component explains,
+        ``1 - 1 / debiased_ratios_`` is not in the background. The shares of all components add up to one.
+    singular_values_ : ndarray of shape (n_components,)
+        Singular values of the centred rows, without a background only.
+    noise_variance_ : float
+        Mean variance along the directions left out (dividing by m − 1), without a background only.
     n_components_ : int
         Number of components.
     solver_ : str
@@ -122,11 +142,12 @@ class DPCA(BaseContrast):
     """
 
     _signal_model: Model | None = None
+    _specific_shares: Array | None = None
     _options: SolveOptions | None = None
 
     def __init__(
         self,
-        n_components: int | str | None = 2,
+        n_components: int | float | str | None = 2,
         *,
         shrinkage: str | float | None = "auto",
         axes: str = "ratio",
@@ -173,8 +194,28 @@ class DPCA(BaseContrast):
         if self.graph is not None:
             options = self._with_graph(options, inputs.n_features, inputs.kept)
         model = fit_model(inputs.datasets, options)
-        self._signal_model, self._options = None, options
+        self._signal_model, self._specific_shares, self._options = None, None, options
         return model.with_unit_background() if self.normalize == "background" else model
+
+    @property
+    def specific_variance_ratio_(self) -> Array:
+        """Share of the target's specific variance in each component; with a background only."""
+        name = "specific_variance_ratio_"
+        model = self._read(name)
+        if not model.background_counts:
+            self._missing(name, "without a background, all variance is the target's. See explained_variance_ratio_.")
+        if model.specific_shares is not None:
+            return model.specific_shares
+        if self._sums is None or self._options is None:
+            self._missing(name, f"it needs all components, and the model has no moments ({_NO_MOMENTS}).")
+        if self._specific_shares is None:
+            every = self._solved_again(n_components=None)
+            # The variance along signal axes is that of the denoised target, all of which is specific.
+            found = every.target_variance if self._options.axes == "signal" else specific_variance(every)
+            self._specific_shares = found / found.sum() if found.any() else found
+        if len(self._specific_shares) < model.n_components:
+            self._missing(name, "the rows vary in directions that moments do not resolve.")
+        return self._specific_shares[: model.n_components]
 
     def denoise(self, X: Any) -> Any:
         """Return the target-specific part of each row, in the units of the data.
@@ -190,7 +231,7 @@ class DPCA(BaseContrast):
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            For rows on a cluster, a lazy table of the same type.
+            float32 if the rows are, float64 otherwise. For rows on a cluster, a lazy table of the same type.
 
         Examples
         --------
@@ -203,7 +244,8 @@ class DPCA(BaseContrast):
         array([0. , 0.1, 0.1, 3.7, 0.1])
         """
         source = self._source(X, "denoise")
-        return source.map_rows(self._denoiser().denoise, self._names() or [f"x{i}" for i in range(source.n_features)])
+        names = self._names() or [f"x{i}" for i in range(source.n_features)]
+        return as_precise(source.map_rows(self._denoiser().denoise, names), X)
 
     def _denoiser(self) -> Model:
         """Return a model with all components above the edge, fitted on first use."""
@@ -213,23 +255,25 @@ class DPCA(BaseContrast):
         if self._signal_model is None:
             if self._sums is None:
                 return model
-            sums = self._sums.as_moments()
-            # The noise edge counts independent rows as the fit did.
-            counts = (model.target_counts, *(counts for _, counts in model.background_counts))
-            for data, counted in zip(sums.datasets, counts, strict=True):
-                data.counts = counted
-            assert self._options is not None
-            # From the stored moments, regardless of the solver used, and with the parameters of the fit.
-            options = replace(self._options, axes="signal", solver="auto")
             try:
-                found = fit_model(sums.datasets, options)
+                self._signal_model = self._solved_again(axes="signal")
             except InputError:  # the rows have a higher rank than the moments: use the fitted components
                 return model
-            if sums.kept is not None:
-                found = found.widened(sums.kept, list(self.feature_names_in_))
-            # Use mean_, computed from the rows; the mean from sums has a rounding error.
-            self._signal_model = replace(found, mean=model.mean)
         return self._signal_model
+
+    def _solved_again(self, **changes: Any) -> Model:
+        """Return the model of the stored moments, regardless of the solver used, with other options."""
+        assert self._sums is not None and self._options is not None
+        model, sums = self._solved(), self._sums.as_moments()
+        # The noise edge counts independent rows as the fit did.
+        counts = (model.target_counts, *(counts for _, counts in model.background_counts))
+        for data, counted in zip(sums.datasets, counts, strict=True):
+            data.counts = counted
+        found = fit_model(sums.datasets, replace(self._options, solver="auto", **changes))
+        if sums.kept is not None:
+            found = found.widened(sums.kept, list(self.feature_names_in_))
+        # Use mean_, computed from the rows; the mean from sums has a rounding error.
+        return replace(found, mean=model.mean)
 
     def _with_graph(self, options: SolveOptions, n_features: int, kept: NDArray[np.intp] | None = None) -> SolveOptions:
         """Return the options with the Laplacian of the graph, if there is one, of the features that are used."""

@@ -73,9 +73,12 @@ def solve_options(
     check_choice("features", features, ("all", "common"))
     if isinstance(mix, str):
         check_choice("mix", mix, ("pooled", "equal", "minimax"))
-    if not (n_components is None or (isinstance(n_components, str) and n_components == "auto")):
+    if isinstance(n_components, float | np.floating) and 0 < n_components < 1:
+        n_components = float(n_components)
+    elif not (n_components is None or (isinstance(n_components, str) and n_components == "auto")):
         if not isinstance(n_components, Integral) or isinstance(n_components, bool) or int(n_components) < 1:
-            possible = "Use a whole number from 1 on, None (all) or 'auto'."
+            possible = "Use a whole number from 1 on, None (all), 'auto' or, without a background, a share of the "
+            possible += "variance between 0 and 1."
             raise InputError(f"`n_components={n_components!r}` is not possible. {possible}")
         n_components = int(n_components)
     if not (shrinkage is None or (isinstance(shrinkage, str) and shrinkage in ("auto", "oas"))):

@@ -235,6 +235,8 @@ class KernelDPCA(BaseContrast):
         return super().score(X, y, background=background, **weights)
 
     def _check_parameters(self) -> SolveOptions:
+        if isinstance(self.n_components, float):
+            check_count("n_components", self.n_components)
         options = solve_options(
             n_components=self.n_components,
             shrinkage="auto" if isinstance(self.shrinkage, str) and self.shrinkage == "cv" else self.shrinkage,

@@ -111,6 +111,8 @@ class Model:
     n_factors: int = 0  # shared factors in the background estimate
     top_ratio: float = math.nan  # largest ratio of the unshrunk problem
     known_p_value: float | None = None  # of a model saved by an earlier version
+    total_variance: float = math.nan  # of the target about its centre, all features together
+    specific_shares: Array | None = None  # (k,): of the specific variance, in a saved model
 
     contrast_method: ClassVar[str] = "dPCA"  # the method if there is a background
 
@@ -127,6 +129,12 @@ class Model:
         if self.background_counts:
             return self.contrast_method
         return "kernel PCA" if self.contrast_method.startswith("kernel") else "PCA"
+
+    @property
+    def explained_variance(self) -> Array:
+        """Variance of the target rows that each component restores; the sum over all is the total variance."""
+        # Scores are uncorrelated in the target, so the covariance of the restored rows is Σ v p pᵀ.
+        return np.asarray(self.target_variance * np.einsum("kj,kj->k", self.patterns, self.patterns))
 
     @property
     def component_names(self) -> list[str]:
@@ -298,6 +306,7 @@ def fit_model(datasets: Sequence[Dataset], options: SolveOptions) -> Model:
         names=target.names,
         notes=(*solution.notes, *notes),
         signal=solution.signal,
+        total_variance=solution.total_variance,
         **assessed,
     )
 

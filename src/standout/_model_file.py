@@ -207,6 +207,7 @@ def _content_of(estimator: Any, about: dict[str, Any] | None) -> tuple[dict[str,
         # the rows did, denoising uses the components.
         with suppress(StandoutError):
             model = replace(model, signal=estimator._denoiser().signal)
+            model = replace(model, specific_shares=getattr(estimator, "specific_variance_ratio_", None))
     arrays: dict[str, NDArray[Any]] = {}
     codes = {key: Encoder(arrays).encode(value, f"parameters.{key}") for key, value in parameters.items()}
     type(estimator)(**parameters)._check_parameters()  # parameters may have been changed since the fit
@@ -311,10 +312,20 @@ def _check_model(model: Any, kind: type[Model], n_features: int) -> None:
     _floats((columns,), model.mean)
     _floats((columns,), model.scale, least=_TINY)
     p_value = math.nan if model.known_p_value is None else model.known_p_value
-    numbers = (model.noise_edge, model.top_ratio, p_value, model.shrinkage, model.background_units)
+    numbers = (
+        model.noise_edge,
+        model.top_ratio,
+        p_value,
+        model.shrinkage,
+        model.background_units,
+        model.total_variance,
+    )
     counts = (model.rank, model.n_factors)
     _need(all(isinstance(value, float) for value in numbers) and all(map(_is_count, counts)), "a number of its model")
     _need(model.regime in ("exact", "structural", "shrunk") and isinstance(model.solver, str), "its solver")
+    _need(not model.total_variance < 0, "its total variance")
+    if model.specific_shares is not None:
+        _floats((count,), model.specific_shares, least=0.0)
     _check_counts(model)
     _need(isinstance(model.notes, tuple) and all(isinstance(note, Note) for note in model.notes), "a note")
     for note in model.notes:

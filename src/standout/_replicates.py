@@ -22,6 +22,7 @@ from scipy import stats
 from standout._blas import Array
 from standout._dataset import Dataset
 from standout._folds import Index, coded, rows_by_unit, unit_means
+from standout._html import fragment, table
 from standout.errors import InputError, ReplicateWarning
 from standout.io.memory import is_missing
 from standout.io.missing import raw_rows
@@ -104,6 +105,9 @@ class ReplicateFinding:
     groups: NDArray[np.str_]
     text: str
     match: str | None = None
+
+    def _repr_html_(self) -> str:
+        return fragment("Replicates", table(["rows", "units"], [(self.n_rows, self.n_units)]), notes=[self.text])
 
 
 def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> ReplicateFinding | None:

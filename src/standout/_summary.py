@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from standout._blas import Array
+from standout._html import fragment, table
 from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._moments import Counts
@@ -47,12 +48,21 @@ _SEARCHES = {"auto": ", chosen by a search over subspaces", "trace_ratio": ", th
 
 
 class Summary(str):
-    """String whose repr is the text itself, without quotes, for the prompt and notebooks."""
+    """String whose repr is the text itself, without quotes, for the prompt; notebooks show its HTML, if it has any."""
 
-    __slots__ = ()
+    html: str | None = None
+
+    def with_html(self, html: str) -> Summary:
+        """Return the text with the HTML that notebooks show."""
+        found = Summary(self)
+        found.html = html
+        return found
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str | None:
+        return self.html
 
 
 def summarize(model: Model, command: str | None = None) -> Summary:
@@ -62,18 +72,29 @@ def summarize(model: Model, command: str | None = None) -> Summary:
     size = f"of {len(model.mean)} features ("
     if isinstance(model, KernelModel):
         size = f"over {len(model.landmarks.rows)} landmarks (kernel {model.landmarks.kernel.name}; "
-    lines = [f"{title}: {count(model.n_components, 'component')} {size}joint rank {model.rank})"]
+    title = f"{title}: {count(model.n_components, 'component')} {size}joint rank {model.rank})"
+    facts = []
     if isinstance(model, KernelModel) and model.landmarks.scale is not None:
-        lines.append("  units       features divided by their background sd")
-    lines.append(f"  target      {_rows(model.target_counts)}")
+        facts.append(("units", "features divided by their background sd"))
+    facts.append(("target", _rows(model.target_counts)))
     for (name, counts), share in zip(model.background_counts, model.mix, strict=True):
         weight = f", share {share:.2f}" if len(model.mix) > 1 else ""
-        lines.append(f"  {name:<11} {_rows(counts)}{weight}")
-    lines.append(f"  problem     {_problem(model)} (solver {model.solver})")
+        facts.append((name, f"{_rows(counts)}{weight}"))
+    facts.append(("problem", f"{_problem(model)} (solver {model.solver})"))
     found = verdict(model, command=command)
-    lines += ["", *_table(model), "", *found.lines(on_command_line=command is not None)]
-    lines += [f"  ! {note.text}" for note in model.notes if note.text not in found.reasons]
-    return Summary("\n".join(lines))
+    judged = found.lines(on_command_line=command is not None)
+    further = [note.text for note in model.notes if note.text not in found.reasons]
+    columns = _columns(model)
+    lines = [title, *(f"  {name:<11} {text}" for name, text in facts), "", *_aligned(columns), "", *judged]
+    text = Summary("\n".join([*lines, *(f"  ! {note}" for note in further)]))
+    header, *rows = zip(*columns, strict=True)
+    return text.with_html(fragment(title, table(header, rows), verdict_html(judged, further), facts=facts))
+
+
+def verdict_html(lines: list[str], notes: Iterable[str] = ()) -> str:
+    """Return a verdict, as lines of text, and further notes as HTML."""
+    reasons = (line.strip().removeprefix("- ").removeprefix("! ") for line in lines[1:])
+    return fragment(lines[0], notes=[*reasons, *notes])
 
 
 def _rows(counts: Counts, units: str = " worth {:.4g} independent units") -> str:
@@ -104,12 +125,17 @@ def ratio_columns(model: Model) -> dict[str, Array]:
     }
 
 
-def _table(model: Model) -> list[str]:
-    """Return the columns that are not empty, aligned to the right."""
+def _columns(model: Model) -> list[list[str]]:
+    """Return the columns that are not empty as text, each with its name first."""
     columns = [["component", *model.component_names]]
     for name, values in ratio_columns(model).items():
         if name == "noise edge" or not np.isnan(values).all():
             columns.append([name, *("-" if math.isnan(value) else f"{value:.4g}" for value in values)])
+    return columns
+
+
+def _aligned(columns: list[list[str]]) -> list[str]:
+    """Return the rows of columns that are aligned to the right."""
     padded = [[cell.rjust(max(map(len, column))) for cell in column] for column in columns]
     return ["  " + "  ".join(row) for row in zip(*padded, strict=True)]
 

@@ -21,6 +21,7 @@ from standout._blas import Array
 from standout._dataset import Mixture, fill_by_training
 from standout._dpca import DPCA
 from standout._folds import Fold, Index, Spread
+from standout._html import fragment, table
 from standout._inputs import check_count, seed_from
 from standout._moments import Counts
 from standout._summary import Summary
@@ -97,7 +98,21 @@ class HeldOut:
         for name, training, ratio, low, high in zip(*columns, strict=False):
             lines.append(f"  {name:>11}  {training:>14.4g}  {ratio:>14.4g}  {f'{low:.3g} to {high:.3g}':>19}")
         lines.append("  Noise alone gives a held-out ratio of one.")
-        return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
+        text = Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
+        return text.with_html(self._repr_html_())
+
+    def _repr_html_(self) -> str:
+        names, percent = self.estimators[0].get_feature_names_out(), f"{100 * self.level:g} %"
+        columns = (names, stats.gmean(self.training_ratios, axis=0), self.ratios, self.low, self.high)
+        return fragment(
+            "Held-out ratio: components fitted on some rows, measured on others",
+            table(
+                ["component", "training ratio", "held-out ratio", f"{percent} interval from", "to"],
+                zip(*columns, strict=False),
+            ),
+            facts=[("folds", f"{len(self.fold_ratios)}, by {self.by}"), ("interval", self.interval)],
+            notes=self.notes,
+        )
 
 
 def held_out_ratio(

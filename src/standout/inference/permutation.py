@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from standout._blas import Array, constant_features, threads_for
 from standout._folds import Index
+from standout._html import fragment, table
 from standout._inputs import check_choice, check_count, solve_options
 from standout._summary import Summary
 from standout._table_checks import rare_features
@@ -141,7 +142,20 @@ class PermutationTest:
         if self.without_rare is not None:
             rest = self.without_rare
             lines.append(f"  without {_few(self.rare)}: ratio {rest.ratios[0]:.4g}, p = {rest.p_values[0]:.3g}")
-        return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
+        text = Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
+        return text.with_html(self._repr_html_())
+
+    def _repr_html_(self) -> str:
+        columns = zip(self.ratios, self.edge(), self.p_values, strict=True)
+        rows = [(f"dpca{k}", *values) for k, values in enumerate(columns)]
+        every = "all" if self.complete else "random"
+        facts = [("permuted", f"{self.permuted}, {self.null.shape[1] + self.complete} {every} labellings")]
+        return fragment(
+            "Permutation test: could this ratio arise if labels were random?",
+            table(["component", "tested ratio", "5 % critical value", "p"], rows),
+            facts=facts,
+            notes=self.notes,
+        )
 
 
 def permutation_test(

@@ -19,6 +19,7 @@ from standout._blas import Array
 from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._folds import Index, Units, rows_by_unit
+from standout._html import fragment, table
 from standout._inputs import check_count, seed_from
 from standout._model import Model, fit_model
 from standout._summary import Summary
@@ -137,7 +138,22 @@ class Stability:
             "  Intervals of weights include the error of the background sd and are wider than the range of bootstrap "
             "weights: they can contain zero even if the sign is always the same."
         )
-        return Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
+        text = Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
+        return text.with_html(self._repr_html_())
+
+    def _repr_html_(self) -> str:
+        components, weights = [], []
+        for k, features in enumerate(self.top_features()):
+            own = (self.median[k], self.low[k], self.high[k])
+            components.append((f"dpca{k}", *own, stable_words(self.low[k])))
+            weights += [(f"dpca{k}", top.feature, top.weight, top.low, top.high, top.same_sign) for top in features]
+        return fragment(
+            f"Stability: {len(self.correlations)} bootstrap samples of {self.by}",
+            table(["component", "median correlation", "from", "to", ""], components),
+            table(["component", "feature", "weight", "from", "to", "share of the same sign"], weights),
+            facts=[("median angle of all components", f"{np.median(self.angles):.0f}°")],
+            notes=self.notes,
+        )
 
 
 def stability(

@@ -423,3 +423,22 @@ def read_scores(scores: Any, n_components: int) -> Any:
         found = f"values of type {scores.dtype} and shape {scores.shape} do not fit {n_components} components"
         raise InputError(f"scores: {found}. Give one column of numbers for each component.")
     return scores
+
+
+def as_precise(values: Any, rows: Any) -> Any:
+    """Return computed values as float32 if they were computed from rows of float32, otherwise as they are.
+
+    Sums and products are float64 in any case.
+
+    Examples
+    --------
+    >>> as_precise(np.ones(1), np.ones((2, 1), dtype=np.float32)).dtype
+    dtype('float32')
+    """
+    types = getattr(rows, "dtypes", None)  # of a data frame, one for each column
+    if types is None or isinstance(rows, np.ndarray):
+        types = [getattr(rows.array if isinstance(rows, ArraySource) else rows, "dtype", None)]
+    elif callable(types):
+        return values
+    single = len(types) > 0 and all(str(kind).lower() == "float32" for kind in types)
+    return values.astype(np.float32) if single and hasattr(values, "astype") else values

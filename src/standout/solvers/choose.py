@@ -143,7 +143,7 @@ def _principal(problem: Problem) -> Solution:
     shown, kept = problem.how_many(size)
     ratios, vectors, solver = dense.best_pairs(covariance, None, kept, *problem.eigensolver)
     rank = int((ratios > rank_tolerance(size) * ratios[0]).sum())
-    if problem.options.n_components is None:
+    if not isinstance(problem.options.n_components, int):
         shown = kept = rank
     elif rank == kept:
         rank = min(size, problem.target_dimensions)  # at least as many as were computed; the others may be zero

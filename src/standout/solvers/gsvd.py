@@ -150,7 +150,8 @@ def solve_from_rows(problem: Problem) -> Solution:
     if problem.mixture is None:
         count = problem.how_many(rows.rank)
         found = gram.solve(rows, Shrinkage(0.0), count[1])
-        return build_solution(problem, found, rows.frame, rows.rank, "span", count, means=means)
+        variance = rows.variances[0]
+        return build_solution(problem, found, rows.frame, rows.rank, "span", count, means=means, variance=variance)
     n_varying = int(rows.varies.sum())
     inner = rows.gram[rows.n_target :, rows.n_target :]
     evidence = problem.evidence(rows.rank, n_varying, lambda: squared_norm(inner))
@@ -165,15 +166,19 @@ def solve_from_rows(problem: Problem) -> Solution:
             notes = shrinkage_notes(problem, evidence, shrinkage)
             return build_solution(
                 problem, eigen, rows.frame, rows.rank, "span", count,
-                means=means, scale=frame.scale, shrinkage=shrinkage, notes=notes,
+                means=means, variance=rows.variances[0], scale=frame.scale, shrinkage=shrinkage, notes=notes,
             )  # fmt: skip
-    return solve_from_factors(problem, frame, constant, means)
+    return solve_from_factors(problem, frame, constant, means, rows.variances[0])
 
 
 def solve_from_factors(
-    problem: Problem, frame: FeatureScale, constant: tuple[int, ...], means: Sequence[Array] | None = None
+    problem: Problem,
+    frame: FeatureScale,
+    constant: tuple[int, ...],
+    means: Sequence[Array] | None = None,
+    variance: Array | None = None,
 ) -> Solution:
-    """Solve from the rows by the generalized SVD; ``means`` are those of the moments by default."""
+    """Solve from the rows by the generalized SVD; means and target variance are those of the moments by default."""
     if means is None:
         means = [data.moments.mean for data in (problem.target, *problem.backgrounds)]
     pair = factored(problem, frame, means)
@@ -195,7 +200,8 @@ def solve_from_factors(
     plain = None if exact is None else exact.ratios
     return build_solution(
         problem, eigen, own_frame, rank, "gsvd", problem.how_many(rank, plain),
-        means=means, scale=frame.scale, shrinkage=shrinkage, plain=plain, notes=notes, own=own, has_all=True,
+        means=means, variance=variance, scale=frame.scale, shrinkage=shrinkage, plain=plain, notes=notes, own=own,
+        has_all=True,
     )  # fmt: skip
 
 

@@ -95,7 +95,8 @@ def _solve(problem: Problem, system: System) -> Solution:
         columns[system.inverse == 0] = 0.0
     return build_solution(
         problem, eigen, system.frame, rank, "matrix_free", (shown, kept), means=system.means,
-        shrinkage=shrinkage if problem.mixture is not None else Shrinkage(0.0), plain=plain, notes=notes,
+        variance=system.variance * system.frame.scale**2, plain=plain, notes=notes,
+        shrinkage=shrinkage if problem.mixture is not None else Shrinkage(0.0),
     )  # fmt: skip
 
 

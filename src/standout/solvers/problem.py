@@ -38,7 +38,7 @@ _LARGEST = 1e300
 class SolveOptions:
     """Options set by the user."""
 
-    n_components: int | str | None = 2
+    n_components: int | float | str | None = 2  # a float is a share of the target's variance
     shrinkage: str | float | None = "auto"
     intensity: float | None = None  # ρ of shrinkage="auto", if fixed to that of another fit
     mix: Mix = "pooled"
@@ -124,6 +124,9 @@ class Problem:
             if judged is None:
                 raise NotEnoughRowsError(_no_auto(self.mixture, rank))
             shown = min(count_components(judged, rank, *self.units()), limit)
+        elif isinstance(requested, float):  # all are computed, and build_solution selects the first ones
+            if self.mixture is not None:
+                raise InputError(_no_share(requested))
         elif requested is not None:
             shown = int(requested)
             if shown > limit:
@@ -157,6 +160,13 @@ def _no_auto(mixture: Mixture | None, rank: int) -> str:
         f"`n_components='auto'` needs more degrees of freedom in the background than the {rank} dimensions of the "
         f"data, and {counted} {mixture.units - 1:.0f}: no formula separates ratios from noise. Give a number of "
         "components, more background rows or fewer features."
+    )
+
+
+def _no_share(share: float) -> str:
+    return (
+        f"`n_components={share}` is a share of the target's variance, which selects components without a background "
+        "only. With a background use a whole number, or 'auto' for those above noise."
     )
 
 

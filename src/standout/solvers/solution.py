@@ -36,6 +36,8 @@ _RESOLUTION = 1e-7
 _EXACT = Shrinkage(0.0)
 # Relative difference up to which moments of two features are equal.
 _IDENTICAL = 1e-12
+# Relative difference up to which a cumulative variance equals the requested share.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class Solution:
     notes: tuple[Note, ...]
     signal: Signal | None
     axes: str
+    total_variance: float  # of the target about its centre
 
 
 def components(eigen: Eigenpairs, frame: FeatureScale, count: int) -> Components:
@@ -217,6 +220,7 @@ def build_solution(
     count: tuple[int, int],
     *,
     means: Sequence[Array] | None = None,
+    variance: Array | None = None,
     scale: Array | None = None,
     shrinkage: Shrinkage = _EXACT,
     plain: Array | None = None,
@@ -226,16 +230,25 @@ def build_solution(
 ) -> Solution:
     """Assemble a solution from pairs in the coordinates ``frame``, ``count`` as in :meth:`Problem.how_many`.
 
-    ``means`` are those of the datasets, and ``scale`` the background sd; by default they are those of the moments and
-    of the coordinates. ``plain`` are ratios of the unshrunk problem; ``own`` are the ratios of the components against
-    the unshrunk background, if it was shrunk. With ``has_all`` the pairs include all components above the edge, which
-    denoising needs.
+    ``means`` are those of the datasets, ``variance`` that of the target's features, and ``scale`` the background sd; by
+    default they are those of the moments and of the coordinates. ``plain`` are ratios of the unshrunk problem; ``own``
+    are the ratios of the components against the unshrunk background, if it was shrunk. With ``has_all`` the pairs
+    include all components above the edge, which denoising needs.
     """
     shown, kept = count
-    found = components(eigen, frame, kept)
-    scale = frame.scale if scale is None else scale
     if means is None:
         means = [data.moments.mean for data in (problem.target, *problem.backgrounds)]
+    if variance is None:
+        moments = problem.target.moments
+        total = float(moments.scatter.trace() / moments.weight)
+        if not problem.options.own_centre and (shift := problem.shift(means)) is not None:
+            total += float(shift @ shift)
+    else:
+        total = float(variance.sum())
+    if isinstance(share := problem.options.n_components, float):
+        shown = kept = min(int((np.cumsum(eigen.ratios) <= share * total * (1 + _ROUNDING)).sum()) + 1, kept)
+    found = components(eigen, frame, kept)
+    scale = frame.scale if scale is None else scale
     judged = plain if plain is not None and problem.has_edge(rank) else np.empty(0)
     signal_axes = problem.options.axes == "signal" and problem.mixture is not None
     signal = None
@@ -267,6 +280,7 @@ def build_solution(
         notes=tuple(notes),
         signal=signal,
         axes="signal" if signal_axes else "ratio",
+        total_variance=total,
     )
 
 
