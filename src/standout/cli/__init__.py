@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 
 
@@ -23,8 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("standout: interrupted at startup.\n")
         return 130
     code = run(list(sys.argv[1:] if arguments is None else arguments))
-    if arguments is None and code in (130, 143):
-        # Reader threads may still be running, and joining them at a normal exit can abort the interpreter.
+    busy = any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate())
+    if arguments is None and (busy or code in (130, 143)):
+        # Readers, or a computation of the explorer, may still be running. Joining them at a normal exit can take long,
+        # or abort the interpreter.
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()

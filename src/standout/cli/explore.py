@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -79,9 +76,6 @@ def explore(target: str, port: int | None, no_browser: bool, title: str | None, 
         with suppress(KeyboardInterrupt):
             explorer.wait()
     click.echo("Stopped.")
-    sys.stdout.flush()
-    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
-        os._exit(0)  # a computation that nobody waits for
 
 
 def _stored(model: Path, context: click.Context) -> click.Context:
