@@ -45,7 +45,8 @@ def opened(tmp_path, monkeypatch):
     monkeypatch.setattr("standout._explore.launch.Explorer", Page)
 
     def run(*words):
-        explore.main([*words, "--no-browser", "--quiet"], standalone_mode=False, prog_name="standout explore")
+        words = [*words, "--no-browser", "--quiet"]
+        explore.main(words, standalone_mode=False, prog_name="standout explore")
         return found[-1]
 
     return run

@@ -437,7 +437,8 @@ def as_precise(values: Any, rows: Any) -> Any:
     """
     types = getattr(rows, "dtypes", None)  # of a data frame, one for each column
     if types is None or isinstance(rows, np.ndarray):
-        types = [getattr(rows.array if isinstance(rows, ArraySource) else rows, "dtype", None)]
+        complete = isinstance(rows, ArraySource) and not rows.is_incomplete  # filled rows are float64
+        types = [getattr(rows.array if complete else rows, "dtype", None)]
     elif callable(types):
         return values
     single = len(types) > 0 and all(str(kind).lower() == "float32" for kind in types)
