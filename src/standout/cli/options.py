@@ -43,7 +43,8 @@ class Page(click.Command):
     """A command whose help groups its options under headings and ends with examples."""
 
     def __init__(self, *args: Any, examples: str, **rest: Any):
-        super().__init__(*args, context_settings={"help_option_names": ["-h", "--help"]}, **rest)
+        rest["context_settings"] = {"help_option_names": ["-h", "--help"]}
+        super().__init__(*args, **rest)
         self.examples = examples.strip("\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
