@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import settings
 from scipy import sparse
 
 import standout
@@ -18,6 +19,10 @@ from standout._moments import Moments
 from standout.cli import main
 from standout.errors import InputError, StandoutError
 from standout.io.source import Source
+
+# Machines are shared and noisy: a test that takes long has not failed.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 NAMES = ("a", "b", "c", "d", "e")
 
