@@ -36,6 +36,7 @@ from standout._explore.selection import (
 )
 from standout._explore.stops import MOST_COMPONENTS, ShownRows, Stops
 from standout._kernel_dpca import KernelDPCA
+from standout._report.figures import sample_rows
 from standout._verdict import verdict
 from standout.errors import InputError, StandoutWarning, listed
 from standout.inference.assess import Assessment
@@ -136,18 +137,11 @@ class Exploration:
                 self.target, self.background(self.every), self.groups, self.grouped(self.every),
                 self.estimator.features, "the explorer",
             )  # fmt: skip
-        sizes = [sample.n_rows for sample in samples.sets]
-        rng = np.random.default_rng(0)
-        remaining, drawn = MOST_DRAWN, {}
-        for done, smallest in enumerate(np.argsort(sizes, kind="stable")):
-            share = min(sizes[smallest], remaining // (len(sizes) - done))
-            remaining -= share
-            size = sizes[smallest]
-            drawn[smallest] = np.arange(size) if share == size else np.sort(rng.choice(size, share, replace=False))
+        drawn = sample_rows([sample.n_rows for sample in samples.sets], MOST_DRAWN)
         names = ["target", *self.names]
         return tuple(
-            ShownRows(name, sample.source, sample.units, drawn[number])
-            for number, (name, sample) in enumerate(zip(names, samples.sets, strict=True))
+            ShownRows(name, sample.source, sample.units, index)
+            for name, sample, index in zip(names, samples.sets, drawn, strict=True)
         )
 
     def background(self, on: Sequence[int]) -> Any:

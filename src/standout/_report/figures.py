@@ -103,7 +103,9 @@ def collect_contents(
     transforms = [_transform(estimator) for estimator in estimators.values()]
     scores = [source.collect_mapped(transforms, name) for name, source in used.items()]
     sizes = [len(by_model[0]) for by_model in scores]
-    drawn = _sample(sizes, len(estimators))
+    n_panels = len(estimators)
+    most = _MAX_POINTS // n_panels if n_panels <= _MAX_WEBGL_PANELS else _MAX_SVG_POINTS
+    drawn = sample_rows(sizes, most)
     panels = []
     for k, (name, estimator) in enumerate(estimators.items()):
         own = [by_model[k] for by_model in scores]
@@ -204,9 +206,9 @@ def _pca(main: Model, target: Source) -> tuple[dict[str, BaseContrast], list[str
     return {}, [f"PCA is not shown for comparison: {reason}"]
 
 
-def _sample(sizes: list[int], n_panels: int) -> list[NDArray[np.intp]]:
+def sample_rows(sizes: Sequence[int], most: int) -> list[NDArray[np.intp]]:
     """Choose the rows to draw: an equal share of each dataset, or all rows of a dataset smaller than its share."""
-    remaining = _MAX_POINTS // n_panels if n_panels <= _MAX_WEBGL_PANELS else _MAX_SVG_POINTS
+    remaining = most
     rng = np.random.default_rng(0)
     shares = [0] * len(sizes)
     for done, smallest in enumerate(np.argsort(sizes, kind="stable")):

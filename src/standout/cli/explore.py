@@ -103,17 +103,11 @@ def _reading(context: click.Context) -> dict[str, Any]:
 
 def _command(context: click.Context) -> Any:
     """Return the function that writes the command for a view: the data as given, the method as on the screen."""
-    shared: list[list[str]] = []
-    for param in context.command.params:
-        name = param.name or ""
-        value, source = context.params.get(name), context.get_parameter_source(name)
-        if not isinstance(param, options.Option) or source is not ParameterSource.COMMANDLINE or name == "background":
-            continue
-        if param.heading in ("Output", "Page", "Method"):
-            continue
-        for each in (value or ()) if param.multiple else [value]:
-            each = ",".join(map(str, each)) if isinstance(each, list) else "none" if each is None else str(each)
-            shared.append([param.opts[-1]] if param.is_flag else [param.opts[-1], each])
+    shared = [
+        options.given_words(param, context)
+        for param in context.command.params
+        if param.name != "background" and getattr(param, "heading", None) not in ("Output", "Page", "Method")
+    ]
     parts, target = context.params["background"], context.params["target"]
     allowed = {name: _names_of(name) for name in ("fit", "test")}
 
@@ -122,7 +116,7 @@ def _command(context: click.Context) -> Any:
             return None
         method = _method_words(exploration, view, allowed[name])
         chosen = [] if "pca" in method[:2] else [word for n in view.on for word in ("-b", parts[n])]
-        words = [word for each in shared if each[0] in allowed[name] for word in each]
+        words = [word for each in shared if each and each[0] in allowed[name] for word in each]
         return shlex.join(["standout", name, target, *chosen, *words, *method])
 
     return command

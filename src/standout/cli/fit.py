@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from standout._compare import Comparison
 from standout._compare import compare as compare_methods
@@ -122,15 +121,12 @@ def command_to_test(context: click.Context | None = None) -> str:
     context = click.get_current_context() if context is None else context
     words = ["standout", "test", context.params["target"]]
     for param in test.params:
-        value, given = context.params.get(param.name or ""), context.get_parameter_source(param.name or "")
-        if not isinstance(param, options.Option) or given is not ParameterSource.COMMANDLINE:
+        if getattr(param, "heading", None) in (_OUTPUT, _RESAMPLING):
             continue
-        if param.heading in (_OUTPUT, _RESAMPLING) or (param.name == "components" and not isinstance(value, int)):
+        if param.name == "components" and not isinstance(context.params.get("components"), int):
             continue
-        name = min(param.opts, key=len) if param.name in ("background", "components") else param.opts[-1]
-        for each in value or () if param.multiple else [value]:
-            each = ",".join(map(str, each)) if isinstance(each, list) else "none" if each is None else str(each)
-            words += [name] if param.is_flag else [name, each]
+        short = min(param.opts, key=len) if param.name in ("background", "components") else None
+        words += options.given_words(param, context, short)
     return shlex.join(words)
 
 

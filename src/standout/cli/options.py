@@ -19,6 +19,7 @@ from standout.io.options import MISSING
 
 _ROWS, _COLUMNS, _METHOD, _OUTPUT = "Rows", "Columns", "Method", "Output"
 MEMORY = "256MB"
+_COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 _ESTIMATORS: dict[str, Any] = {"dpca": DPCA, "cpca": CPCA, "kernel-dpca": KernelDPCA, "pca": DPCA}
 # The parameters of the estimators that the options of the method set, by option.
 PARAMETERS = {name: name for name in ("shrinkage", "axes", "mix", "normalize", "centering", "solver", "alpha", "kernel",
@@ -218,6 +219,17 @@ def _take_parameters(given: dict[str, Any]) -> dict[str, Any]:
 def _check_background(given: dict[str, Any], otherwise: str = "") -> None:
     if not given["background"]:
         raise click.UsageError(f"There is no background to compare with. Give one with -b{otherwise}.")
+
+
+def given_words(param: click.Parameter, context: click.Context, name: str | None = None) -> list[str]:
+    """Return an option as it was given on the command line, in words, under ``name`` or its last name; else []."""
+    if not isinstance(param, Option) or context.get_parameter_source(param.name or "") is not _COMMANDLINE:
+        return []
+    name, value, words = name or param.opts[-1], context.params.get(param.name or ""), []
+    for each in value or () if param.multiple else [value]:
+        each = ",".join(map(str, each)) if isinstance(each, list) else "none" if each is None else str(each)
+        words += [name] if param.is_flag else [name, each]
+    return words
 
 
 def in_options(message: str) -> str:
