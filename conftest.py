@@ -2,4 +2,5 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("dask") else ["src/standout/distributed/dask.py"]
+_NEEDED = {"dask": "src/standout/distributed/dask.py", "starlette": "src/standout/_explore/server.py"}
+collect_ignore_glob = [path for package, path in _NEEDED.items() if find_spec(package) is None]

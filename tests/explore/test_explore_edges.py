@@ -2,15 +2,18 @@
 
 import contextlib
 import io
+import sys
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+import standout
 from standout import CPCA, DPCA, KernelDPCA
 from standout._explore import export
 from standout._explore.server import _CALLS, Server
 from standout._explore.session import Exploration, Origin
+from standout.errors import MissingExtraError
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -104,3 +107,10 @@ def test_a_model_without_components_has_the_verdict_of_the_library():
 def test_a_background_given_as_an_empty_list_is_a_missing_one():
     with pytest.raises(ValueError, match="there is none to compare"):
         Exploration(TARGET, [])
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_a_missing_package_is_named_before_the_data_are_read(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"{package}.*standout\[explore\]"):
+        standout.explore("no such file.csv", background="nor this.csv")

@@ -11,12 +11,19 @@ import webbrowser
 from typing import Any
 
 from standout._explore.session import Exploration, Origin
-from standout.errors import InputError, MissingExtraError, StandoutError
+from standout.errors import InputError, StandoutError
+from standout.plot._style import import_for
 
 _PORT = 8765
 # Ports tried after the first; then the system chooses one.
 _TRIES = 20
 _HEIGHT = 900
+
+
+def web_server() -> Any:
+    """Return uvicorn; a package that is missing is reported before any row is read."""
+    import_for("explorer pages", "starlette", "explore")
+    return import_for("explorer pages", "uvicorn", "explore")
 
 
 class Explorer:
@@ -41,12 +48,7 @@ class Explorer:
     """
 
     def __init__(self, exploration: Exploration, port: int | None = None, *, embedded: bool = False):
-        try:
-            import uvicorn
-        except ImportError as error:
-            raise MissingExtraError(
-                f"the explorer needs {error.name}. Install it with: pip install 'standout[explore]'"
-            ) from error
+        uvicorn = web_server()
         from standout._explore.server import Server
 
         self._server = Server(exploration, embedded=embedded)
@@ -152,6 +154,7 @@ def explore(
     >>> explorer = explore(target, background=background, open_browser=False)
     >>> explorer.close()
     """
+    web_server()
     exploration = Exploration(
         target, background, estimator=estimator, groups=groups, background_groups=background_groups, labels=labels,
         ids=ids, title=title, origin=_origin(target, background),

@@ -17,6 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
 
 from standout._explore import export
 from standout._explore.background_test import BackgroundTest
@@ -24,19 +29,8 @@ from standout._explore.session import TITLES, Exploration, View
 from standout._report.report import plotly_script
 from standout._summary import plain
 from standout._version import __version__
-from standout.errors import MissingExtraError, StandoutError
+from standout.errors import StandoutError
 from standout.plot._style import COLORS, GREYS, MISSING, SYMBOLS
-
-try:
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse, PlainTextResponse, Response
-    from starlette.routing import Mount, Route
-except ImportError as error:
-    raise MissingExtraError(
-        f"the explorer needs {error.name}. Install it with: pip install 'standout[explore]'"
-    ) from error
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # Plotly compiles the shaders of its WebGL traces at run time, and sets styles of its elements.

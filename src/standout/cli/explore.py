@@ -55,8 +55,9 @@ def explore(target: str, port: int | None, no_browser: bool, title: str | None, 
             raise click.UsageError("There is no background to compare with. Give one with -b.")
         estimator = options.take_estimator(given)
     with session.working():
-        from standout._explore.launch import Explorer, open_page
+        from standout._explore.launch import Explorer, open_page, web_server
 
+        web_server()
         files = load(target, given)
         names = list(files)[1:]
         origin = Origin(
