@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run in one process per core, with one BLAS thread each to avoid oversubscription.
 JOBS ?= auto
 
-.PHONY: demo test test-slow lint types layers check bench simulations paper docs docs-write docs-check clean help
+.PHONY: demo test test-slow lint types layers check bench simulations fuzz paper docs docs-write docs-check clean help
 
 help:
 	@echo "make demo         run the example: PCA and dPCA side by side, with a figure and a report"
@@ -20,6 +20,7 @@ help:
 	@echo "make docs-check   build the site and check links, code, doctests, public names, and pages in a browser"
 	@echo "make bench        run the benchmarks and write docs/evidence/benchmarks.md"
 	@echo "make simulations  simulate size, power and coverage and write docs/evidence/simulations.md (about 30 minutes)"
+	@echo "make fuzz         read damaged files of every type and write docs/evidence/fuzzing.md (about 30 minutes)"
 	@echo "make paper        run the experiments of the paper and write docs/evidence/paper.md (about 15 minutes;"
 	@echo "                  data from STANDOUT_DATA or OpenML)"
 	@echo "make clean        remove .venv, build products and caches"
@@ -69,6 +70,9 @@ bench: $(VENV)/.dev
 simulations: $(VENV)/.dev
 	$(BIN)/python -m simulations --write docs/evidence/simulations.md
 
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m fuzz --write docs/evidence/fuzzing.md
+
 paper: $(VENV)/.dev
 	$(BIN)/python -m experiments all --out paper-results
 	$(BIN)/python scripts/write_paper.py paper-results
@@ -81,10 +85,10 @@ docs-write: $(VENV)/.docs
 	$(BIN)/python scripts/write_docs.py
 
 # Links, the coverage of public names, the site in a browser, code and generated parts of the pages, and doctests.
+DOCS_TESTS ?= tests/site tests/test_docs.py tests/test_examples.py tests/test_paper_page.py src
 docs-check: docs
 	@sh scripts/install-debian chromium "Browser tests" chromium
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -rs \
-	    tests/site tests/test_docs.py tests/test_examples.py tests/test_paper_page.py src
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -rs $(DOCS_TESTS)
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/gallery docs/tutorials docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

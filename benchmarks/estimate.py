@@ -55,7 +55,7 @@ def programme() -> list[Result]:
             bool(areas.min() >= 0.99), f"shrinkage='oas': {old_areas.min():.2f} to {old_areas.max():.2f}",
         ),
         Result(
-            "the same, largest |correlation| with library depth", depths.max(), "", "≤ 0.15",
+            "the same, largest absolute correlation with library depth", depths.max(), "", "≤ 0.15",
             bool(depths.max() <= 0.15), f"shrinkage='oas': {old_depths.min():.2f} to {old_depths.max():.2f}",
         ),
     ]  # fmt: skip
@@ -90,7 +90,10 @@ def cost() -> list[Result]:
         results.append(_cost(f"{rows:,} + {others:,} × {features:,}", *pair))
     pair = _with_factors(600, 200, 0), _with_factors(500, 200, 1)
     results.append(_cost("600 + 500 × 200, solver='gsvd'", *pair, solver="gsvd"))
-    rare = [sparse.random_array((20_000, 6000), density=0.03, format="csr", rng=seed) for seed in (0, 1)]
+    rare = [
+        sparse.random_array((20_000, 6000), density=0.03, format="csr", random_state=np.random.default_rng(seed))
+        for seed in (0, 1)
+    ]
     results.append(_cost("sparse, 2 × 20,000 × 6,000, solver='matrix_free'", *rare, solver="matrix_free"))
     return results
 

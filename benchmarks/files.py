@@ -9,10 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.measure import Result
+from benchmarks.measure import Result, at_most, interleaved
 
 _GB = 10**9
 # Limit in megabytes of resident memory of the whole process, including the interpreter and its libraries.
@@ -190,4 +191,41 @@ def _embedded(rows: Path, folder: Path) -> float:
     return _run(_COMMAND, "embed", *map(str, names))[2]
 
 
-CASES = {"csv": csv, "npy": npy}
+def hdf5(cells: int = 20_000, genes: int = 30_000) -> list[Result]:
+    """Files of HDF5: reading with the checks of heaps of text against reading without them."""
+    import anndata
+    import h5py
+    import pandas as pd
+    from scipy import sparse
+
+    import standout
+    from standout.io import heap
+
+    rng = np.random.default_rng(0)
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        with h5py.File(f"{folder}/rows.h5", "w") as file:
+            file["rows"] = rng.normal(size=(250_000, 100))
+            file["names"] = [f"f{i}" for i in range(100)]
+        names = [pd.DataFrame(index=[f"{kind}{i}" for i in range(n)]) for kind, n in (("c", cells), ("g", genes))]
+        counts = sparse.random(cells, genes, density=0.03, format="csr", dtype=np.float32, random_state=rng)
+        anndata.AnnData(counts, obs=names[0], var=names[1]).write_h5ad(f"{folder}/counts.h5ad")
+        with h5py.File(f"{folder}/counts.loom", "w") as file:
+            file.create_dataset("matrix", data=rng.poisson(1, (2_000, cells)).astype("f4"), chunks=(64, 64))
+            file["row_attrs/Gene"], file["col_attrs/CellID"] = list(names[1].index[:2_000]), list(names[0].index)
+        for path in map(Path(folder).joinpath, ("rows.h5", "counts.h5ad", "counts.loom")):
+
+            def read(path: Path = path) -> None:
+                standout.read(path, memory="2GB")
+
+            def unchecked(path: Path = path) -> None:
+                with patch.object(heap, "open_checked", h5py.File):
+                    standout.read(path, memory="2GB")
+
+            size = f"{path.suffix[1:]} of {path.stat().st_size / 1e6:.0f} MB"
+            what = f"{size}: `read`, against reading without the checks of heaps of text"
+            results.append(at_most(what, interleaved(read, unchecked), 1.05))
+    return results
+
+
+CASES = {"csv": csv, "npy": npy, "hdf5": hdf5}

@@ -55,7 +55,7 @@ GALLERY = {
     "pitfalls": ("noise", "replicates", "shift", "standardise", "missing", "tumours"),
     "inference": ("held_out", "null", "stability", "n_components"),
     "options": ("shrinkage", "signal", "denoise", "swap", "minimax", "batch"),
-    "variants": ("cpca", "path", "kernel", "graph", "robust"),
+    "variants": ("cpca", "path", "kernel", "graph", "robust", "eeg"),
 }
 EXAMPLES = [name for names in GALLERY.values() for name in names]
 

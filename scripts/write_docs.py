@@ -1,6 +1,7 @@
 """Regenerate what commands write into README.md and docs/. Run by ``make docs-write``.
 
-- Marked blocks between ``<!-- name -->`` and ``<!-- /name -->``: demo, extras, help, pure-noise, mice, verdicts, json.
+- Marked blocks between ``<!-- name -->`` and ``<!-- /name -->``: demo, extras, help, pure-noise, mice, verdicts, json,
+  compatibility.
 - The figures of ``doc_figures.py``.
 - The output of code. A ``python`` block may be followed by an ``output`` block, which holds what it prints. A
   ``console`` block holds commands after ``$`` and what they print. A ``sh run`` block is a script whose output is not
@@ -140,12 +141,15 @@ def demo_block() -> str:
 
 # What each extra adds, for users. The extras of developers are described in CONTRIBUTING.md.
 EXTRAS = {
-    "cli": "the command line, with plots, reports and all files below except h5ad",
+    "cli": "the command line, with plots, reports and all files below except h5ad and xlsx",
     "explore": "the [explorer](../howto/explore.md), `standout explore`",
-    "io": "csv, parquet, feather, HDF5 and Zarr files",
+    "io": "csv, parquet, feather, HDF5, Zarr, loom, GCT, 10x Genomics (h5) and MATLAB 7.3 files",
     "plot": "`standout.plot`, and the photograph of the demo",
     "report": "`standout.report`",
     "anndata": "AnnData objects and h5ad files",
+    "mne": "MNE recordings and covariances, `standout.mne`",
+    "array-api": "[tensors](../howto/tensors.md) of PyTorch, CuPy and JAX, which are installed separately",
+    "excel": "Excel workbooks (xlsx)",
     "dask": "Dask arrays and data frames",
     "spark": "Spark DataFrames; needs Java 17 or newer, which pip does not install",
     "all": "everything above except Spark",
@@ -161,7 +165,9 @@ def extras_table() -> str:
     lines = ["| extra | adds | installs |", "|---|---|---|"]
     names = {"": project["dependencies"], **{name: extras[name] for name in EXTRAS}}
     for name, packages in names.items():
-        what = EXTRAS.get(name, "the library: arrays, data frames, sparse matrices, npy, npz and mtx files")
+        what = EXTRAS.get(
+            name, "the library: arrays, data frames, sparse matrices, npy, npz, mtx, MATLAB 5 and PLINK files"
+        )
         lines.append(
             f"| {f'`{name}`' if name else '(none)'} | {what} | {', '.join(f'`{each}`' for each in packages)} |"
         )
@@ -289,7 +295,8 @@ def _one(n: int, p: int, m: int, rng: np.random.Generator) -> tuple[float, float
 
 
 def main() -> None:
-    import doc_figures  # in the same directory
+    import compatibility  # in the same directory
+    import doc_figures
 
     example = digits_over_tiles()
     picture(views(example), example, ROOT / "docs" / "_static" / "demo.png")
@@ -298,6 +305,11 @@ def main() -> None:
     put(ROOT / "docs" / "reference" / "command-line.md", "help", help_pages())
     put(ROOT / "docs" / "explanation" / "method.md", "pure-noise", pure_noise())
     put(ROOT / "docs" / "reference" / "json.md", "json", json_tables())
+    put(
+        ROOT / "docs" / "reference" / "compatibility.md",
+        "compatibility",
+        compatibility.table(compatibility.shown(True)[0]),
+    )
     doc_figures.main()
     sys.path.insert(0, str(ROOT / "tests"))
     put(ROOT / "docs" / "explanation" / "is-it-real.md", "verdicts", verdict_table())

@@ -225,6 +225,18 @@ def done(cli):
 
 
 @pytest.fixture
+def holding(tmp_path):
+    """Return a function that writes a file."""
+
+    def write(content, name="rows.csv"):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+@pytest.fixture
 def files(data, tmp_path):
     """A target with ids and labels, and a background, as csv."""
     target = pd.DataFrame(data.target, columns=NAMES)

@@ -35,6 +35,32 @@ def test_only_the_lower_triangle_of_the_product_is_added(columns, order):
     np.testing.assert_array_equal(total, np.tril(2 * rows.T @ rows))
 
 
+@pytest.mark.parametrize("columns", [1, 2, 100, 240])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_multiply_parts_of_the_rows_of_narrow_arrays(columns, threads):
+    rows, total = whole_numbers(301, columns), np.zeros((columns, columns), order="F")
+    with threadpool_limits(threads), scatter_adder(10**9, columns, reads_ahead=False) as add:
+        assert add is not add_scatter and blas_threads() == {1}
+        for part in (rows, rows[:2], rows[:1]):
+            assert add(total, part) is total
+    expected = rows.T @ rows + rows[:2].T @ rows[:2] + rows[:1].T @ rows[:1]
+    np.testing.assert_array_equal(total, np.tril(expected))
+    with threadpool_limits(1), scatter_adder(10**9, columns, reads_ahead=False) as add:
+        assert add is add_scatter
+
+
+def test_moments_of_a_narrow_array_on_two_threads_are_those_on_one():
+    rows = (np.random.default_rng(1).normal(size=(30_000, 90)) + 1e3).astype(np.float32)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(Moments.of(rows))
+            double = Moments.of(rows.astype(np.float64))
+        np.testing.assert_array_equal(found[-1].scatter, double.scatter)  # in float32 as in float64
+    np.testing.assert_allclose(found[1].scatter, found[0].scatter, rtol=1e-12, atol=1e-9)
+    np.testing.assert_array_equal(found[1].mean, found[0].mean)
+
+
 def test_sums_do_not_depend_on_the_number_of_threads():
     rows, totals = np.random.default_rng(0).normal(size=(2000, 700)), []
     for threads in (1, 2, 3, 5):

@@ -10,6 +10,7 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
+import scanpy as sc
 import sklearn
 from scipy import sparse
 from sklearn.metrics import roc_auc_score
@@ -55,7 +56,8 @@ def test_labels_select_target_and_background(cells):
     for name in ("ratios", "target_variance", "background_variance", "noise_edge", "p_value", "debiased_ratios"):
         np.testing.assert_allclose(found[name], getattr(plain, f"{name}_"), rtol=1e-9)
     assert found["regime"] == plain.regime_ and found["shrinkage"] == plain.shrinkage_ and found["notes"] == ""
-    assert found["params"] == {"groupby": "condition", "target": "stim", "background": "ctrl", "n_comps": 2}
+    chosen = {"groupby": "condition", "target": "stim", "background": "ctrl", "n_comps": 2}
+    assert found["params"] == {"zero_center": True, "use_highly_variable": False, "use_raw": False} | chosen
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
@@ -104,6 +106,7 @@ def test_several_labels_are_several_backgrounds(cells):
 
 
 @noise
+@pytest.mark.shows("AnnData", "accepted", "names")
 @pytest.mark.parametrize("form", ["one", "list", "dict", "path", "sparse", "backed"])
 def test_another_anndata_can_be_the_background_and_genes_are_matched_by_name(cells, tmp_path, form):
     stim, ctrl = (cells[cells.obs["condition"] == side].copy() for side in ("stim", "ctrl"))
@@ -163,6 +166,68 @@ def test_masked_genes_get_weight_zero(cells):
 
 
 @noise
+def test_highly_variable_genes_are_the_default_as_in_scanpy(cells):
+    keep = np.array([True, False, True, True, False])
+    by = {"groupby": "condition", "background": "ctrl"}
+    every = dpca(cells, **by, copy=True)
+    cells.var["highly_variable"] = keep
+    for n_comps in (2, None):  # scanpy's own choice on the same object
+        sc.pp.pca(cells, n_comps=n_comps)
+    default, named, all_genes = (
+        dpca(cells, **by, copy=True, **how) for how in ({}, {"mask_var": "highly_variable"}, {"mask_var": None})
+    )
+    np.testing.assert_array_equal(default.varm["dPCs"], named.varm["dPCs"])
+    np.testing.assert_array_equal((default.varm["dPCs"] != 0).any(axis=1), (cells.varm["PCs"] != 0).any(axis=1))
+    np.testing.assert_array_equal(all_genes.varm["dPCs"], every.varm["dPCs"])
+    for found, used in ((default, True), (named, True), (all_genes, False)):
+        params = found.uns["dpca"]["params"]
+        assert params["use_highly_variable"] is used
+        assert params.get("mask_var") == ("highly_variable" if used else None)
+    shared = ("zero_center", "use_highly_variable", "mask_var")
+    scanpy, ours = cells.uns["pca"]["params"], default.uns["dpca"]["params"]
+    assert {name: scanpy[name] for name in shared} == {name: ours[name] for name in shared}
+
+
+@noise
+def test_a_mask_of_the_nullable_type_of_pandas_is_accepted(cells):
+    keep = np.array([True, False, True, True, False])
+    cells.var["chosen"] = pd.array(keep, dtype="boolean")
+    by = {"groupby": "condition", "background": "ctrl"}
+    dpca(cells, **by, mask_var="chosen")
+    dpca(cells, **by, mask_var=keep, key_added="array")
+    np.testing.assert_array_equal(cells.varm["dPCs"], cells.varm["array"])
+    np.testing.assert_array_equal(cells.uns["array"]["params"]["mask_var"], keep)
+
+
+@noise
+def test_a_series_as_a_mask_is_matched_by_gene_name(cells):
+    by = {"groupby": "condition", "background": "ctrl"}
+    keep = pd.Series([True, True, False, False, False], index=cells.var_names)
+    for mask in (keep, keep[::-1]):
+        dpca(cells, **by, mask_var=mask)
+        np.testing.assert_array_equal(cells.varm["dPCs"][:, 0] != 0, keep)
+
+
+def test_use_raw_takes_the_values_of_raw_for_the_genes_of_adata(cells, tmp_path):
+    full = cells.copy()
+    cells.raw = full
+    few = cells[:, list("dca")].copy()
+    sc.pp.scale(few)
+    by = {"groupby": "condition", "background": "ctrl"}
+    expected = dpca(full[:, list("dca")].copy(), **by, copy=True)
+    dpca(few, **by, use_raw=True)
+    np.testing.assert_allclose(few.varm["dPCs"], expected.varm["dPCs"], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(few.obsm["X_dpca"], expected.obsm["X_dpca"], rtol=1e-10, atol=1e-10)
+    assert few.uns["dpca"]["params"]["use_raw"] is True
+    stim, ctrl = (few[few.obs["condition"] == side].copy() for side in ("stim", "ctrl"))
+    ctrl.write_h5ad(tmp_path / "ctrl.h5ad")
+    for background in (ctrl, tmp_path / "ctrl.h5ad"):
+        dpca(stim, background, use_raw=True)
+        np.testing.assert_allclose(stim.varm["dPCs"], expected.varm["dPCs"], rtol=1e-9, atol=1e-11)
+
+
+@noise
+@pytest.mark.shows("AnnData", "groups")
 def test_subjects_are_the_independent_units(cells):
     dpca(cells, groupby="condition", background="ctrl", key_added="cells")
     dpca(cells, groupby="condition", background="ctrl", subjects="donor")
@@ -201,6 +266,7 @@ def test_a_copy_leaves_the_original_unchanged(cells):
     assert "X_dpca" in found.obsm and "X_dpca" not in cells.obsm and "dpca" not in cells.uns
 
 
+@pytest.mark.shows("AnnData view", "accepted", "names")
 def test_a_view_becomes_a_separate_anndata(cells):
     some = cells[:400, :4]
     with pytest.warns(anndata.ImplicitModificationWarning):
@@ -223,6 +289,7 @@ def test_every_matrix_type_gives_the_same_result_in_memory_and_backed(cells, tmp
         assert mode is None or found.isbacked
 
 
+@pytest.mark.shows("AnnData, backed", "accepted", "names", "out of core")
 def test_a_backed_anndata_stays_on_disk(cells, tmp_path):
     cells.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
@@ -366,9 +433,26 @@ def test_wrong_arguments_are_refused_with_the_valid_choices(cells, refused, tmp_
     refused(lambda: dpca(cells, **by, mask_var=np.zeros(5, dtype=bool)), "leave no gene")
     refused(lambda: dpca(cells, **by, mask_var=np.arange(5)), "mask_var", "int64", "boolean array")
     refused(lambda: dpca(cells, **by, min_cells=0), "min_cells=0")
+    refused(lambda: dpca(cells, **by, use_raw=True), "use_raw=True", "no raw", "Leave use_raw= out")
+    refused(lambda: dpca(cells, **by, use_raw=True, layer="half"), "use_raw=True and layer='half'", "Give one")
+    cells.raw = cells[:, list("abcd")].copy()
+    refused(lambda: dpca(cells, **by, use_raw=True), "1 genes of adata are not in adata.raw: 'e'", "Use adata.raw")
+    cells.var["highly_variable"] = ["yes"] * 5
+    refused(lambda: dpca(cells, **by), "mask_var='highly_variable'", "type object", "None for all genes")
+    del cells.var["highly_variable"]
+    refused(lambda: dpca(cells, **by, key_added=3), "key_added=3", "Give a text")
+    refused(lambda: dpca(cells, **by, n_comps=0), "`n_comps=0`")
+    refused(lambda: dpca(cells, **by, n_comps=77), "`n_comps=77`")
+    cells[cells.obs["condition"] == "ctrl"].copy().write_h5ad(tmp_path / "ctrl.h5ad")
+    del stim.layers["half"]
+    stim.layers["other"] = stim.X
+    refused(lambda: dpca(stim, tmp_path / "ctrl.h5ad", layer="other"), "background", "no layers/other", "`layer`")
     refused(lambda: dpca(cells, **by, shrinkge=0.1), "'shrinkge'", "Did you mean 'shrinkage'")
     refused(lambda: dpca(cells, groupby="condition"), "needs a background label", "Give background=")
     refused(lambda: dpca(cells, groupby="condition", background=[]), "list is empty")
+    refused(lambda: dpca(cells, []), "background", "empty list", "None for PCA")
+    for column in (["condition"], cells.obs["condition"]):
+        refused(lambda column=column: dpca(cells, "ctrl", groupby=column), "groupby", "column of adata.obs")
     refused(lambda: dpca(cells, groupby="condition", background=stim), "together with groupby")
     refused(lambda: dpca(cells, "ctrl"), "'ctrl' is neither an AnnData nor a file", "groupby=")
     refused(lambda: dpca(cells, target="stim", background=stim), "target='stim'", "Give groupby=")

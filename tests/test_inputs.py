@@ -206,7 +206,7 @@ def test_advice_about_non_numeric_polars_columns_is_valid_polars(data, refused):
         np.zeros((9, 5), dtype=[("f", float)]),
         [[1, 2], [3]],
         np.ones(5),
-        np.ones((2, 3, 5)),
+        np.ones((2, 3, 5, 2)),
         3.0,
         {"a": [1, 2]},
         (row for row in [[1.0, 2.0]]),
@@ -220,10 +220,6 @@ def test_anything_but_a_numeric_table_is_an_error_with_a_short_message(data, row
     with pytest.raises(InputError) as error:
         fit(data, rows)
     assert len(str(error.value)) < 500  # not the rows themselves
-
-
-def test_a_polars_lazy_frame_is_an_error_that_suggests_collect(data, refused):
-    refused(lambda: fit(data, pl.LazyFrame({"a": [1.0, 2.0]})), "target: ", "collect()")
 
 
 def test_duplicate_and_mixed_column_names_are_an_error(data, refused):
@@ -371,6 +367,13 @@ def test_the_order_of_labelled_backgrounds_does_not_depend_on_the_batches():
     for label in "dtc":
         batches.partial_fit(X[y == label], y[y == label])
     np.testing.assert_allclose(batches.ratios_, whole.ratios_, rtol=1e-10)
+
+
+def test_a_background_label_that_is_given_twice_counts_once():
+    X, y = np.vstack([T, A]), np.repeat(["t", "c"], [200, 150])
+    once, twice = (DPCA(background_label=label).fit(X, y) for label in ("c", ["c", "c"]))
+    assert twice.ratios_.tolist() == once.ratios_.tolist()
+    assert twice.noise_edge_ == once.noise_edge_
 
 
 def test_a_background_label_that_never_occurred_is_an_error():

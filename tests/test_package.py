@@ -33,6 +33,11 @@ def test_the_import_is_light():
     assert not HEAVY & set(loaded)
 
 
+def test_the_import_and_every_public_name_raise_no_warning():
+    run("-W", "error", "-c", "import standout")
+    run("-W", "error", "-c", "import standout; [getattr(standout, name) for name in standout.__all__]")
+
+
 def test_a_fit_of_arrays_needs_no_optional_package():
     code = (
         "import sys, numpy as np, sklearn.base, standout\n"

@@ -267,7 +267,7 @@ def test_frames_arrays_and_sparse_matrices_can_be_transposed(genes, tmp_path):
         np.testing.assert_array_equal(source.array, table)
     np.testing.assert_array_equal(standout.read(table.to_numpy().T, transpose=True).array, table)
     np.testing.assert_array_equal(standout.read(standout.read(table.T), transpose=True).rows(0, 30), table)
-    counts = sparse.random_array((8, 30), density=0.3, rng=0, format="csr")
+    counts = sparse.random_array((8, 30), density=0.3, random_state=np.random.default_rng(0), format="csr")
     np.testing.assert_array_equal(standout.read(counts, transpose=True).rows(0, 30), counts.toarray().T)
     assert standout.read(table.T, transpose=True, columns=["MYC", "I*"]).names == ("MYC", "IL6")
     np.save(tmp_path / "genes.npy", table.to_numpy().T)

@@ -136,19 +136,17 @@ print(pd.concat([detected[::-1][:5], detected[:5][::-1]]).to_string())
 # -----------
 #
 # **Cells are not replicates.** All cells come from one donor, so no test on these data applies to other
-# people; with several donors, pass ``subjects="donor"`` to :func:`standout.anndata.dpca` and the donors as ``groups``
-# to the tests. What can be tested here is narrower: would other cells *of this donor* show the same?
+# people; with several donors, pass ``subjects="donor"`` to :func:`standout.anndata.dpca` and to
+# :func:`standout.anndata.test`. What can be tested here is narrower: would other cells *of this donor* show the same?
 #
 # The barcodes end in the number of the lane in which a cell was captured. Cells of one lane share technical effects, so
 # the lane is the unit. Every lane has both kinds of cells, which makes the lanes pairs: the permutation test swaps
 # labels within lanes, the held-out ratio leaves out whole lanes, and the bootstrap draws lanes.
 
-lane = myeloid.obs_names.str.rsplit("-", n=1).str[-1].to_numpy()
-is_target = (myeloid.obs.bulk_labels == "Dendritic").to_numpy()
-cells = myeloid.to_df()
-trust = standout.assess(
-    cells[is_target], cells[~is_target], pairs=lane[is_target], background_pairs=lane[~is_target],
-    n_components=2, n_permutations=255, n_bootstrap=50, random_state=0,
+myeloid.obs["lane"] = myeloid.obs_names.str.rsplit("-", n=1).str[-1]
+trust = standout.anndata.test(
+    myeloid, groupby="bulk_labels", target="Dendritic", background="CD14+ Monocyte", pairs="lane",
+    n_comps=2, n_permutations=255, n_bootstrap=50, random_state=0,
 )  # fmt: skip
 print(trust.summary())
 
@@ -166,6 +164,7 @@ axes.figure.set_size_inches(8, 3.6)
 # The sentence
 # ------------
 
+is_target = (myeloid.obs.bulk_labels == "Dendritic").to_numpy()
 p, ratio = trust.test.p_values[0], trust.held_out.ratios[0]
 low, high = trust.held_out.low[0], trust.held_out.high[0]
 sentence = (

@@ -113,22 +113,19 @@ print(model.summary())
 # Reading the components
 # ----------------------
 #
-# The dimensions of the embedding have no names, but documents do. List those at both ends, and a few from the middle if
-# the ends surprise you. This SVD is linear, so a pattern can also be translated back into words; most other embeddings
+# The dimensions of the embedding have no names, but documents do. ``extremes`` lists those at both ends; look at a few
+# from the middle too if the ends surprise you. This SVD is linear, so a pattern can also be translated back into words; most other embeddings
 # can only be read through their documents.
 
-scores = model.transform(X)
+names = stats.name.str.split(".").str[-1]
 vocabulary = words.get_feature_names_out()
-for k in range(2):
-    order = np.argsort(scores[:, k])
+for k, (low, high) in enumerate(model.extremes(X, names, n=7)):
     weights = model.patterns_[k] @ svd.components_
     for end, rows, best in (
-        ("high", order[::-1], np.argsort(-weights)),
-        ("low", order, np.argsort(weights)),
+        ("high", high, np.argsort(-weights)),
+        ("low", low, np.argsort(weights)),
     ):
-        print(
-            f"dpca{k} {end:4}  documents: {', '.join(stats.name[rows[:7]].str.split('.').str[-1])}"
-        )
+        print(f"dpca{k} {end:4}  documents: {', '.join(row.label for row in rows)}")
         print(f"            words:     {', '.join(vocabulary[best[:9]])}")
 
 # %%
@@ -148,7 +145,7 @@ labels = stats.file.map(kinds).fillna("tests and other functions")
 grey = {"numpy and other scipy": model.transform(Y)}
 figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
 _ = plot.scores(
-    scores,
+    model.transform(X),
     labels,
     background=grey,
     axes=axes,

@@ -77,7 +77,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("anndata", "datasets", "plot"):
+    if name in ("anndata", "datasets", "mne", "plot"):
         return import_module(f"standout.{name}")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)

@@ -6,8 +6,9 @@ when the data drift. Non-finite values propagate to the sums, so no separate val
 Sparse rows are accumulated by sparse matrix products where these are cheaper than dense blocks. They are not shifted,
 because shifting would destroy sparsity; if a feature is far from zero, shifted dense blocks are accumulated instead.
 
-While a thread reads ahead, products run on a separate thread pool, with single-threaded BLAS in each thread. Idle
-OpenBLAS threads spin and take a core from the reader; idle threads of the pool sleep.
+While a thread reads ahead, and for arrays with few features, products run on a separate thread pool, with
+single-threaded BLAS in each thread. Waiting OpenBLAS threads spin and take a core from the reader and from other
+programs; waiting threads of the pool sleep.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ _MAX_PANELS = 8
 # With more features the product takes so much longer than reading the rows that spinning does not matter, and a single
 # BLAS call for all columns is fastest.
 _MAX_PANEL_FEATURES = 2000
+# With at most this many features, a product of one block is so short that threads of BLAS mostly wait for each other:
+# each thread multiplies a part of the rows instead.
+_MAX_NARROW = 240
 # Cost of a multiply-add in a sparse product, relative to a dense product.
 SPARSE_COST = 150
 # Rows of the scatter matrix that are computed at once.
@@ -56,6 +60,17 @@ AddScatter = Callable[[Array, Array], Array]
 def scatter_adder(n_rows: int | None, n_features: int, reads_ahead: bool) -> Iterator[AddScatter]:
     """Yield the function that accumulates the products of blocks in a pass over this many rows."""
     work = float(n_rows or 10**6) * n_features**2
+    threads = blas_threads()
+    if not reads_ahead and work >= SMALL_WORK and n_features <= _MAX_NARROW and threads > 1:
+        with threads_for(0.0), ThreadPoolExecutor(threads, "standout-product") as pool:
+
+            def add_parts(total: Array, rows: Array) -> Array:
+                for product in pool.map(_product, np.array_split(rows, threads)):
+                    total += np.tril(product)
+                return total
+
+            yield add_parts
+        return
     if not reads_ahead or work < SMALL_WORK or n_features > _MAX_PANEL_FEATURES:
         with threads_for(work):
             yield add_scatter
@@ -64,7 +79,7 @@ def scatter_adder(n_rows: int | None, n_features: int, reads_ahead: bool) -> Ite
     # sums are as well.
     panels = max(1, min(_MAX_PANELS, n_features // _MIN_PANEL))
     edges = [round(n_features * (1 - (1 - panel / panels) ** 0.5)) for panel in range(panels + 1)]
-    threads = min(blas_threads(), panels)
+    threads = min(threads, panels)
     with threads_for(0.0), ThreadPoolExecutor(threads, "standout-product") as pool:
 
         def add(total: Array, rows: Array) -> Array:
@@ -73,6 +88,12 @@ def scatter_adder(n_rows: int | None, n_features: int, reads_ahead: bool) -> Ite
             return total
 
         yield add
+
+
+def _product(rows: Array) -> Array:
+    """Return ``rows.T @ rows``. numpy releases the GIL during the product."""
+    with np.errstate(all="ignore"):  # the caller's state does not apply in this thread
+        return np.asarray(rows.T @ rows)
 
 
 def _add_panel(total: Array, rows: Array, start: int, stop: int) -> None:
@@ -236,7 +257,7 @@ class Accumulator:
         """Correct for the remaining mean and fill the other triangle; no rows can be added afterwards."""
         mean, residue = self.shift, np.zeros(self.n_features)
         if self.weight > 0:
-            mean, residue = _sum_and_rest(mean, self.sum / self.weight)
+            mean, residue = two_sum(mean, self.sum / self.weight)
             add_outer(self.scatter, self.sum, -1.0 / self.weight)
         diagonal = np.einsum("ii->i", self.scatter)
         lost = np.flatnonzero((diagonal < SMALLEST * self.weight) & ((diagonal > 0) | (self.sum != 0))).tolist()
@@ -267,11 +288,11 @@ def merged_scatter(one: Sums | Moments, other: Sums | Moments) -> tuple[Array, A
     share = other.weight / (one.weight + other.weight)
     scatter = np.asfortranarray(one.scatter + other.scatter)
     blas.dger(one.weight * share, shift, shift, a=scatter, overwrite_a=1)
-    mean, residue = _sum_and_rest(one.mean, one.residue + shift * share)
+    mean, residue = two_sum(one.mean, one.residue + shift * share)
     return mean, residue, scatter
 
 
-def _sum_and_rest(one: Array, other: Array) -> tuple[Array, Array]:
+def two_sum(one: Array, other: Array) -> tuple[Array, Array]:
     """Return the rounded sum of two numbers and its exact rounding error (Knuth's two-sum)."""
     total = one + other
     added = total - one

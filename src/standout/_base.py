@@ -12,14 +12,13 @@ from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
-from standout._blas import Array, rank_tolerance
-from standout._dataset import Dataset, Mixture
+from standout._blas import Array
+from standout._dataset import Dataset
 from standout._inputs import (
     FitArguments,
     Inputs,
@@ -31,23 +30,18 @@ from standout._inputs import (
     parse_inputs,
 )
 from standout._kernel_model import KernelModel
-from standout._model import Model, TopFeature, log_likelihood_gain
+from standout._model import Model, TopFeature
 from standout._moments import Moments
-from standout._summary import Summary, methods_text, summarize
+from standout._score import log_likelihood_gain, score_variances
+from standout._summary import N_EXTREMES, Extremes, Summary, extreme_rows, methods_text, summarize
 from standout._table_checks import data_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
+from standout.io.memory import as_numpy
 from standout.io.missing import Fill, filled_by
-from standout.io.read import as_precise, is_array_like, is_on_cluster, read_scores
+from standout.io.read import as_precise, is_array_like, is_on_cluster, open_data, read_scores
 from standout.io.source import Source, select_columns
-from standout.solvers.problem import SolveOptions, check_rows
+from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
-
-# Along a component with an infinite ratio, a background sd below this fraction of the target sd counts as zero.
-_NULL = 1e-6
-_EPS = float(np.finfo(float).eps)
-# Fewest effective rows, and degrees of freedom of a background variance, in the expectation of a ratio of variances,
-# which diverges at one row and at two degrees of freedom.
-_FEWEST_ROWS, _FEWEST_FREEDOM = 1.5, 2.5
 
 
 class Fitted:
@@ -62,26 +56,6 @@ class Fitted:
 
     def __set__(self, estimator: Any, value: Any) -> None:
         raise AttributeError(f"the fitted {self.field} cannot be set: it belongs to the model. Fit again instead.")
-
-
-def _projected(data: Dataset, model: Model, background: bool = False) -> Moments:
-    """Return the moments of a dataset's scores; variances at the level of rounding error are set to zero."""
-    summed = data.source is None or not data.source.is_local
-    if summed:
-        moments = data.moments.project(model.components.T)
-    else:
-        assert data.source is not None
-        moments = Moments.of(model.project(data.source, data.role), weights=data.weights, role=data.role)
-    check_rows(data.role, moments.rows)
-    target = np.sqrt(model.target_variance)
-    least = 10 * _EPS * (np.abs(model.components) @ np.abs(model.mean) + target)  # a smaller sd is rounding error
-    if summed and model.background_counts:  # moments have half the digits of the rows
-        features = np.sqrt(model.components**2 @ model.scale**2)
-        least = np.maximum(least, np.sqrt(rank_tolerance(len(model.scale))) * features)
-    if background:
-        least = np.where(np.isinf(model.ratios), np.maximum(least, _NULL * target), least)
-    rounding = np.diagonal(moments.covariance()) <= least**2
-    return replace(moments, scatter=np.where(rounding | rounding[:, None], 0.0, moments.scatter))
 
 
 class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -127,7 +101,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : path, array-like, frame, sparse matrix, Source or Moments, of shape (n_rows, n_features)
-            The target (files, Dask and Spark: see :func:`standout.read`); with ``background_label``, target and
+            The target (files, Dask, Spark, MNE: see :func:`standout.read`); with ``background_label``, target and
             background rows together.
         y : array-like of shape (n_rows,), optional
             Label of each row of X; used with ``background_label`` only.
@@ -239,8 +213,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_rows, n_components)
-            float32 if the rows are, float64 otherwise. For rows on a cluster, a lazy collection of the same kind
-            (dask array or Spark DataFrame).
+            float32 if the rows are, float64 otherwise. For a tensor, a tensor on the same device. For rows on a
+            cluster, a lazy collection of the same kind (dask array or Spark DataFrame).
 
         Examples
         --------
@@ -258,9 +232,10 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "cluster. Call set_output(transform='default') for scores that stay there, or give rows in memory "
                 "(compute() of dask, toPandas() of Spark)."
             )
-        return as_precise(self._scores(X), X)
+        scores = as_precise(self._scores(X), X)
+        return scores if container == "default" else as_numpy(scores)
 
-    def inverse_transform(self, X: ArrayLike) -> Array:
+    def inverse_transform(self, X: Any) -> Any:
         """Return rows from scores: ``mean_ + X @ patterns_``.
 
         Parameters
@@ -271,7 +246,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            float32 if the scores are, float64 otherwise. For a dask array or data frame of scores, a lazy dask array.
+            float32 if the scores are, float64 otherwise. For a tensor, a tensor on the same device. For a dask array
+            or data frame of scores, a lazy dask array.
 
         Examples
         --------
@@ -284,8 +260,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         model = self._solved()
         scores = read_scores(X, model.n_components)
-        restored: Array = as_precise(model.restore(scores), scores)
-        return restored
+        if isinstance(scores, Source):
+            return scores.map_rows(model.restoration, self._names() or [f"x{i}" for i in range(self.n_features_in_)])
+        return as_precise(model.restore(scores), scores)
 
     def score(
         self,
@@ -367,8 +344,56 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._solved().top_features(check_count("count", count))
 
-    def summary(self) -> Summary:
+    def extremes(self, X: Any, labels: Any = None, n: int = 10) -> list[Extremes]:
+        """Return, for each component, the rows with the lowest and the highest scores.
+
+        The ends of a component of embeddings show what it is about: read the texts that they belong to.
+
+        Parameters
+        ----------
+        X : array-like, frame, sparse matrix or Source, of shape (n_rows, n_features)
+            Any rows.
+        labels : array-like of shape (n_rows,), optional
+            Text or id of each row; by default the ids of the source (``ids`` of :func:`standout.read`), if any.
+        n : int, default=10
+            Number of rows at each end; fewer if there are not twice as many rows.
+
+        Returns
+        -------
+        list of Extremes
+            ``low`` and ``high`` of each component: lists of row number, label and score, the most extreme row first.
+
+        Examples
+        --------
+        >>> from standout import DPCA, datasets
+        >>> target, background = datasets.FactorModel().sample(1000, 2000)
+        >>> model = DPCA(n_components=1).fit(target, background=background)
+        >>> [round(row.score, 1) for row in model.extremes(target, n=3)[0].high]
+        [7.0, 6.3, 6.1]
+        """
+        source = open_data(X, "X")
+        source.check_order("X")
+        scores = source.collect_mapped([self._scores], "X")[0]
+        labels = source.row_values("ids", "X: ids") if labels is None else labels
+        if labels is not None:
+            labels = np.asarray(labels, dtype=object)
+            if labels.shape != (len(scores),):
+                found = f"shape {labels.shape} for {len(scores)} rows"
+                raise InputError(f"labels: {found}. Give one text or id for each row.")
+        return extreme_rows(scores, labels, check_count("n", n))
+
+    def summary(self, X: Any = None, labels: Any = None) -> Summary:
         """Return a text summary of the model: its ratios, the verdict on them with reasons, and the next step.
+
+        Parameters
+        ----------
+        X, labels : optional
+            Rows, and a text or id for each, as in :meth:`extremes`: the summary then lists the rows at the ends of each
+            component.
+
+        Returns
+        -------
+        str
 
         Examples
         --------
@@ -377,7 +402,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         >>> DPCA(n_components=1).fit(target, background=background).summary().splitlines()[0]
         'dPCA: 1 component of 12 features (joint rank 12)'
         """
-        return summarize(self._solved())
+        return summarize(self._solved(), extremes=() if X is None else self.extremes(X, labels, N_EXTREMES))
 
     def methods_text(self, assessment: Any = None) -> Summary:
         """Return the methods paragraph of a paper: method, counts, estimates, tests, versions, references.
@@ -431,7 +456,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -456,7 +481,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         source = self._source(X, "transform")
         if model.used is not None:  # unused columns are not read
             source = select_columns(source, model.used)
-        return source.map_rows(model.narrowed().project, self.get_feature_names_out())
+        return source.map_rows(model.narrowed().projection, self.get_feature_names_out())
 
     def _variances(self, given: FitArguments) -> tuple[Array, Array, Array]:
         """Return target and background variance (divided by n) along each component, and their expected ratio.
@@ -477,28 +502,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         matched = match_features(inputs, self.features, (self._names(), self.n_features_in_), used)
         if model.n_components == 0:
             return np.empty(0), np.empty(0), np.empty(0)
-        model = model.narrowed()
-        target = _projected(matched.datasets[0], model)
-        parts = [_projected(data, model, background=True) for data in matched.datasets[1:]]
-        rows = np.maximum([part.n_effective for part in (target, *parts)], _FEWEST_ROWS)
-        if not parts:
-            return target.variance(), np.ones(model.n_components), np.full(model.n_components, 1 - 1 / rows[0])
-        shares = model.shares_of([data.role for data in matched.datasets[1:]])
-        mixture = Mixture.of([part.counts for part in parts], shares)
-        shift = 0.0 if self.centering == "own" else target.mean - mixture.mixed_means([part.mean for part in parts])
-        variance = np.diagonal(target.covariance()) + shift**2
-        spread = np.stack([np.diagonal(part.covariance()) for part in parts])
-        mixed = mixture.mixed(list(spread))
-        # In units of the mixed population variance: the contribution of each background, and the variance of the shift.
-        own = mixture.shares[:, None] * spread / (1 - 1 / rows[1:, None])
-        own /= np.where(mixed > 0, own.sum(axis=0), 1.0)
-        shifts = 1 / rows[0] + (mixture.shares / rows[1:]) @ own if self.centering != "own" else np.zeros(len(mixed))
-        parts_expected = own * (1 - 1 / rows[1:, None])
-        expected = np.where(mixed > 0, parts_expected.sum(axis=0), 1.0)
-        # The mean of 1/χ²; the sum of several χ² is approximated by one with the same mean and variance.
-        freedom = 1 / np.maximum((parts_expected**2 / (rows[1:, None] - 1)).sum(axis=0) / expected**2, _EPS)
-        inverse = 1 / (1 - 2 / np.maximum(freedom, _FEWEST_FREEDOM)) / expected
-        return variance, mixed, (1 - 1 / rows[0] + shifts) * inverse
+        return score_variances(matched.datasets, model.narrowed(), own_mean=self.centering == "own")
 
     def _check_parameters(self) -> SolveOptions:
         """Validate the parameters before any data are read, and return them as solver options."""
@@ -527,9 +531,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _source(self, X: Any, method: str) -> Source:
         """Return X as a source with the features seen in fit."""
         model = self._solved()
-        if isinstance(X, Moments):
-            raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
         data = Dataset.of("X", X)
+        if data.source is None:
+            raise RowsNeededError(f"{method} works on rows, and moments were given. Give the rows.")
         self._check_features(X, data)
         source = align(data, self._names(), self.n_features_in_, "all").source
         assert source is not None

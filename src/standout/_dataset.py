@@ -60,7 +60,10 @@ class Dataset:
         if type(data) is np.ndarray and data.ndim == 2 and data.dtype.kind == "f" and data.size:
             return cls(role, ArraySource(data), weights=weights, groups=groups)  # the common case
         if not isinstance(data, Moments):
-            return cls(role, open_data(data, role), weights=weights, groups=groups)
+            source = open_data(data, role)
+            if source.given is None:
+                return cls(role, source, weights=weights, groups=groups)
+            data = source.given
         if weights is not None or groups is not None:
             raise InputError(
                 f"{role}: moments already hold their weights and groups. Give these to Moments.of instead."

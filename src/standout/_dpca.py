@@ -231,7 +231,8 @@ class DPCA(ExplainedVariance, BaseContrast):
         Returns
         -------
         ndarray of shape (n_rows, n_features)
-            float32 if the rows are, float64 otherwise. For rows on a cluster, a lazy table of the same type.
+            float32 if the rows are, float64 otherwise. For a tensor, a tensor on the same device. For rows on a
+            cluster, a lazy table of the same type.
 
         Examples
         --------
@@ -245,7 +246,7 @@ class DPCA(ExplainedVariance, BaseContrast):
         """
         source = self._source(X, "denoise")
         names = self._names() or [f"x{i}" for i in range(source.n_features)]
-        return as_precise(source.map_rows(self._denoiser().denoise, names), X)
+        return as_precise(source.map_rows(self._denoiser().denoising, names), X)
 
     def _denoiser(self) -> Model:
         """Return a model with all components above the edge, fitted on first use."""

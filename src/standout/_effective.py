@@ -29,7 +29,7 @@ from standout._blas import Array, rank_tolerance, top_eigen
 from standout._dataset import Dataset
 from standout._folds import coded, rows_by_unit
 from standout.errors import SerialWarning
-from standout.io.memory import check_weights
+from standout.io.memory import as_numpy, check_weights
 from standout.io.source import ArraySource, RowSource, Source, block_rows_of
 from standout.solvers.solution import Note
 
@@ -87,7 +87,7 @@ def count_effective_rows(datasets: Sequence[Dataset]) -> None:
             rows = np.concatenate([np.asarray(block, np.float64) @ basis for block in blocks])
         weights = np.ones(len(rows)) if data.weights is None else check_weights(data.weights, len(rows), data.role)
         if np.isfinite(rows).all():
-            groups, _ = coded(np.asarray(data.group_ids)[weights > 0])
+            groups, _ = coded(as_numpy(data.group_ids)[weights > 0])
             freedom = degrees_of_freedom(rows[weights > 0], weights[weights > 0], groups)
             effective = min(data.counts.effective, freedom + 1)
             data.counts = replace(data.counts, effective=effective, units=freedom + 1)

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from standout._dataset import Dataset, fill_together
 from standout._moments import Moments
@@ -29,8 +28,8 @@ from standout.errors import (
     listed,
 )
 from standout.io.checkpoint import check_apart, warn_unused
-from standout.io.memory import is_missing
-from standout.io.read import is_dataset, is_frame, open_data
+from standout.io.memory import as_numpy, is_missing
+from standout.io.read import is_dataset, open_data
 from standout.io.source import RowSource, RowView, Source
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
@@ -219,10 +218,11 @@ def _check_unused_labels(y: Any, source: Source | None) -> None:
 
 
 def label_list(background_label: Any) -> list[Any]:
-    """Return the labels of background rows, in order."""
+    """Return the distinct labels of background rows, in order."""
     if isinstance(background_label, np.ndarray):
-        return background_label.tolist() if background_label.ndim else [background_label.item()]
-    return list(background_label) if isinstance(background_label, list | tuple | set) else [background_label]
+        background_label = background_label.tolist()
+    several = background_label if isinstance(background_label, list | tuple | set) else [background_label]
+    return list(dict.fromkeys(several))
 
 
 def background_name(key: Any) -> str:
@@ -232,8 +232,8 @@ def background_name(key: Any) -> str:
 
 def are_several(background: Any) -> bool:
     """Return whether this is a collection of datasets, as opposed to one dataset given as a list of rows."""
-    if isinstance(background, Mapping):  # some tables and sparse matrices are mappings too
-        return not (sparse.issparse(background) or is_frame(background))
+    if isinstance(background, Mapping):  # some tables, sparse matrices and covariances are mappings too
+        return not is_dataset(background)
     if not isinstance(background, list | tuple):
         return False
     return not background or isinstance(background[0], Moments) or is_dataset(background[0])
@@ -279,8 +279,12 @@ def _by_label(given: FitArguments, background_label: Any, whole: bool) -> Inputs
             "Leave background_sample_weight and background_groups out."
         )
     source = open_data(given.X, "X")
+    roles = [_SINGLE if len(wanted) == 1 else background_name(label) for label in wanted]
     if not isinstance(source, RowSource):
-        raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
+        moments, found = source.moments_by_label(given.y, wanted, given.sample_weight, given.groups, roles)
+        if whole:
+            _check_occurring([label for i, label in enumerate(wanted) if i not in moments], -1 in moments, found)
+        return Inputs(tuple(Dataset([*roles, "target"][i], given=part) for i, part in sorted(moments.items())))
     warn_unused(
         source,
         "X",
@@ -288,25 +292,25 @@ def _by_label(given: FitArguments, background_label: Any, whole: bool) -> Inputs
         "two datasets, chosen with `where` and each with a checkpoint of its own.",
     )
     labels = _labels(given.y, source, wanted)
-    masks = {label: _equal(labels, label) for label in wanted}
+    masks = {label: equal_labels(labels, label) for label in wanted}
     chosen = np.any(list(masks.values()), axis=0)
     if whole:
-        found = list(dict.fromkeys(labels.tolist()))
-        for label, mask in masks.items():
-            if not mask.any():
-                raise InputError(
-                    f"background_label={label!r} does not occur in y, which has {listed(found)}."
-                    f"{did_you_mean(label, found)} Name a label that occurs."
-                )
-        if chosen.all():
-            raise InputError(
-                f"y has only background rows ({listed(found)}), so there is no target. Give rows with other labels too."
-            )
+        absent = [label for label, mask in masks.items() if not mask.any()]
+        _check_occurring(absent, not chosen.all(), list(dict.fromkeys(labels.tolist())))
     parts = {} if chosen.all() else {"target": ~chosen}
-    for label, mask in masks.items():
-        if mask.any():
-            parts[_SINGLE if len(wanted) == 1 else background_name(label)] = mask
+    parts |= {role: mask for role, mask in zip(roles, masks.values(), strict=True) if mask.any()}
     return Inputs(tuple(_part(role, given, source, mask) for role, mask in parts.items()))
+
+
+def _check_occurring(absent: Sequence[Any], has_target: bool, found: list[Any]) -> None:
+    """Raise an error if a background label does not occur, or no other label does; ``found`` are those that occur."""
+    for label in absent:
+        problem = f"background_label={label!r} does not occur in y, which has {listed(found)}"
+        raise InputError(f"{problem}.{did_you_mean(label, found)} Name a label that occurs.")
+    if not has_target:
+        raise InputError(
+            f"y has only background rows ({listed(found)}), so there is no target. Give rows with other labels too."
+        )
 
 
 def _labels(y: Any, source: RowSource, wanted: list[Any]) -> NDArray[Any]:
@@ -315,19 +319,29 @@ def _labels(y: Any, source: RowSource, wanted: list[Any]) -> NDArray[Any]:
     if y is None:
         shown = wanted[0] if len(wanted) == 1 else wanted
         raise InputError(f"background_label={shown!r} needs y, the label of each row. Give y, or use background=.")
-    labels = np.asarray(y)
+    labels = as_numpy(y)
     if labels.ndim != 1 or len(labels) != source.n_rows:
         raise InputError(f"y: shape {labels.shape} for {source.n_rows} rows. Give one label for each row.")
-    missing = sum(is_missing(label) for label in labels.tolist()) if labels.dtype.kind in "Of" else 0
-    if missing:
-        raise InputError(
-            f"y: {missing} of {len(labels)} rows have no label (None or NaN), so it is not known what they are. "
-            "Drop these rows, or give them a label."
-        )
+    check_no_missing(count_missing(labels), len(labels))
     return labels
 
 
-def _equal(labels: NDArray[Any], label: Any) -> NDArray[np.bool_]:
+def count_missing(labels: NDArray[Any]) -> int:
+    """Return how many labels are missing."""
+    return sum(map(is_missing, labels.tolist())) if labels.dtype.kind in "Of" else 0
+
+
+def check_no_missing(missing: int, n_rows: int) -> None:
+    """Raise an error if rows have no label."""
+    if missing:
+        raise InputError(
+            f"y: {missing} of {n_rows} rows have no label (None or NaN), so it is not known what they are. "
+            "Drop these rows, or give them a label."
+        )
+
+
+def equal_labels(labels: NDArray[Any], label: Any) -> NDArray[np.bool_]:
+    """Return which labels equal ``label``."""
     equal = labels == label
     # For incompatible types numpy returns a scalar ("a" == 1 is False, not an array of False).
     return equal if isinstance(equal, np.ndarray) else np.zeros(len(labels), dtype=bool)
@@ -337,7 +351,7 @@ def _part(role: str, given: FitArguments, source: RowSource, mask: NDArray[np.bo
     cut: dict[str, Any] = {"sample_weight": given.sample_weight, "groups": given.groups}
     for name, values in cut.items():
         if values is not None:
-            array = np.asarray(values)
+            array = as_numpy(values)
             if array.shape[:1] != mask.shape:
                 raise InputError(f"{name}: shape {array.shape} for {len(mask)} rows. Give one value for each row of X.")
             cut[name] = array[mask]

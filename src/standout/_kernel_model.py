@@ -294,6 +294,11 @@ class KernelModel(Model):
         return super().project(columns, role)
 
     @property
+    def projection(self) -> Callable[[Source], Any]:
+        """The function of rows that returns their scores, which is not affine."""
+        return self.project
+
+    @property
     def feature_scale(self) -> Array:
         """Divisor of each feature before the kernel is applied."""
         return np.ones(self.landmarks.rows.shape[1]) if self.landmarks.scale is None else self.landmarks.scale

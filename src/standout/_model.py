@@ -7,7 +7,7 @@ by noise edge, p-value and debiased ratios, with a warning if they are not disti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -23,7 +23,7 @@ from standout._shrinkage import Regime
 from standout._spectrum import debiased, largest_root_p_value, noise_edge
 from standout.errors import InputError, OverfitWarning, listed
 from standout.io.memory import checked_block, explain_non_finite, sparse_blocks, sparse_rows
-from standout.io.source import ArraySource, Source, block_rows
+from standout.io.source import AffineMap, ArraySource, Source, block_rows
 from standout.solvers.choose import solve
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note, Signal, Solution
@@ -31,6 +31,8 @@ from standout.solvers.solution import Note, Signal, Solution
 # Above this ratio of dimensions to background units, variance ratios are mostly noise.
 _CROWDED = 0.5
 _REMEDY = " Evaluate the ratios on held-out rows, or give more background rows or fewer features."
+# A product with few components is limited by memory: reading a value takes as long as this many multiply-adds.
+_READING_COST = 16
 # Largest allowed size of the terms whose difference is a score, relative to the sd of the scores.
 _NEAR = 1e3
 
@@ -220,15 +222,21 @@ class Model:
         terms = np.abs(self.components) @ np.abs(self.mean)
         near = bool((terms <= _NEAR * np.sqrt(self.target_variance)).all())
         matrix = sparse_rows(source) if near else None
+        work = basis.shape[0] * max(basis.shape[1], _READING_COST)
         blocks = _dense_blocks(source, role, whole=near) if matrix is None else sparse_blocks(matrix)
         for block in blocks:
-            with np.errstate(all="ignore"), threads_for(float(block.shape[0]) * basis.size):
+            with np.errstate(all="ignore"), threads_for(float(block.shape[0]) * work):
                 parts.append(block @ basis - offset if near else (block - self.mean) @ basis)
             if not np.isfinite(parts[-1]).all() or (self.n_components == 0 and not np.isfinite(block.sum())):
                 raise explain_non_finite(source, block, role)
         if not parts:
             return np.empty((0, self.n_components))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    @property
+    def projection(self) -> Callable[[Source], Any]:
+        """The function of rows that returns their scores."""
+        return AffineMap(self.project, self.mean, (self.components.T,))
 
     @property
     def contrast(self) -> Array:
@@ -239,9 +247,7 @@ class Model:
     def denoise(self, source: Source, role: str = "X") -> Array:
         """Return the target-specific part of rows; without a background, the rows minus the mean."""
         parts = [np.empty((0, len(self.mean)))]
-        signal = self.signal
-        if signal is None:  # fall back to the components
-            signal = Signal.of(self.components.T, self.patterns.T, self.ratios)
+        signal = self._denoising_signal
         for block in _dense_blocks(source, role, whole=True):
             with np.errstate(all="ignore"):
                 centred = block - self.mean
@@ -251,19 +257,47 @@ class Model:
             parts.append(part)
         return np.concatenate(parts)
 
+    @property
+    def denoising(self) -> AffineMap:
+        """The function of rows that returns their target-specific part."""
+        signal = self._denoising_signal
+        factors = (signal.filters * signal.gains, signal.patterns.T) if self.background_counts else ()
+        return AffineMap(self.denoise, self.mean, factors)
+
+    @property
+    def _denoising_signal(self) -> Signal:
+        """The signal model; without one, that of the components."""
+        return self.signal or Signal.of(self.components.T, self.patterns.T, self.ratios)
+
+    @property
+    def restoration(self) -> AffineMap:
+        """The function of scores that returns rows."""
+
+        def restore(scores: Source) -> Array:
+            return self.restore(scores.collect("scores"))
+
+        return AffineMap(restore, 0.0, (self.patterns,), self.mean, checks=False)
+
     def restore(self, scores: Array) -> Array:
         """Return rows from scores: the mean plus scores times the patterns."""
         return self.mean + scores @ self.patterns
 
     def top_features(self, count: int) -> list[list[TopFeature]]:
         """Return the features that change most along each component."""
-        moves = self.patterns * np.sqrt(self.target_variance)[:, None] / self.scale
-        order = np.argsort(-np.abs(moves), axis=1, kind="stable")[:, :count]
         labels: Sequence[str | int] = self.names if self.names is not None else range(len(self.mean))
-        return [
-            [TopFeature(labels[j], float(move[j])) for j in row if move[j] != 0]
-            for row, move in zip(order, moves, strict=True)
-        ]
+        return rank_features(self.patterns, self.target_variance, self.scale, labels, count)
+
+
+def rank_features(
+    patterns: Array, target_variance: Array, scale: Array, labels: Sequence[str | int], count: int
+) -> list[list[TopFeature]]:
+    """Return the features that change most along each pattern, in units of ``scale`` per target sd of the score."""
+    moves = patterns * np.sqrt(target_variance)[:, None] / scale
+    order = np.argsort(-np.abs(moves), axis=1, kind="stable")[:, :count]
+    return [
+        [TopFeature(labels[j], float(move[j])) for j in row if move[j] != 0]
+        for row, move in zip(order, moves, strict=True)
+    ]
 
 
 def _dense_blocks(source: Source, role: str, whole: bool) -> Iterator[Array]:
@@ -309,26 +343,3 @@ def fit_model(datasets: Sequence[Dataset], options: SolveOptions) -> Model:
         total_variance=solution.total_variance,
         **assessed,
     )
-
-
-def log_likelihood_gain(model: Model, target: Array, background: Array, expected: Array) -> float:
-    """Return ½ Σ [r (1 − 1/λ) − log λ] over components, with λ from the model and r the ratio of given variances.
-
-    ``expected`` is the ratio expected of equal population variances, by which r is corrected. See
-    :meth:`standout.DPCA.score` for the derivation.
-    """
-    if len(target) == 0:
-        raise InputError(
-            "the model has no components, so there is nothing to score. Fit it with `n_components=1` or more."
-        )
-    if ((target == 0) & (background == 0)).any():
-        raise InputError("neither target nor background rows vary along some component. Give rows that vary.")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = target / background / expected
-        claimed = np.where(np.isnan(model.debiased_ratios), model.ratios, model.debiased_ratios)
-        claimed = np.where(np.isinf(claimed), model.target_variance / background, claimed)
-        if model.background_counts:  # (Λ − I)₊ of the model
-            claimed = np.maximum(claimed, 1.0)
-        gains = ratios * (1 - 1 / claimed) - np.log(claimed)
-    gains = np.where(np.isinf(ratios), np.where(claimed > 1, np.inf, 0.0), gains)
-    return float(gains.sum() / 2)

@@ -67,8 +67,8 @@ _FORMER_NAMES = {"Path": "SubspacePath", "plain_ratios": "unshrunk_ratios", "p_v
 _WARNINGS = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, StandoutWarning)
 }
-# Formats that are stored as CSR. The others are stored as they are, so that loading converts none of them.
-_AS_CSR = ("bsr", "dok", "lil")
+# Sparse matrices are stored as CSR. Files of earlier versions hold other forms, and CSR for these.
+_FORMERLY_AS_CSR = ("bsr", "dok", "lil")
 # A string array pads every entry to the longest, so a short file could request a lot of memory.
 _MAX_TEXT = 2**22
 
@@ -263,9 +263,8 @@ class Encoder:
         return {"array": name}
 
     def _sparse(self, value: Any, name: str) -> list[Any]:
-        kind = f"{value.format}_{'array' if isinstance(value, sparse.sparray) else 'matrix'}"
-        stored = value.tocsr() if value.format in _AS_CSR else value
-        parts = {part: self._array(getattr(stored, part), f"{name}.{part}") for part in SPARSE_PARTS[stored.format]}
+        kind, stored = "csr_array" if isinstance(value, sparse.sparray) else "csr_matrix", value.tocsr()
+        parts = {part: self._array(getattr(stored, part), f"{name}.{part}") for part in SPARSE_PARTS["csr"]}
         return [kind, [int(n) for n in value.shape], parts]
 
 
@@ -344,9 +343,9 @@ def _labels(kind: str, shape: list[int], values: list[Any]) -> NDArray[Any]:
 def _sparse(kind: str, shape: tuple[int, ...], parts: dict[str, Any]) -> Any:
     """Return a sparse matrix of this kind from its parts, after checking that all indices are in range."""
     form, _, container = kind.partition("_")
-    if form not in (*SPARSE_PARTS, *_AS_CSR) or container not in ("array", "matrix"):
+    if form not in (*SPARSE_PARTS, *_FORMERLY_AS_CSR) or container not in ("array", "matrix"):
         raise MalformedError("a sparse matrix is not supported")
     if not all(isinstance(part, np.ndarray) for part in parts.values()):
         raise MalformedError("a sparse matrix is not made of arrays")
-    stored = "csr" if form in _AS_CSR else form
+    stored = "csr" if form in _FORMERLY_AS_CSR else form
     return getattr(sparse, f"{stored}_{container}")(sparse_from_parts(stored, parts, shape)).asformat(form)

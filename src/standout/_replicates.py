@@ -183,8 +183,8 @@ def replicate_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
             argument = "groups" if data.role == "target" else "background_groups"
             raise InputError(
                 f"{data.role}: it has no groups, and the {grouped[0]} has, so that units would be counted on one side "
-                f"and rows on the other. Give the unit of each row as `{argument}=`, or its column as `groups` of "
-                "standout.read; where every row is a unit, give row numbers."
+                f"and rows on the other. Give the unit of each row (subject, epoch) as `{argument}=`, or its column as "
+                "`groups` of standout.read; where every row is a unit, give row numbers."
             )
         texts.append(
             f"{data.role}: its moments have no groups, and the {grouped[0]} has, so that its rows count as "
@@ -500,7 +500,7 @@ def _copies(rows: NDArray[Any]) -> Index | None:
         return None
     order = np.argsort(projected, kind="stable")
     step = max(1, rows.shape[1] // _MAX_COMPARED)
-    values = np.asarray(rows[order][:, ::step], dtype=np.float64)
+    values = np.asarray(rows[:, ::step][order], dtype=np.float64)
     sd = values.std(axis=0)
     values = values[:, sd > 0] / sd[sd > 0]
     if values.shape[1] < _MIN_CONTINUOUS:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from standout._blas import Array
 from standout._html import fragment, table
@@ -21,12 +23,16 @@ from standout._model import Model
 from standout._moments import Counts
 from standout._verdict import background_estimate, count, joined, number, p_text, verdict
 from standout._version import __version__
+from standout.errors import visible
+from standout.io.options import as_text
 
 if TYPE_CHECKING:
     from standout.inference.assess import Assessment
 
 # Components that are listed one by one.
 _LISTED = 5
+# Rows listed at each end of a component in texts, and the length to which their labels are cut.
+N_EXTREMES, _LABEL_WIDTH = 3, 90
 # By the words that cite them.
 _REFERENCES = {
     "Abid et al.": "Abid, A., Zhang, M. J., Bagaria, V. K. & Zou, J. (2018). Exploring patterns enriched in a dataset "
@@ -52,6 +58,10 @@ class Summary(str):
 
     html: str | None = None
 
+    def __new__(cls, text: str = "") -> Summary:
+        """Escape control characters: names in the text come from the data, and terminals obey such characters."""
+        return super().__new__(cls, visible(text))
+
     def with_html(self, html: str) -> Summary:
         """Return the text with the HTML that notebooks show."""
         found = Summary(self)
@@ -65,8 +75,63 @@ class Summary(str):
         return self.html
 
 
-def summarize(model: Model, command: str | None = None) -> Summary:
-    """Return the summary of a model; given the command that tests the same data, with that as the next step."""
+class ExtremeRow(NamedTuple):
+    """A row near one end of a component."""
+
+    row: int  # position of the row, from 0
+    label: str | None  # None if the row has none
+    score: float
+
+
+class Extremes(NamedTuple):
+    """The rows near the two ends of a component, the most extreme first."""
+
+    low: list[ExtremeRow]
+    high: list[ExtremeRow]
+
+
+def extreme_rows(scores: Array, labels: NDArray[Any] | None, count: int) -> list[Extremes]:
+    """Return the rows with the lowest and the highest scores along each component; no row is at both ends."""
+    count = min(count, len(scores) // 2)
+    found = []
+    for column in np.asarray(scores, dtype=np.float64).T:
+        order = np.argsort(column, kind="stable")
+        ends = (order[:count], order[::-1][:count])
+        found.append(
+            Extremes(*(
+                [ExtremeRow(int(i), None if labels is None else as_text(labels[i]), float(column[i])) for i in end]
+                for end in ends
+            ))
+        )  # fmt: skip
+    return found
+
+
+def extremes_text(names: Sequence[str], extremes: Sequence[Extremes]) -> list[str]:
+    """Return the rows at the ends of each component as lines of text, with their scores."""
+    lines = ["  rows at the ends of each component, with their scores:"]
+    for name, rows in _shown_extremes(names, extremes).items():
+        lines += [f"  {name}", *(f"  {score:>+10.3g}  {text}" for score, text in rows)]
+    return lines
+
+
+def _shown_extremes(names: Sequence[str], extremes: Sequence[Extremes]) -> dict[str, list[tuple[float, str]]]:
+    """Return scores and texts of the most extreme rows of each component, in the order of their scores."""
+    return {
+        name: [(each.score, _row_text(each)) for each in (*low[:N_EXTREMES], *reversed(high[:N_EXTREMES]))]
+        for name, (low, high) in zip(names, extremes, strict=True)
+    }
+
+
+def _row_text(each: ExtremeRow) -> str:
+    text = f"row {each.row}" if each.label is None else each.label
+    return textwrap.shorten(text, _LABEL_WIDTH, placeholder="…") or "(empty)"
+
+
+def summarize(model: Model, command: str | None = None, extremes: Sequence[Extremes] = ()) -> Summary:
+    """Return the summary of a model.
+
+    With the command that tests the same data, that is the next step; with extremes, their rows are listed.
+    """
     alpha = getattr(model, "alpha", None) if model.background_counts else None
     title = model.method if alpha is None else f"{model.method} (alpha = {alpha:.4g})"
     size = f"of {len(model.mean)} features ("
@@ -79,16 +144,22 @@ def summarize(model: Model, command: str | None = None) -> Summary:
     facts.append(("target", _rows(model.target_counts)))
     for (name, counts), share in zip(model.background_counts, model.mix, strict=True):
         weight = f", share {share:.2f}" if len(model.mix) > 1 else ""
-        facts.append((name, f"{_rows(counts)}{weight}"))
+        facts.append((visible(name, lines=False), f"{_rows(counts)}{weight}"))
     facts.append(("problem", f"{_problem(model)} (solver {model.solver})"))
     found = verdict(model, command=command)
     judged = found.lines(on_command_line=command is not None)
     further = [note.text for note in model.notes if note.text not in found.reasons]
     columns = _columns(model)
     lines = [title, *(f"  {name:<11} {text}" for name, text in facts), "", *_aligned(columns), "", *judged]
-    text = Summary("\n".join([*lines, *(f"  ! {note}" for note in further)]))
+    lines += [f"  ! {note}" for note in further]
     header, *rows = zip(*columns, strict=True)
-    return text.with_html(fragment(title, table(header, rows), verdict_html(judged, further), facts=facts))
+    tables = [table(header, rows), verdict_html(judged, further)]
+    if extremes:
+        lines += ["", *extremes_text(model.component_names, extremes)]
+        shown = _shown_extremes(model.component_names, extremes)
+        listed = [(name, *row) for name, rows in shown.items() for row in rows]
+        tables.append(table(["component", "score", "row"], listed))
+    return Summary("\n".join(lines)).with_html(fragment(title, *tables, facts=facts))
 
 
 def verdict_html(lines: list[str], notes: Iterable[str] = ()) -> str:
@@ -244,7 +315,8 @@ def _data(estimator: Any, model: Model) -> str:
     """Return the counts of rows, independent units and features, and the centring."""
     used = estimator.n_features_in_ if model.used is None else len(model.used)
     units = " ({:.4g} independent)"
-    named = [(name if " " in name else f"the {name}", rows) for name, rows in model.background_counts]
+    names = [visible(name, lines=False) for name, _ in model.background_counts]
+    named = [(n if " " in n else f"the {n}", rows) for n, (_, rows) in zip(names, model.background_counts, strict=True)]
     counts = [f"{name} {_rows(rows, units)}" for name, rows in (("The target had", model.target_counts), *named)]
     text = f"{_and(counts)}, with {used} features."
     if len(model.mix) > 1:

@@ -20,6 +20,7 @@ from standout._dataset import Dataset
 from standout._effective import serial_notes
 from standout._replicates import replicate_notes
 from standout.errors import FeatureWarning, RareFeatureWarning, TableWarning, listed, named_features
+from standout.io.memory import as_numpy
 from standout.io.source import ArraySource
 from standout.io.stream import Stream
 from standout.solvers.solution import Note, identical_note
@@ -102,7 +103,7 @@ def _rows(data: Dataset) -> Rows | None:
     else:
         return None
     if data.weights is not None:
-        weights = np.asarray(data.weights)
+        weights = as_numpy(data.weights)
         rows = rows[weights > 0] if weights.shape == rows.shape[:1] and weights.dtype.kind in "fiub" else rows
     return rows if len(rows) else None
 
@@ -428,11 +429,11 @@ def _mostly(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
 
 def _row_names(source: Any) -> Sequence[str] | None:
     """Return the names of rows in memory: their ids, a single text column, or the index of a frame."""
-    if source is None or isinstance(source, Stream) or not source.is_local:
+    inner = getattr(source, "source", source)
+    if source is None or isinstance(inner, Stream) or not source.is_local:
         return None
     names = getattr(source, "row_ids", None)
-    inner = getattr(source, "source", source)
-    if names is None and len(getattr(inner, "aside", ())) == 1 and not isinstance(inner, Stream):
+    if names is None and len(getattr(inner, "aside", ())) == 1:
         names = inner.about(inner.aside[0])
     if names is None and hasattr(inner, "frame"):
         import narwhals.stable.v2 as nw

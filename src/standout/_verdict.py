@@ -17,7 +17,7 @@ from standout._model import Model
 from standout._moments import Counts
 from standout._shrinkage import estimate_text
 from standout._spectrum import count_components, critical_value
-from standout.errors import DoubtWarning, ReplicateWarning, SerialWarning, TableWarning, listed
+from standout.errors import DoubtWarning, ReplicateWarning, SerialWarning, TableWarning, listed, visible
 from standout.solvers.solution import Note
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Verdict:
         lines = [self.headline, *(f"  {mark} {reason}" for mark, reason in zip(marks, self.reasons, strict=True))]
         if self.next_step is not None:
             lines.append(f"  {self.next_step.text(on_command_line=on_command_line)}")
-        return lines
+        return [visible(line, lines=False) for line in lines]  # a command can name a file with a line break
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict for the JSON of the command line."""

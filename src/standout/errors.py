@@ -34,6 +34,7 @@ A message names arguments in backticks, as in "Use `missing='auto'`.", and the c
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -149,6 +150,9 @@ class TableWarning(DoubtWarning):
 
 
 _KINDS = (StandoutError, StandoutWarning)
+# Characters that a terminal obeys instead of showing them: control characters, and those that change the direction of
+# text. Surrogates stand for bytes of a file name that are not valid text, and cannot be printed.
+_CONTROLS = re.compile("[\0-\t\v-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 __all__ = sorted(name for name, kind in vars().items() if isinstance(kind, type) and issubclass(kind, _KINDS))
 
 
@@ -196,10 +200,28 @@ def _keywords(code: str) -> dict[str, object]:
 
 def warn_user(text: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code, regardless of how many layers are between."""
+    text = visible(text, lines=False)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, category, stacklevel=level)
+
+
+def visible(text: str, *, lines: bool = True) -> str:
+    r"""Return text that is safe to print: control characters become escapes, as JSON writes them.
+
+    Line breaks are kept, unless the text is a name or a sentence (``lines=False``).
+
+    Examples
+    --------
+    >>> print(visible("\x1b[2Jgene\u202e\nnext line"))
+    \u001b[2Jgene\u202e
+    next line
+    >>> print(visible("a\nb", lines=False))
+    a\u000ab
+    """
+    text = text if lines else text.replace("\n", r"\u000a")
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def did_you_mean(name: object, choices: Iterable[object]) -> str:
@@ -226,8 +248,11 @@ def listed(names: Sequence[object], most: int = 5) -> str:
     "'a', 'b'"
     >>> listed(range(9), most=3)
     '0, 1, 2 and 6 more'
+    >>> len(listed(["x" * 10**6]))  # the start of a name of any length
+    103
     """
-    shown = ", ".join(repr(str(name)) if isinstance(name, str) else str(name) for name in names[:most])
+    texts = (repr(str(name)) if isinstance(name, str) else str(name) for name in names[:most])
+    shown = ", ".join(text if len(text) <= 150 else f"{text[:100]}..." for text in texts)
     rest = len(names) - most
     return f"{shown} and {rest} more" if rest > 0 else shown
 

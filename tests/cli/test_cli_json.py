@@ -56,6 +56,12 @@ def test_fit_matches_the_schema(described, sides, options, tmp_path):
     assert set(found["files"]) == {"model", "scores"}
 
 
+def test_fit_with_ids_matches_the_schema(described, data, tmp_path):
+    both(data, tmp_path, name=np.array([f"row {i}" for i in range(1000)]))
+    found = described("fit", tmp_path / "target.csv", "-b", tmp_path / "background.csv", "--ids", "name", "--json")
+    assert len(found["extremes"][0]["low"]) == 10
+
+
 def test_fit_without_a_background_matches_the_schema(described, files):
     assert described("fit", files / "target.csv", "--method", "pca", "--json")["verdict"]["kind"] == "no_background"
 

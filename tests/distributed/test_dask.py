@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from conftest import NAMES, whole_numbers
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout.errors import FeatureError, FeatureWarning, InputError, NonFiniteError, RowsNeededError
+from standout.errors import FeatureError, FeatureWarning, InputError, NonFiniteError
 from standout.io.read import read
 
 dask = pytest.importorskip("dask", reason="dask is not installed: everything about Dask is left out")
@@ -277,7 +278,7 @@ BAD = {
     "dates": lambda rows: rows.astype("datetime64[s]"),
     "text": lambda rows: rows.astype(str),
     "one dimension": lambda rows: rows[:, 0],
-    "three dimensions": lambda rows: rows[:, :, None],
+    "four dimensions": lambda rows: rows[:, :, None, None],
     "no rows": lambda rows: rows[:0],
     "no columns": lambda rows: rows[:, :0],
     "one row": lambda rows: rows[:1],
@@ -344,9 +345,6 @@ def test_unsupported_input_is_an_error_with_a_remedy(data, refused):
     refused(lambda: read(rows, columns=["a"]), "no column names")
     refused(lambda: read(rows, missing="mean"), "`missing`")
     refused(lambda: read(dd.from_pandas(pd.Series([1.0, 2.0]), npartitions=1)), "1D array")
-    refused(
-        lambda: DPCA(background_label="b").fit(rows, ["a", "b"] * 100), "background_label", kind=RowsNeededError
-    )  # fmt: skip
 
 
 def test_blocks_of_a_collection_can_be_fetched(data):
@@ -460,3 +458,150 @@ def test_whole_numbers_of_another_seed_agree_on_the_cluster(client):
     np.testing.assert_allclose(
         outside.transform(chunked(data.target)).compute(), inside.transform(data.target), **TIGHT
     )
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    """Rows of a target and two backgrounds in mixed order, with labels, weights and groups."""
+    target, background = whole_numbers()
+    labels = np.array(["ill"] * 200 + ["well"] * 180 + ["old"] * 120)
+    order = np.random.default_rng(0).permutation(500)
+    weights = np.random.default_rng(1).integers(0, 3, size=500)
+    return np.vstack([target, background])[order], labels[order], weights, np.arange(500) // 3
+
+
+LABELS = {
+    "array in memory": lambda labels: labels,
+    "list": lambda labels: labels.tolist(),
+    "series": pd.Series,
+    "same chunks": lambda labels: da.from_array(labels, chunks=61),
+    "other chunks": lambda labels: da.from_array(labels.astype(object), chunks=100),
+}
+
+
+@pytest.mark.parametrize("label", ["well", ["well", "old"]])
+@pytest.mark.parametrize("kind", LABELS)
+def test_background_label_splits_the_rows_of_an_array_as_in_memory(labelled, kind, label):
+    rows, labels, weights, groups = labelled
+    plain = DPCA(3, background_label=label).fit(rows, labels)
+    model = DPCA(3, background_label=label).fit(chunked(rows), LABELS[kind](labels))
+    np.testing.assert_allclose(model.components_, plain.components_, **TIGHT)
+    np.testing.assert_allclose([*model.ratios_, model.noise_edge_], [*plain.ratios_, plain.noise_edge_], **TIGHT)
+    assert model.score(chunked(rows), labels) == pytest.approx(plain.score(rows, labels), rel=1e-10)
+    given = {"sample_weight": weights, "groups": groups}
+    weighted = DPCA(3, background_label=label).fit(chunked(rows), LABELS[kind](labels), **given)
+    lazy = {name: da.from_array(values, chunks=61) for name, values in given.items()}
+    np.testing.assert_allclose(
+        weighted.ratios_, DPCA(3, background_label=label).fit(rows, labels, **given).ratios_, **TIGHT
+    )
+    parts = {name: labels == name for name in ("well", "old") if name in label}
+    target = ~np.any(list(parts.values()), axis=0)
+    moments = [Moments.of(rows[mask], weights=weights[mask], groups=groups[mask]) for mask in (target, *parts.values())]
+    by_moments = DPCA(3).fit(moments[0], background=moments[1] if len(parts) == 1 else moments[1:])
+    assert weighted.p_value_ == pytest.approx(by_moments.p_value_, rel=1e-9)
+    again = DPCA(3, background_label=label).fit(chunked(rows), LABELS[kind](labels), **lazy)
+    np.testing.assert_allclose(again.ratios_, weighted.ratios_, **TIGHT)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "unknown rows", "rows", "few rows each", "an empty chunk"])
+def test_background_label_works_for_every_kind_of_chunk(labelled, kind):
+    rows, labels, *_ = labelled
+    plain = DPCA(2, background_label="well").fit(rows[:200], labels[:200])
+    array = KINDS[kind](rows[:200])
+    y = da.from_array(labels[:200], chunks=61) if kind == "unknown rows" else labels[:200]
+    model = DPCA(2, background_label="well").fit(array, y)
+    np.testing.assert_allclose(model.components_, plain.components_, **TIGHT)
+
+
+@pytest.mark.shows("Dask DataFrame", "groups")
+def test_background_label_splits_a_data_frame_by_a_column(labelled):
+    rows, labels, weights, groups = labelled
+    frame = pd.DataFrame(rows, columns=NAMES).assign(state=labels, w=weights, subject=groups)
+    options = {"label": "state", "groups": "subject", "drop": "w"}
+    collection = dd.from_pandas(frame, npartitions=4)
+    plain = DPCA(2, background_label=["well", "old"]).fit(read(frame, **options))
+    model = DPCA(2, background_label=["well", "old"]).fit(read(collection, **options))
+    np.testing.assert_allclose(model.components_, plain.components_, **TIGHT)
+    assert model.feature_names_in_.tolist() == list(NAMES)
+    parts = [Moments.of(rows[labels == name], groups=groups[labels == name]) for name in ("ill", "well", "old")]
+    assert model.p_value_ == pytest.approx(DPCA(2).fit(parts[0], background=parts[1:]).p_value_, rel=1e-9)
+    features = collection[list(NAMES)]
+    by_series = DPCA(2, background_label=["well", "old"]).fit(features, collection["state"])
+    np.testing.assert_allclose(by_series.components_, plain.components_, **TIGHT)
+    weighted = DPCA(2, background_label="well").fit(read(collection, **options), sample_weight="w")
+    expected = DPCA(2, background_label="well").fit(rows, labels, sample_weight=weights)
+    np.testing.assert_allclose(weighted.components_, expected.components_, **TIGHT)
+
+
+@pytest.mark.shows("Dask array", "lazy")
+def test_background_label_reads_every_chunk_once_and_fetches_no_rows(labelled):
+    rows, labels, *_ = labelled
+    read_chunks = []
+
+    def chunk(block, block_info=None):
+        read_chunks.append(block_info[0]["chunk-location"] if block_info else None)
+        return block
+
+    array = da.from_array(rows, chunks=(61, -1)).map_blocks(chunk, dtype=float, meta=np.empty((0, 0)))
+    with dask.config.set(scheduler="synchronous"):
+        DPCA(2, background_label=["well", "old"]).fit(array, da.from_array(labels, chunks=61))
+    assert sorted(read_chunks) == [(i, 0) for i in range(9)]
+
+
+@pytest.mark.shows("Dask array", "out of core")
+@pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")  # the rows are noise
+def test_few_chunks_are_in_memory_at_once():
+    alive = most = made = 0
+
+    def gone():
+        nonlocal alive
+        alive -= 1
+
+    def chunk(block, block_info=None):
+        nonlocal alive, most, made
+        rows = np.random.default_rng(block_info[None]["chunk-location"][0]).normal(size=block.shape)
+        weakref.finalize(rows, gone)
+        alive, made = alive + 1, made + 1
+        most = max(most, alive)
+        return rows
+
+    array = da.zeros((40_000, 5), chunks=(1_000, -1)).map_blocks(chunk, dtype=float, meta=np.empty((0, 0)))
+    labels = da.from_array(np.array(["a", "b"])[np.arange(40_000) % 2], chunks=1_000)
+    with dask.config.set(scheduler="synchronous"):
+        Moments.of(array)
+        DPCA(2, background_label="b").fit(array, labels)
+    assert (made, most <= 3) == (80, True), (made, most)
+
+
+def test_labels_in_batches_are_added_up(labelled):
+    rows, labels, *_ = labelled
+    model = DPCA(2, background_label="well")
+    order = np.argsort(labels)  # the first batches have no background
+    for part in np.array_split(order, 4):
+        model.partial_fit(chunked(rows[part]), labels[part])
+    plain = DPCA(2, background_label="well").fit(rows, labels)
+    np.testing.assert_allclose(model.components_, plain.components_, **TIGHT)
+
+
+def test_bad_labels_are_errors_as_in_memory(labelled, refused):
+    rows, labels, *_ = labelled
+    array = chunked(rows)
+
+    def fit(y, label="well", rows=array):
+        return lambda: DPCA(background_label=label).fit(rows, y)
+
+    refused(fit(None), "needs y")
+    refused(fit(labels, "Well"), "background_label='Well'", "Did you mean 'well'?")
+    refused(fit(["well"] * 500), "only background rows")
+    refused(fit(labels[:99]), "labels", "(99,)", "500 rows")
+    gaps = labels.astype(object)
+    gaps[[3, 400]] = None
+    refused(fit(gaps), "2 of 500 rows have no label")
+    refused(fit(labels, rows=unknown(rows)), "labels", "compute_chunk_sizes")
+    bad_rows = rows.copy()
+    bad_rows[np.flatnonzero(labels == "well")[:2], 2] = np.nan
+    refused(fit(labels, rows=chunked(bad_rows)), "background", "2 NaN", kind=NonFiniteError)
+    refused(fit(labels, "ill", rows=chunked(bad_rows)), "target", "2 NaN", kind=NonFiniteError)
+    shifted = da.from_array(labels, chunks=((50, 450),))
+    few = unknown(rows, chunks=(250, -1))
+    refused(fit(shifted, rows=few), "labels for a partition")

@@ -356,3 +356,22 @@ def test_a_missing_package_is_an_error_with_a_remedy(rows, spark, frame, monkeyp
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=re.escape("pip install 'standout[spark]'")):
         standout.read(made)
+
+
+@pytest.mark.shows("Spark DataFrame", "groups")
+def test_background_label_splits_rows_by_a_column_in_one_pass(rows, spark, refused):
+    table = pd.DataFrame(np.vstack(rows), columns=NAMES).assign(
+        state=["ill"] * 200 + ["well"] * 180 + ["old"] * 120, subject=np.arange(500) // 3, w=np.arange(500) % 3
+    )
+    made = spark.createDataFrame(pa.Table.from_pandas(table.sample(frac=1, random_state=0), preserve_index=False))
+    labels = {"background_label": ["well", "old"]}
+    source = standout.read(made.repartition(3), label="state", groups="subject", drop="w")
+    model = DPCA(**labels).fit(source, sample_weight="w")
+    plain = DPCA(**labels).fit(table[list(NAMES)], table["state"], sample_weight=table["w"])
+    np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-10, atol=1e-10)
+    own = [table[table["state"] == name] for name in ("ill", "well", "old")]
+    parts = [Moments.of(part[list(NAMES)], weights=part["w"], groups=part["subject"]) for part in own]
+    assert model.p_value_ == pytest.approx(DPCA().fit(parts[0], background=parts[1:]).p_value_, rel=1e-9)
+    features = made.select(*NAMES)
+    refused(lambda: DPCA(**labels).fit(features, table["state"]), "labels", "no order", "label='w'")
+    refused(lambda: DPCA(**labels).fit(features), "background_label needs y", "label=")

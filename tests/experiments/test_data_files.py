@@ -178,6 +178,28 @@ def test_a_pickle_cannot_run_code(tmp_path, refused):
     assert not (tmp_path / "done").exists()
 
 
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        b"cos\nmkdir\n(S'{}'\ntR.",
+        b"(S'{}'\nios\nmkdir\n.",
+        b"(cos\nmkdir\nS'{}'\no.",
+        b"\x80\x04\x8c\x02os\x8c\x05mkdir\x93\x8c\x04{}\x85R.",
+        b"\x80\x04\x8c\x05numpy\x8c\x16ndarray.__subclasses__\x93)R.",
+        b"\x80\x04\x8c\x05numpy\x8c\x0fload.__globals__\x93.",
+        b'cbuiltins\neval\n(S\'__import__("os").mkdir("{}")\'\ntR.',
+        b"P0\n.",
+    ],
+    ids=["global", "instance", "object", "stack global", "dotted name", "dotted global", "eval", "persistent id"],
+)
+def test_no_way_to_name_a_function_in_a_pickle_runs_it(tmp_path, monkeypatch, refused, pickled):
+    monkeypatch.chdir(tmp_path)
+    for name in BATCHES:
+        (tmp_path / name).write_bytes(pickled.replace(b"{}", b"done"))
+    refused(lambda: load_cifar10(tmp_path), "data_batch_1 is not a python batch")
+    assert not (tmp_path / "done").exists()
+
+
 def test_batches_that_are_not_cifar10_are_rejected(tmp_path, archive, refused):
     def with_batches(content):
         for name in BATCHES:

@@ -377,6 +377,21 @@ def test_reduced_motion_and_the_dark_theme_are_respected(browser, started):
     context.close()
 
 
+def test_ten_tabs_work_at_the_same_time(browser, started):
+    context = browser.new_context(viewport={"width": 800, "height": 600}, reduced_motion="reduce")
+    tabs = [context.new_page() for _ in range(10)]
+    for tab in tabs:  # without waiting for the one before
+        tab.goto(started[1], wait_until="commit")
+    for tab in tabs:
+        tab.wait_for_selector("html[data-ready=true]", timeout=120_000)
+    for number, tab in enumerate(tabs):
+        set_dial(tab, "right", 10 + number)
+    for number, tab in enumerate(tabs):
+        tab.wait_for_selector(f"#right-plot[data-stop='{10 + number}']", timeout=120_000)
+        assert tab.is_hidden("#lost") and tab.text_content("#right-message") == ""
+    context.close()
+
+
 def test_a_lost_connection_is_shown_and_ends(browser, tmp_path):
     rng = np.random.default_rng(0)
     target, background = rng.normal(size=(60, 4)), rng.normal(size=(80, 4))

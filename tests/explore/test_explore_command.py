@@ -87,6 +87,14 @@ def test_the_exported_test_is_accepted(opened):
     assert done.exit_code == 0, (line, done.output)
 
 
+def test_the_reasons_of_the_verdict_name_options(opened):
+    pd.read_csv("t.csv").assign(v=lambda table: 6 * table.v).to_csv("strong.csv", index=False)
+    exploration = opened("strong.csv", "-b", "b.csv", "--drop", "subject")
+    reasons = exploration.judge(exploration.view("dpca", 0, 0, 1, [0]))["reasons"]
+    assert any("--groups" in reason for reason in reasons)
+    assert not any("`" in reason for reason in reasons)
+
+
 def test_a_model_file_is_explored_on_the_data_of_its_fit(opened):
     words = ["t.csv", "-b", "b.csv", "--groups", "subject", "--shrinkage", "0.4", "--output", "m.standout"]
     assert main(["fit", *words]) == 0

@@ -55,8 +55,18 @@ def as_folder(frame, path):
         frame[start:stop].to_csv(path / f"{number}.csv", index=False)
 
 
+def as_comments(frame, path):
+    lines = frame.to_csv(index=False).splitlines()
+    path.write_text("# run 7\n" + "\n# paused\n".join(lines))
+
+
 # name → writer
 KINDS = {
+    "rows.csv.xz": lambda frame, path: frame.to_csv(path, index=False),
+    "rows.csv.zip": lambda frame, path: frame.to_csv(path, index=False),
+    "utf-16.csv": lambda frame, path: frame.to_csv(path, index=False, encoding="utf-16"),
+    "comments.csv": as_comments,
+    "rows.xlsx": lambda frame, path: frame.to_excel(path, index=False),
     "rows.csv": lambda frame, path: frame.to_csv(path, index=False),
     "rows.csv.gz": lambda frame, path: frame.to_csv(path, index=False),
     "folder": as_folder,

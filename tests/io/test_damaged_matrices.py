@@ -4,6 +4,7 @@ import gzip
 import os
 import pickle
 import shutil
+import struct
 import sys
 import tempfile
 import zipfile
@@ -223,7 +224,7 @@ def test_hdf5_files_of_other_programs_are_errors_that_name_the_program(tmp_path,
     with h5py.File(tmp_path / "10x.h5", "w") as file:
         for name in ("data", "indices", "indptr"):
             file[f"matrix/{name}"] = [0, 1]
-    rejected(tmp_path / "10x.h5", "sparse matrix (matrix)", "scanpy")
+    rejected(tmp_path / "10x.h5", "sparse matrix (matrix)", "the program that wrote it")
     adata().write_h5ad(tmp_path / "a.h5ad")
     shutil.copy(tmp_path / "a.h5ad", tmp_path / "b.h5")
     rejected(tmp_path / "b.h5", "h5ad", "Rename")
@@ -281,7 +282,7 @@ def test_formats_without_blocks_report_the_memory_they_need(tmp_path, rejected):
     scipy_io.mmwrite(tmp_path / "a.mtx", ROWS)
     sparse.save_npz(tmp_path / "a.npz", sparse.csr_array(ROWS))
     np.savez_compressed(tmp_path / "b.npz", np.asfortranarray(ROWS))
-    for name, remedy in (("a.h5ad", "CSR"), ("a.mtx", "CSR"), ("a.npz", "CSR"), ("b.npz", "np.savez")):
+    for name, remedy in (("a.h5ad", "CSR"), ("a.mtx", "CSR"), ("a.npz", "CSR"), ("b.npz", "C order")):
         rejected(tmp_path / name, "must fit in memory", "memory='1MB'", remedy, memory=100)
         assert standout.read(tmp_path / name, memory="1MB").n_rows == 12
 
@@ -405,3 +406,44 @@ def test_other_files_in_an_npz_archive_are_ignored(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
         archive.writestr("README.txt", "hello")
     assert standout.read(tmp_path / "a.npz").n_rows == 12
+
+
+def test_a_zarr_archive_with_a_member_that_expands_too_much_is_an_error(tmp_path, refused):
+    store = zarr.storage.ZipStore(tmp_path / "a.zarr", mode="w")
+    zarr.create_array(store, data=ROWS)
+    store.close()
+    with zipfile.ZipFile(tmp_path / "a.zarr") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for name in members:
+        with zipfile.ZipFile(tmp_path / "bomb.zarr", "w", zipfile.ZIP_DEFLATED) as archive:
+            for other, content in members.items():
+                archive.writestr(other, content + bytes(300_000_000) * (other == name))
+        refused(lambda: standout.read(tmp_path / "bomb.zarr"), "bomb.zarr", name, "expands", "the unpacked directory")
+        claimed = (
+            (tmp_path / "bomb.zarr")
+            .read_bytes()
+            .replace(struct.pack("<I", 300_000_000 + len(members[name])), struct.pack("<I", len(members[name])))
+        )
+        (tmp_path / "bomb.zarr").write_bytes(claimed)
+        refused(lambda: standout.read(tmp_path / "bomb.zarr"), "bomb.zarr", name, "larger than its archive claims")
+
+
+def test_a_sparse_npz_whose_header_claims_more_than_its_member_holds_is_an_error(tmp_path, rejected):
+    sparse.save_npz(tmp_path / "a.npz", sparse.csr_array(ROWS), compressed=False)
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["data.npy"] = members["data.npy"].replace(b"(59,), }" + b" " * 13, b"(999999999999999,), }")
+    assert b"999999999999999" in members["data.npy"]
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    rejected(tmp_path / "a.npz", "data.npy is shorter than its header claims")
+
+
+@pytest.mark.parametrize("memory", ["1MB", 0])
+def test_chunks_of_no_rows_are_an_error(tmp_path, memory):
+    zarr.create_array(tmp_path / "a.zarr", data=ROWS, chunks=(4, 2), zarr_format=2)
+    with_shape(tmp_path / "a.zarr" / ".zarray", b"4,\n    2", b"0,\n    2")
+    assert zarr.open(tmp_path / "a.zarr", mode="r").chunks == (0, 2)
+    with pytest.raises(InputError, match=r"a\.zarr.*cannot be read as Zarr.*give an intact copy"):
+        list(standout.read(tmp_path / "a.zarr", memory=memory).blocks(5))

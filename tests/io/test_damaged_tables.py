@@ -53,18 +53,6 @@ def rejected(refused):
     return check
 
 
-@pytest.fixture
-def holding(tmp_path):
-    """Return a function that writes a file."""
-
-    def write(content, name="rows.csv"):
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write
-
-
 def npy_bytes():
     np.save(whole := io.BytesIO(), ROWS)
     return whole.getvalue()
@@ -79,17 +67,24 @@ TEXTS = {
     "names and blank lines": ("a,b,c\n\n\n", ["names, but no rows", "Give a table with rows"]),
     "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(99), ["binary file, not text", "Check"]),
     "npy": (npy_bytes(), ["binary file, not text", "Check"]),
-    "utf-16": ("a,b\n1,2\n".encode("utf-16"), ["UTF-16", "Convert it to UTF-8"]),
-    "latin-1": ("a,größe\n1,2\n".encode("latin-1"), ["line 1 is not UTF-8", "Convert the file"]),
-    "latin-1 below": ("a,b\n1,2\nx,ä\n".encode("latin-1"), ["line 3 is not UTF-8", "Convert the file"]),
+    "utf-16 without a mark": ("a,b\n1,2\n".encode("utf-16-le"), ["binary file", "`encoding='utf-16-le'`"]),
+    "half of utf-16": ("a,b\n1,2\n".encode("utf-16")[:-1], ["not text in the encoding utf-16", "Give another"]),
+    "latin-1": ("a,größe\n1,2\n".encode("latin-1"), ["line 1 is not UTF-8", "'größe'", "`encoding='cp1252'`"]),
+    "latin-1 below": ("a,b\n1,2\nx,ä\n".encode("latin-1"), ["line 3 is not UTF-8", "`encoding='cp1252'`"]),
+    "comments alone": ("# a\n#b,c\n\n", ["comments, but no line of column names", "Give a table"]),
+    "a comment or a row": ("id,x\ns1,1\n#s2,2\ns3,3\n", ["line 3", "begins with '#' and has 2 values", "Drop"]),
+    "a title": ("Study 7\n\nid,x,y\ns1,1,2\n", ["line 1 has a single value, and line 3 has 3", "`header=3`"]),
+    "a title of Excel": ("Study 7,,\nid,x,y\ns1,1,2\n", ["line 1 has a single value, and line 2 has 3", "`header=2`"]),
+    "a longer title": ("Study,seven\nid,x,y\ns1,1,2\n", ["names 2 columns", "in another line than 1, give `header`"]),
     "too few": ("a,b,c\n1,2,3\n4,5\n6,7,8\n", [", line 3: 2 values", "names 3 columns", "Give every row"]),
     "too many": ("a,b,c\n1,2,3\n4,5,6\n6,7,8,9\n", ["line 4: 4 values", "names 3 columns", "Give every row"]),
-    "rows with names": ("a,b\nr1,1,2\nr2,3,4\n", ["line 2: 3 values", "names 2 columns", "Give every row"]),
+    "rows with numbers": ("a,b\n1,5,2\n3,5,4\n", ["line 2: 3 values", "names 2 columns", "Give every row"]),
+    "rows with an end": ("a,b\nr1,2,\nr2,4,\n", ["line 2: 3 values", "names 2 columns", "Give every row"]),
     "after lines": ('a,b\n"x\ny",2\n\n4,5,6\n', ["line 5: 3 values", "names 2 columns"]),
     "names twice": ("a,b,a\n1,2,3\n", ["1 duplicate column name: 'a'", "Rename"]),
-    "no names": ("0.5,1.5,0.2\n1,2,3\n", ["must contain column names", "3 of 3", "'0.5'", "Add a line of names"]),
-    "no names, two whole": ("0,1\n1,0\n", ["first line must contain column names", "Add a line of names"]),
-    "no names but an id": ("m1,0.5,1.5,0.2\nm2,2,3,4\n", ["3 of 4 entries are numbers", "Add a line of names"]),
+    "no names": ("0.5,1.5,0.2\n1,2,3\n", ["must contain column names", "3 of 3", "'0.5'", "Add names"]),
+    "no names, two whole": ("0,1\n1,0\n", ["first line must contain column names", "Add names"]),
+    "no names but an id": ("m1,0.5,1.5,0.2\nm2,2,3,4\n", ["3 of 4 entries are numbers", "Add names"]),
     "text": ("a,b\nx,y\nz,w\n", ["no features are left", "Check"]),
     "mixed": ("a,b\n1,2\n?,3\n4,5\n", [", line 3: column 'a'", "'?' is not a number", "Leave the cell empty"]),
     "hexadecimal": ("a,b\n1,2\n0x1F,3\n4,5\n", ["line 3: column 'a'", "'0x1F' is not a number"]),
@@ -97,7 +92,8 @@ TEXTS = {
     "thousands": ('a,b\n"1,234",2\n"5,678",3\n', ["column 'a'", "'1,234'", "decimals or thousands", "Convert them"]),
     "commas and points": ("a;b\n1,5;2.5\n3,5;4.5\n", ["'a' has decimal commas", "'b' has decimal", "Convert one"]),
     "never closed": ('a,b\n5,6\n1,"2\n3,4\n', ["begins in line 3 does not end", "Check for a quote"]),
-    "packed under a plain name": (gzip.compress(b"a,b\n1,2\n"), ["gzip-compressed", "Rename it to rows.csv.gz"]),
+    "packed under a plain name": (gzip.compress(b"a,b\n1,2\n"), ["compressed", "Rename it to rows.csv.gz"]),
+    "zstd under a plain name": (pa.compress(b"a,b\n1,2\n", "zstd").to_pybytes(), ["Rename it to rows.csv.zst"]),
 }  # fmt: skip
 
 
@@ -189,12 +185,12 @@ def test_files_with_different_columns_are_an_error(ending, tmp_path, rejected):
     assert standout.read(tmp_path).n_rows == 12
 
 
-@pytest.mark.parametrize("ending", ["parquet", "feather", "arrow", "csv.gz", "tsv.gz"])
+@pytest.mark.parametrize("ending", ["parquet", "feather", "arrow", "csv.gz", "tsv.gz", "csv.xz", "csv.bz2", "csv.zip"])
 def test_damaged_empty_and_foreign_files_are_errors(ending, tmp_path, holding, rejected):
     path = tmp_path / f"rows.{ending}"
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(500, 5)), columns=list(NAMES))
-    if ending.endswith("gz"):
-        path.write_bytes(gzip.compress(frame.to_csv(index=False, sep="\t" if "tsv" in ending else ",").encode()))
+    if "sv" in ending:
+        frame.to_csv(path, index=False, sep="\t" if "tsv" in ending else ",")
     else:
         getattr(frame, "to_parquet" if ending == "parquet" else "to_feather")(path)
     whole = path.read_bytes()
@@ -208,7 +204,9 @@ def test_tables_without_rows_or_of_old_versions_are_errors(tmp_path, holding, re
     pa.parquet.write_table(empty, tmp_path / "rows.parquet")
     rejected(tmp_path / "rows.parquet", "no rows", "Give a table with rows")
     rejected(holding(b"FEA1" + bytes(99), "rows.feather"), "version 1", "Convert it")
-    rejected(holding(gzip.compress(b"PAR1"), "rows.parquet.gz"), "gzip is not supported", "Give the uncompressed file")
+    rejected(
+        holding(gzip.compress(b"PAR1"), "rows.parquet.gz"), "compression is not supported", "Give the uncompressed file"
+    )
 
 
 def test_a_feather_file_without_rows_is_an_error(tmp_path, refused):
@@ -301,7 +299,6 @@ def test_chunks_never_split_a_row(tmp_path_factory, text, size):
 
 def test_invalid_paths_are_errors_with_a_hint(tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
-    refused(lambda: standout.read("-", role="target"), "target: -", "standard input is not read", "Give a file")
     hint = "If it is a label, name its column in `where`."
     refused(lambda: standout.read("sham", role="background sham"), "no such file", hint)
     for name, role in (("sham", "target"), ("sham.csv", "background")):
@@ -316,3 +313,10 @@ def test_a_directory_in_the_home_directory_has_names(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "runs").mkdir()
     assert has_names("~/runs") and not has_names("~/runz")
+
+
+def test_a_column_name_of_any_length_is_shortened_in_messages(holding):
+    path = holding(f"id{'[' * 50_000},a\n1,2\n3,4\n".encode())
+    with pytest.raises(ColumnError) as error:
+        standout.read(path, ids="id")
+    assert "'id[[[" in str(error.value) and len(str(error.value)) < 1000

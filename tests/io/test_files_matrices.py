@@ -188,8 +188,8 @@ def test_any_rows_and_columns_can_be_read_from_disk(data, kind, on_disk):
 
 def test_small_reads_give_the_same_values(data, on_disk, monkeypatch):
     monkeypatch.setattr("standout.io.matrix._READ_BYTES", 1000)
-    monkeypatch.setattr("standout.io.arrays._GAP_BYTES", 16)
-    monkeypatch.setattr("standout.io.h5ad._READ_BYTES", 100)
+    monkeypatch.setattr("standout.io.matrix.GAP_BYTES", 16)
+    monkeypatch.setattr("standout.io.matrix._SPARSE_BYTES", 100)
     index = np.array([150, 3, 199, 0, 4])
     for kind in ("npy 1", "npy, F order", "h5, chunks", "zarr 3", "h5ad, CSR"):
         source = on_disk(data.target, kind)

@@ -1,9 +1,12 @@
 """Tables in files give the models of their arrays, in memory and streamed, with metadata."""
 
+import bz2
 import gzip
+import lzma
 import subprocess
 import sys
 import warnings
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -44,6 +47,35 @@ def members(frame, path):
     path.write_bytes(b"".join(gzip.compress(part.encode()) for part in parts))
 
 
+def zipped(frame, path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__MACOSX/._table.csv", b"junk of a Mac")
+        archive.writestr("table.csv", frame.to_csv(index=False))
+
+
+def squeezed(compress, frame, path):
+    """Write a file of several compressed streams, as parallel compressors do."""
+    half = len(frame) // 2
+    parts = (frame[:half].to_csv(index=False), frame[half:].to_csv(index=False, header=False))
+    path.write_bytes(b"".join(compress(part.encode()) for part in parts))
+
+
+def write_table(frame, separator=" ", quote='"'):
+    """Return the bytes that ``write.table(frame, sep=separator)`` of R writes: no name for the row names."""
+    lines = [separator.join(f"{quote}{name}{quote}" for name in frame.columns)]
+    for number, row in enumerate(frame.itertuples(index=False), 1):
+        lines.append(separator.join([f"{quote}{number}{quote}", *(f"{value:.15g}" for value in row)]))
+    return "\n".join([*lines, ""]).encode()
+
+
+def commented(frame):
+    first, *rest = frame.to_csv(index=False).splitlines()
+    half = len(rest) // 2
+    return "\n".join(
+        ["# instrument 7, 2 Hz", "#", "", first, "# start", *rest[:half], "#stopped", *rest[half:], "# end"]
+    )
+
+
 def ipc_stream(frame, path):
     whole = pa.Table.from_pandas(frame)
     with pa.ipc.new_stream(path, whole.schema) as writer:
@@ -62,6 +94,16 @@ KINDS = {
     "txt with semicolons": ("txt", lambda f, p: f.to_csv(p, index=False, sep=";")),
     "txt with spaces": ("txt", lambda f, p: f.to_csv(p, index=False, sep=" ")),
     "txt with decimal commas": ("txt", lambda f, p: (f + 0.5).to_csv(p, index=False, sep="\t", decimal=",")),
+    "csv of Excel, Unicode": ("csv", lambda f, p: f.to_csv(p, index=False, encoding="utf-16")),
+    "csv of numpy": ("csv", lambda f, p: np.savetxt(p, f, delimiter=",", header=",".join(f.columns))),
+    "csv with comments": ("csv", lambda f, p: p.write_text(commented(f))),
+    "R table": ("txt", lambda f, p: p.write_bytes(write_table(f))),
+    "R table, tabs": ("tsv", lambda f, p: p.write_bytes(write_table(f, "\t", ""))),
+    "R table, commas": ("csv", lambda f, p: p.write_bytes(write_table(f, ","))),
+    "csv.bz2": ("csv.bz2", lambda f, p: squeezed(bz2.compress, f, p)),
+    "csv.xz": ("csv.xz", lambda f, p: squeezed(lzma.compress, f, p)),
+    "csv.zst": ("csv.zst", lambda f, p: squeezed(lambda b: pa.Codec("zstd").compress(b).to_pybytes(), f, p)),
+    "csv.zip": ("csv.zip", zipped),
     "csv.gz": ("csv.gz", packed),
     "csv.gz in members": ("CSV.GZ", members),
     "parquet": ("parquet", lambda f, p: f.to_parquet(p)),
@@ -87,7 +129,16 @@ def assert_same(model, expected):
     np.testing.assert_allclose(model.components_, expected.components_, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+SHOWN = {"csv of Excel, Unicode": "csv, UTF-16", "R table": "R table"}
+SHOWN |= {f"csv.{ending}": f"csv.{ending}" for ending in ("gz", "bz2", "xz", "zst", "zip")}
+
+
+def shown(kind):
+    marks = [pytest.mark.shows(SHOWN[kind], "accepted", "names", "out of core")] if kind in SHOWN else []
+    return pytest.param(kind, marks=marks)
+
+
+@pytest.mark.parametrize("kind", [shown(kind) for kind in KINDS])
 def test_a_file_gives_the_model_of_the_array_it_holds(data, kind, tmp_path):
     target, background = (written(kind, rows, tmp_path, name) for rows, name in zip(data, "tb", strict=True))
     expected = DPCA(n_components=2).fit(data.target, background=data.background)

@@ -1,6 +1,7 @@
 """Matrix Market files: 10x lists identify cells and genes, and damaged files do not crash the parser."""
 
 import gzip
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -46,3 +47,12 @@ def test_a_last_line_without_a_newline_is_read(tmp_path):
     text = "%%MatrixMarket matrix coordinate real general\n2 3 2\n1 1 1\n2 3 5"
     (tmp_path / "a.mtx").write_text(text)
     assert standout.read(tmp_path / "a.mtx").rows(0, 2).tolist() == [[1, 0, 0], [0, 0, 5]]
+
+
+def test_a_line_that_does_not_end_is_an_error_before_it_fills_the_memory(tmp_path, refused):
+    text = b"%%MatrixMarket matrix coordinate real general\n3 3 4\n1 1 1\n"
+    (tmp_path / "a.mtx.gz").write_bytes(gzip.compress(text) + gzip.compress(b"1" * 300_000_000, 1))
+    tracemalloc.start()
+    refused(lambda: standout.read(tmp_path / "a.mtx.gz"), "a.mtx.gz", "Matrix Market", "give an intact copy")
+    assert tracemalloc.get_traced_memory()[1] < 64e6
+    tracemalloc.stop()

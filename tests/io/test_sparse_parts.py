@@ -124,7 +124,7 @@ def test_a_sparse_npz_whose_pointers_leave_the_data_is_refused(tmp_path, form):
 
 
 def test_all_formats_of_npz_are_read(tmp_path):
-    matrix = sparse.random_array((6, 8), density=0.4, rng=np.random.default_rng(0))
+    matrix = sparse.random_array((6, 8), density=0.4, random_state=np.random.default_rng(0))
     for form in SPARSE_PARTS:
         sparse.save_npz(tmp_path / f"{form}.npz", matrix.asformat(form))
         found = read(tmp_path / f"{form}.npz")

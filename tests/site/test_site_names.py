@@ -9,7 +9,7 @@ import standout
 
 pytestmark = needs_site
 
-MODULES = ("standout", *(f"standout.{name}" for name in ("inference", "plot", "datasets", "anndata", "errors")))
+MODULES = ("standout", *(f"standout.{name}" for name in ("inference", "plot", "datasets", "anndata", "mne", "errors")))
 NAMES = [(module, name) for module in MODULES for name in import_module(module).__all__ if name != "__version__"]
 
 

@@ -323,6 +323,8 @@ def large_sparse(seed, rows, features, density, factor=1.0):
     """Return random entries; some features share a factor of ``factor`` in half of the rows."""
     rng = np.random.default_rng(seed)
     matrix = sparse.random_array((rows, features), density=density, format="csr", random_state=rng)
+    # int64 in scipy 1.13
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
     high = np.repeat(rng.integers(0, 2, size=rows), np.diff(matrix.indptr)).astype(bool)
     matrix.data[high & (matrix.indices < features // 10)] *= factor
     return matrix

@@ -39,7 +39,7 @@ def shown_estimator(exploration: Exploration, view: View) -> tuple[BaseContrast,
         estimator = exploration.make(view.method, view.stop, view.on, 1 + max(components))
         if view.method == "cpca":  # the search for alpha depends on the number of components
             estimator.set_params(alpha=found.values[view.stop])
-        fitted = exploration.once(
+        fitted = exploration.results.once(
             ("export", view.model, max(components)), lambda: exploration.fit(clone(estimator), view.method, view.on)
         )
     # The signs of components can depend on their number, so they are those of this very model.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import os
 import socket
 import sys
 import threading
 import time
 import webbrowser
 from typing import Any
+from urllib.parse import urlsplit
 
 from standout._explore.session import Exploration, Origin
 from standout.errors import InputError, StandoutError
@@ -18,6 +20,11 @@ _PORT = 8765
 # Ports tried after the first; then the system chooses one.
 _TRIES = 20
 _HEIGHT = 900
+# Variables of kernels whose notebooks cannot show a page of the kernel's machine in a cell, but only a link to it.
+_NO_FRAMES = (
+    "VSCODE_PID", "VSCODE_CWD", "JUPYTERHUB_SERVICE_PREFIX", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE",
+    "DATABRICKS_RUNTIME_VERSION",
+)  # fmt: skip
 
 
 def web_server() -> Any:
@@ -51,6 +58,7 @@ class Explorer:
         uvicorn = web_server()
         from standout._explore.server import Server
 
+        self._embedded = embedded
         self._server = Server(exploration, embedded=embedded)
         self._socket = _listen(port)
         self.url = self._server.serve_at(self._socket.getsockname()[1])
@@ -74,7 +82,11 @@ class Explorer:
         """Stop the server and its tests."""
         self._server.close()
         self._uvicorn.should_exit = self._uvicorn.force_exit = True
-        self._thread.join(1.0)
+        # The server closes its socket, and then waits for answers that are still being computed: nobody reads them.
+        deadline = time.monotonic() + 1.0
+        while self._thread.is_alive() and self._socket.fileno() >= 0 and time.monotonic() < deadline:
+            self._thread.join(0.01)
+        self._thread.join(0.1)
         self._socket.close()
         atexit.unregister(self.close)
 
@@ -93,8 +105,14 @@ class Explorer:
         return f"Explorer({self.url!r})"
 
     def _repr_html_(self) -> str:
+        port = urlsplit(self.url).port
+        text = (
+            f'<p><a href="{self.url}" target="_blank" rel="noopener">Open the explorer in a window.</a> It is served '
+            "to the machine of this kernel only. If your browser runs on another one, forward the port first: "
+            f"<code>ssh -L {port}:127.0.0.1:{port} HOST</code></p>"
+        )
         size = f'width="100%" height="{_HEIGHT}" style="border: 0"'
-        return f'<iframe src="{self.url}" {size} title="standout explorer"></iframe>'
+        return text + (f'<iframe src="{self.url}" {size} title="standout explorer"></iframe>' if self._embedded else "")
 
 
 def explore(
@@ -135,7 +153,8 @@ def explore(
     port : int, optional
         Port of the server; by default 8765, or the next one that is free.
     open_browser : bool, optional
-        Whether to open the page in the browser. By default yes, except in a notebook, which shows the page itself.
+        Whether to open the page in the browser. By default yes, except in a notebook, which shows the page below the
+        cell, or a link to it where that is not possible.
 
     Returns
     -------
@@ -160,7 +179,7 @@ def explore(
         ids=ids, title=title, origin=_origin(target, background),
     )  # fmt: skip
     notebook = _in_notebook()
-    explorer = Explorer(exploration, port, embedded=notebook)
+    explorer = Explorer(exploration, port, embedded=notebook and not any(name in os.environ for name in _NO_FRAMES))
     if open_browser or (open_browser is None and not notebook):
         open_page(explorer.url)
     return explorer

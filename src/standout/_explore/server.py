@@ -33,7 +33,9 @@ from standout.errors import StandoutError
 from standout.plot._style import COLORS, GREYS, MISSING, SYMBOLS
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-# Plotly compiles the shaders of its WebGL traces at run time, and sets styles of its elements.
+# 'unsafe-eval': regl, the part of plotly.js that draws scattergl traces, makes JavaScript functions from text with the
+# constructor of functions. Its arguments are its own templates, not names or values of the data.
+# 'unsafe-inline' for styles: plotly sets the style attributes of its elements.
 _POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"

@@ -1,17 +1,17 @@
 """What the explorer knows: the data, the models of each method and stop, the verdict, and what can be taken away.
 
-Every result is computed once and kept. Models are the library's own estimators, fitted to the given data as ``fit``
-does, so that exported code repeats what is on the screen. The rows behind the plots are those of the models: on the
-features in use, with missing values filled.
+Every result is computed once and kept, as far as memory allows. Models are the library's own estimators, fitted to the
+given data as ``fit`` does, so that exported code repeats what is on the screen. The rows behind the plots are those of
+the models: on the features in use, with missing values filled.
 """
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -21,6 +21,7 @@ from standout._blas import Array
 from standout._cpca import CPCA, path
 from standout._dpca import DPCA
 from standout._explore import stops as dial
+from standout._explore.results import Results
 from standout._explore.selection import (
     CHOSEN_BY_LABEL,
     FEWEST_FEATURES,
@@ -57,7 +58,8 @@ _NULL = 1e-12
 _COMPONENTS = 2
 TITLES = {"pca": "PCA", "dpca": "dPCA", "signal": "dPCA, signal axes", "cpca": "cPCA", "kernel": "Kernel dPCA"}
 PARAMETERS = {"dpca": "shrinkage", "cpca": "alpha"}
-_T = TypeVar("_T")
+# Bytes of the results that are kept, if they are more than twice the data. The rows themselves do not count.
+_MOST_KEPT = 512e6
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Origin:
     backgrounds: tuple[str, ...]
     from_python: bool = True  # whether the names stand for objects that the reader of the code has
     command: Callable[[Any, View, str], str | None] | None = None  # of a view, by the name of the command
+    spell: Callable[[str], str] = str  # how messages name arguments: as options, if the data came from a command
 
 
 class Exploration:
@@ -98,6 +101,9 @@ class Exploration:
             raise InputError(
                 f"estimator: unsupported type {type(estimator).__name__}. Give a DPCA, CPCA or KernelDPCA."
             )
+        if isinstance(self.estimator, KernelDPCA) and self.estimator.random_state is None:
+            # A model that is fitted again, here or by exported code, has the same landmarks.
+            self.estimator = clone(self.estimator).set_params(random_state=0)
         if self.estimator.background_label is not None:
             raise InputError("estimator: the explorer takes backgrounds as `background=`. Leave background_label out.")
         if background is None or (isinstance(background, Mapping | list | tuple) and len(background) == 0):
@@ -118,12 +124,12 @@ class Exploration:
             else [grouped.get(key) for key in self.keys] if isinstance(grouped, Mapping) else list(grouped)
         )  # fmt: skip
         self.origin = origin or Origin("target", tuple(f"background[{key!r}]" for key in self.keys) or ("background",))
-        self._kept: dict[Any, Any] = {}
-        self._locks: dict[Any, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self.results = Results(_MOST_KEPT)
         self.every = tuple(range(len(self.names)))
         main = self.fitted(self.default_method, 0, self.every)  # errors appear here, before a page is opened
         self.rows = self._shown_rows()
+        values = main.n_features_in_ * sum(rows.n_rows for rows in self.rows)
+        self.results.limit = max(_MOST_KEPT, 16.0 * values)
         self.columns = self._label_columns(labels)
         self.ids = self._row_ids(ids)
         self.feature_names = [str(name) for name in self._used_names(main)]
@@ -282,25 +288,15 @@ class Exploration:
         if method not in self.methods:
             raise InputError(f"unknown method {method!r}. Use one of {listed(list(self.methods))}.")
         on = self.every if method == "pca" else on
-        return self.once(("fit", method, stop, on), lambda: self.fit(self.make(method, stop, on), method, on))
-
-    def once(self, key: Any, compute: Callable[[], _T]) -> _T:
-        """Return the result for a key, computed by the first thread that asks."""
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            if key not in self._kept:
-                self._kept[key] = compute()
-            found: _T = self._kept[key]
-            return found
+        return self.results.once(("fit", method, stop, on), lambda: self.fit(self.make(method, stop, on), method, on))
 
     def start(self, method: str, on: tuple[int, ...]) -> Stops:
         """Return the first stop of a method alone: what the library chooses. It needs no path."""
-        return self.once(("start", method, on), lambda: self._start(method, on))
+        return self.results.once(("start", method, on), lambda: self._start(method, on))
 
     def stops(self, method: str, on: tuple[int, ...]) -> Stops:
         """Return all stops of a method."""
-        return self.once(("stops", method, on), lambda: self._stops(method, on))
+        return self.results.once(("stops", method, on), lambda: self._stops(method, on))
 
     def best(self, view: View) -> Stops:
         """Return the stops that a view needs: all of them if the dial was moved."""
@@ -421,7 +417,7 @@ class Exploration:
 
     def target_scores(self, view: View) -> Array:
         """Return the scores of all target rows on the axes of a view, (n_rows, 2)."""
-        return self.once(("scores", view), lambda: self._target_scores(view))
+        return self.results.once(("scores", view), lambda: self._target_scores(view))
 
     def _target_scores(self, view: View) -> Array:
         found = self.best(view)
@@ -487,7 +483,8 @@ class Exploration:
         command = self.origin.command and self.origin.command(self, view, "test")
         found = verdict(fitted._solved(), assessment, command)
         step = found.next_step and found.next_step.text(on_command_line=command is not None)
-        return {**found.to_dict(), "next_step": step, "n_doubts": found.n_doubts}
+        reasons = [self.origin.spell(reason) for reason in found.reasons]
+        return {**found.to_dict(), "reasons": reasons, "next_step": step, "n_doubts": found.n_doubts}
 
     def select(self, selection: Any) -> tuple[Mask, View | None, Array | None]:
         """Return the selected target rows, and the view and region that selected them, or None for labels."""
@@ -522,8 +519,8 @@ class Exploration:
     def effects(self, first: Any, second: Any = None) -> Effects:
         """Return the effect sizes of all features."""
         one, two = self._sides(first, second)
-        key = ("effects", one.tobytes(), two.tobytes())
-        return self.once(key, lambda: effects(self.rows[0].source, self.rows[0].units, one, two))
+        key = ("effects", *(sha256(mask.tobytes()).digest() for mask in (one, two)))
+        return self.results.once(key, lambda: effects(self.rows[0].source, self.rows[0].units, one, two))
 
     def _sides(self, first: Any, second: Any) -> tuple[Mask, Mask]:
         one = self.select(first)[0]
@@ -542,9 +539,9 @@ class Exploration:
             return {"kind": "labels", "sentence": CHOSEN_BY_LABEL}
         if len(self.feature_names) < FEWEST_FEATURES:
             return {"kind": "impossible", "sentence": TOO_FEW_FEATURES}
-        key = ("check", view, region.tobytes())
+        key = ("check", view, region.tobytes())  # a region has few corners
         try:
-            found = self.once(key, lambda: self._check(view, region))
+            found = self.results.once(key, lambda: self._check(view, region))
         except InputError as error:
             return {"kind": "impossible", "sentence": f"The check on halves is not possible: {error}"}
         largest = [int(j) for j in self.compare(selection)["indices"]]

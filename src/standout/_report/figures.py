@@ -21,6 +21,7 @@ from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._inputs import FitArguments, Inputs, align, background_name, parse_inputs
 from standout._model import Model
+from standout._summary import Extremes, extreme_rows
 from standout._verdict import critical_ratio, number
 from standout.errors import InputError, RowsNeededError, StandoutWarning, listed
 from standout.inference.permutation import PermutationTest
@@ -38,6 +39,8 @@ _MAX_SVG_POINTS = 5_000
 _MAX_WEBGL_PANELS = 5
 # Components that can be chosen as axes.
 _MAX_AXES = 10
+# Rows listed at each end of a component.
+_N_EXTREMES = 10
 # A covariance matrix of more features than this takes gigabytes.
 _MAX_FEATURES = 12_000
 # Legend entries for the classes of the target; rarer classes share one entry.
@@ -84,6 +87,7 @@ class Contents(NamedTuple):
     datasets: list[DrawnRows]  # the target first
     accounts: list[ReadSummary]
     notes: list[str]
+    extremes: list[Extremes]  # target rows at the ends of each component, if rows have ids
 
 
 def collect_contents(
@@ -112,13 +116,18 @@ def collect_contents(
         ratios = _sample_ratios(own, main.mix) if 0 < len(main.mix) == len(sources) - 1 else np.empty(0)
         kept = [values[rows] for values, rows in zip(own, drawn, strict=True)]
         panels.append(Panel(name, estimator, estimator._solved(), kept, ratios, held_out.get(name, np.empty(0))))
-    datasets = [
-        _drawn_rows(name, source, labels_of.get(name), ids if name == "target" else None, size, index)
-        for (name, source), size, index in zip(sources.items(), sizes, drawn, strict=True)
+    ids_of = [
+        _row_ids(name, source, ids if name == "target" else None, size)
+        for (name, source), size in zip(sources.items(), sizes, strict=True)
     ]
+    datasets = [
+        _drawn_rows(name, source, labels_of.get(name), names, size, index)
+        for (name, source), names, size, index in zip(sources.items(), ids_of, sizes, drawn, strict=True)
+    ]
+    extremes = [] if ids_of[0] is None else extreme_rows(scores[0][0], ids_of[0], _N_EXTREMES)
     recorded = [getattr(source, "account", None) for source in sources.values()]
     read = list(accounts) or [account for account in recorded if isinstance(account, ReadSummary)]
-    return Contents(panels, datasets, read, [*notes, *messages])
+    return Contents(panels, datasets, read, [*notes, *messages], extremes)
 
 
 def _estimators(models: Any) -> tuple[dict[str, BaseContrast], dict[str, Array]]:
@@ -220,17 +229,21 @@ def sample_rows(sizes: Sequence[int], most: int) -> list[NDArray[np.intp]]:
     ]
 
 
-def _drawn_rows(name: str, source: Source, labels: Any, ids: Any, size: int, index: NDArray[np.intp]) -> DrawnRows:
-    """Return the rows to draw. The labels and ids of a stream are available only after it was read."""
-    labels = source.row_values("label", f"{name}: labels") if labels is None else labels
+def _row_ids(name: str, source: Source, ids: Any, size: int) -> NDArray[Any] | None:
+    """Return the given ids of rows or those of the source, which a stream has only after it was read."""
     ids = source.row_values("ids", f"{name}: ids") if ids is None else ids
+    if ids is not None and np.shape(ids) != (size,):
+        raise InputError(f"{name}: ids of shape {np.shape(ids)} for {size} rows. Give one id for each row.")
+    return None if ids is None else np.asarray(ids)
+
+
+def _drawn_rows(
+    name: str, source: Source, labels: Any, ids: NDArray[Any] | None, size: int, index: NDArray[np.intp]
+) -> DrawnRows:
+    """Return the rows to draw."""
+    labels = source.row_values("label", f"{name}: labels") if labels is None else labels
     encoded = None if labels is None else Labels.of(labels, size, f"{name}: labels").take(index)
-    if ids is not None:
-        ids = np.asarray(ids)
-        if ids.shape != (size,):
-            raise InputError(f"{name}: ids of shape {ids.shape} for {size} rows. Give one id for each row.")
-        ids = [str(value) for value in ids[index].tolist()]
-    return DrawnRows(name, size, index, encoded, ids)
+    return DrawnRows(name, size, index, encoded, None if ids is None else [str(value) for value in ids[index].tolist()])
 
 
 class PointSet(NamedTuple):

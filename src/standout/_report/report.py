@@ -87,7 +87,8 @@ def report(
     background_labels : sequence of shape (n_rows,), or list or dict of them, optional
         Labels of background rows; for several backgrounds one sequence for each.
     ids : sequence of shape (n_rows,), optional
-        Names of the target rows, shown on hover; by default those of the source.
+        Names or texts of the target rows, shown on hover and for the rows at the ends of each component; by default
+        those of the source.
     title : str, optional
         The heading.
     command, code : str, optional
@@ -159,6 +160,8 @@ def _page(
         sections["ratios"] = "Ratios of target to background variance" if compared else "Variances of the target"
         sections["patterns"] = "Patterns: top features of each component"
         plots["ratios"] = figures.ratio_figure(model)
+    if contents.extremes:
+        sections["extremes"] = "Rows at the ends of each component"
     sections |= {"data": "Data and method", "glossary": "Glossary", "reproduce": "Reproduce this analysis"}
     columns, legend = ratio_columns(model), figures.point_sets(contents)
     estimator_code = " ".join(repr(main.estimator).split())

@@ -25,9 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     code = run(list(sys.argv[1:] if arguments is None else arguments))
     busy = any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate())
-    if arguments is None and (busy or code in (130, 143)):
+    explored = "standout._explore.launch" in sys.modules
+    if arguments is None and (busy or explored or code in (130, 143)):
         # Readers, or a computation of the explorer, may still be running. Joining them at a normal exit can take long,
-        # or abort the interpreter.
+        # or abort the interpreter. Ctrl-C ends the explorer: taking down all modules would take most of the time.
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()

@@ -21,8 +21,8 @@ from standout.cli.embed import denoise, embed
 from standout.cli.explore import explore
 from standout.cli.fit import command_to_test, compare, fit, model_text, report, test
 from standout.cli.options import Page, in_options, option, output_options
-from standout.cli.session import Session
-from standout.errors import StandoutError
+from standout.cli.session import Session, echo
+from standout.errors import StandoutError, visible
 from standout.io.output import make_directory
 
 _INTERNAL_ERROR, _BAD_INPUT, _INTERRUPTED, _TERMINATED = 1, 2, 130, 143
@@ -63,7 +63,7 @@ def demo(output: Path, seed: int, **given: Any) -> None:
     session.show(*result)
     if not session.as_json:
         files = f"{output / 'target.csv'} -b {output / 'background.csv'} --label digit"
-        click.echo(f"\nTry next:\n  standout test {files}\n  standout compare {files}")
+        echo(f"\nTry next:\n  standout test {files}\n  standout compare {files}")
 
 
 @click.command(cls=Page, examples=_INFO_EXAMPLES, short_help="Show a stored model.")
@@ -88,7 +88,7 @@ def info(model: Path, top: int, methods: bool, **given: Any) -> None:
     judged = verdict(estimator._solved(), command=tested).to_dict()
     result = {"command": "info", "file": head, "verdict": judged, "model": to_dict(estimator, top)}
     origin = f"written by standout {head.get('standout', '?')} on {head.get('created', '?')}\n"
-    origin += f"command: {command}\n" if command else ""
+    origin += f"command: {visible(command, lines=False)}\n" if command else ""
     session.show(result, estimator.methods_text() if methods else f"{origin}\n{model_text(estimator, top, tested)}", {})
 
 
@@ -99,7 +99,7 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     root = click.get_current_context().find_root()
-    click.echo(kind(root.command, {}, "standout", "_STANDOUT_COMPLETE").source())
+    echo(kind(root.command, {}, "standout", "_STANDOUT_COMPLETE").source())
 
 
 class _InOrder(click.Group):
@@ -118,8 +118,9 @@ def app() -> None:
     (controls, rest, good parts). standout finds the directions in which the target varies and the backgrounds
     do not, and tests whether they are real.
 
-    File types: csv, tsv (also .gz), parquet, feather, arrow, npy, npz, h5, zarr, h5ad, mtx. Directories and glob
-    patterns of tables are read as one table. Non-numeric columns are not used as features.
+    File types: csv, tsv, txt (also gz, bz2, xz, zst, zip), xlsx, parquet, feather, arrow, npy, npz, h5, zarr, h5ad,
+    mtx, loom, mat, gct, bed, directories of 10x Genomics, and - for standard input. Directories and glob patterns of
+    tables are read as one table. Non-numeric columns are not used as features.
 
     Exit codes: 0 success, 1 internal error, 2 bad input or usage, 130 interrupted. If a command fails, existing
     files are not changed.
@@ -145,15 +146,17 @@ def run(arguments: list[str], command: click.Command = app, name: str = "standou
     except BrokenPipeError:  # the reader of our output is gone, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        echo(error.format_message(), err=True)
         return _BAD_INPUT
     except (Exception, KeyboardInterrupt) as error:
         text, code = _explain(error)
         if "--debug" in arguments and code != _INTERRUPTED:
-            traceback.print_exc()
-        click.echo(f"standout: {' '.join(text.split())}", err=True)
+            echo(traceback.format_exc(), err=True)
+        echo(f"standout: {' '.join(text.split())}", err=True)
         return code
     finally:
+        if "standout.io.text" in sys.modules:  # not at exit, because main may end the process at once
+            sys.modules["standout.io.text"].remove_standard_input()
         signal.signal(signal.SIGTERM, before)
     return 0
 

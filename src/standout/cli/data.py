@@ -14,7 +14,7 @@ import click
 from standout.cli.options import MEMORY
 from standout.errors import ColumnError, InputError
 from standout.io.output import make_directory
-from standout.io.read import read
+from standout.io.read import read, split_key
 from standout.io.stream import ReadSummary
 
 
@@ -59,6 +59,8 @@ class InputFile:
         return f"standout.read({self.path!r}{arguments})"
 
 
+# Options that are passed to `read` as they are.
+_TEXTS = ("label", "groups", "groups_match", "ids", "key", "header", "encoding", "censored")
 Files = dict[str, InputFile]  # the datasets of a command by name, the target first
 
 
@@ -83,7 +85,7 @@ def load(target: str, given: dict[str, Any]) -> Files:
     if by is None and labels:
         raise click.UsageError("--target gives labels, but not their column. Give --by COLUMN too.")
     if by is None:
-        names = distinct([Path(path).name.split(".")[0] or path for path in background])
+        names = distinct([_short_name(path) for path in background])
         inputs = [(path, arguments) for path in (target, *background)]
     else:
         names = distinct(background)
@@ -103,13 +105,19 @@ def load(target: str, given: dict[str, Any]) -> Files:
     return dict(zip(names, _drop_together(files), strict=True))
 
 
+def _short_name(given: str) -> str:
+    """Return the name of a dataset: its sheet, or its file without suffixes."""
+    path, key = split_key(given)
+    return key or Path(path).name.split(".")[0] or path
+
+
 def take_reading(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the reading options from ``given`` and return them as arguments of :func:`standout.read`."""
     arguments: dict[str, Any] = {"missing": given.pop("missing")}
     arguments["columns"] = split(given.pop("features", ()))
     arguments["drop"] = split(given.pop("drop", ()))
-    arguments["transpose"] = given.pop("transpose") or None
-    arguments |= {name: given.pop(name, None) for name in ("label", "groups", "groups_match", "ids", "key")}
+    arguments |= {name: given.pop(name) or None for name in ("transpose", "cube")}
+    arguments |= {name: given.pop(name, None) for name in _TEXTS}
     if arguments["groups_match"] is not None and arguments["groups"] is None:
         raise click.UsageError("--groups-match applies to the groups column. Give --groups COLUMN too.")
     memory = given.pop("memory")

@@ -12,7 +12,7 @@ import numpy as np
 from standout._blas import Array
 from standout.cli.data import InputFile, distinct, take_reading
 from standout.cli.options import Page, file_options, option, output_options, together
-from standout.cli.session import Session, check_outputs
+from standout.cli.session import Session, check_outputs, draft, is_stdout
 from standout.errors import InputError, NonFiniteError
 from standout.io.output import check_writable, free_name, writing
 from standout.io.read import has_names
@@ -22,6 +22,7 @@ _EMBED_EXAMPLES = """
 standout embed model.standout new_patients.csv -o scores.csv
 standout embed model.standout day1.parquet day2.parquet -o scores.parquet
 standout embed model.standout mice.csv --ids MouseID --missing drop_rows -o scores.npy
+zcat new_patients.csv.gz | standout embed model.standout - -o - | head
 """
 _DENOISE_EXAMPLES = """
 standout denoise model.standout patients.csv -o specific.csv
@@ -34,7 +35,8 @@ _ARGUMENTS = together(
            "out their rows. Default: an error."),
     file_options,
     option("-o", "--output", type=click.Path(path_type=Path), required=True, heading="Output",
-           help="Write the table here (.csv, .tsv, .parquet, .npy)."),
+           help="Write the table here (.csv, .tsv, .parquet, .npy). - writes csv to standard output, and -.parquet "
+           "parquet."),
     output_options,
 )  # fmt: skip
 
@@ -46,9 +48,9 @@ Transform = Callable[[Source], Array]
 def embed(model: Path, data: tuple[str, ...], **given: Any) -> None:
     """Write the scores of the rows of DATA on the components of MODEL.
 
-    Features are matched by name if both the model and the file have names; other numeric columns are ignored.
-    Non-numeric columns (ids, labels) are copied to the output. Several files are written to one table, with a column
-    for the name of the file.
+    DATA are files, or - for standard input. Features are matched by name if both the model and the file have names;
+    other numeric columns are ignored. Non-numeric columns (ids, labels) are copied to the output. Several files are
+    written to one table, with a column for the name of the file.
     """
     _apply(model, data, given, "embed")
 
@@ -69,7 +71,7 @@ def _apply(model: Path, data: tuple[str, ...], given: dict[str, Any], command: s
     session = Session(given)
     output: Path = given.pop("output")
     check_outputs({"--output": output}, [model, *data], tables=["--output"])
-    output = check_writable(output, "--output")
+    output = output if is_stdout(output) else check_writable(output, "--output")
     estimator = load(model)
     names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
     transform: Transform
@@ -85,7 +87,8 @@ def _apply(model: Path, data: tuple[str, ...], given: dict[str, Any], command: s
     arguments = take_reading(given)
     with session.working():
         files = {name: _opened(path, names, arguments) for name, path in zip(distinct(data), data, strict=True)}
-        rows = write_rows(output, files, columns, transform, "--output")
+        with draft(output, "--output", ".csv") as temporary:
+            rows = write_rows(temporary, files, columns, transform, "--output")
     result = {"command": command, "model": str(model), "rows": rows, "columns": columns}
     session.show(result, f"{rows} rows × {len(columns)} columns", {"output": output})
 

@@ -16,7 +16,7 @@ from standout._explore.session import Exploration, Origin, View
 from standout.cli import options
 from standout.cli.data import backgrounds, load
 from standout.cli.options import Page, fit_options, option
-from standout.cli.session import Session
+from standout.cli.session import Session, echo
 
 _EXAMPLES = """
 standout explore patients.csv -b controls.csv --label subtype
@@ -62,21 +62,20 @@ def explore(target: str, port: int | None, no_browser: bool, title: str | None, 
         names = list(files)[1:]
         origin = Origin(
             files["target"].code(), tuple(files[name].code() for name in names), from_python=False,
-            command=_command(context),
+            command=_command(context), spell=options.in_options,
         )  # fmt: skip
         exploration = Exploration(
             files["target"].source, backgrounds(files), estimator=estimator, origin=origin,
-            title=title or f"What is specific to {Path(files['target'].path).name}",
+            title=title or f"What is specific to {Path(files['target'].account.path).name}",
         )  # fmt: skip
     for note in session.notes if not session.quiet else ():
-        click.echo(f"note: {options.in_options(note)}", err=True)
-    with Explorer(exploration, port) as explorer:
-        opened = not no_browser and open_page(explorer.url)
-        click.echo(f"{'Opened' if opened else 'Open'} {explorer.url}")
-        click.echo("Press Ctrl-C to stop.")
-        with suppress(KeyboardInterrupt):
-            explorer.wait()
-    click.echo("Stopped.")
+        echo(f"note: {options.in_options(note)}", err=True)
+    with suppress(KeyboardInterrupt), Explorer(exploration, port) as explorer:
+        echo(f"The explorer is at {explorer.url}\nPress Ctrl-C to stop.")
+        if not no_browser and not open_page(explorer.url):
+            echo("No browser was found. Open the address in one.")
+        explorer.wait()
+    echo("Stopped.")
 
 
 def _stored(model: Path, context: click.Context) -> click.Context:

@@ -13,17 +13,17 @@ import click
 from standout._compare import Comparison
 from standout._compare import compare as compare_methods
 from standout._dpca import DPCA
-from standout._summary import summarize, to_dict
+from standout._summary import extremes_text, summarize, to_dict
 from standout._verdict import verdict
 from standout._version import __version__
 from standout.cli import options
 from standout.cli.data import Files, accounts, backgrounds, load
 from standout.cli.embed import write_rows
 from standout.cli.options import Page, contrast_options, fit_options, option, output_options, reading_options
-from standout.cli.session import Session, check_outputs, command_line
+from standout.cli.session import Session, check_outputs, command_line, draft
+from standout.errors import visible
 from standout.inference.assess import Assessment, assess
 from standout.inference.permutation import PermutationTest
-from standout.io.output import replacing
 
 _OUTPUT, _RESAMPLING = "Output", "Resampling"
 _FILE = click.Path(path_type=Path)
@@ -34,6 +34,8 @@ standout fit mice.csv --by class --target t-SC-m,t-SC-s -b c-CS-s,c-CS-m --missi
 standout fit task.h5 -b rest.h5 -b blink.h5 --mix minimax -o model.standout
 standout fit stim.h5ad -b ctrl.h5ad --label cell_type --report report.html
 standout fit 'runs/*.parquet' -b good.parquet --method cpca --alpha 2.5 --json
+standout fit book.xlsx::Patients -b book.xlsx::Controls -b 'book.xlsx::Other clinic'
+zcat patients.csv.gz | standout fit - -b controls.csv
 """
 _REPORT_EXAMPLES = """
 standout report patients.csv -b controls.csv --label subtype -o report.html
@@ -57,13 +59,15 @@ standout test after.csv -b before.csv --pairs subject --permutations 1999 --json
 @fit_options
 @option("-o", "--output", type=_FILE, heading=_OUTPUT, help="Write the model here.")
 @option("--scores", type=_FILE, heading=_OUTPUT,
-        help="Write the scores of all rows here, with ids and labels (.csv, .tsv, .parquet, .npy).")  # fmt: skip
+        help="Write the scores of all rows here, with ids and labels (.csv, .tsv, .parquet, .npy; - writes csv to "
+        "standard output).")  # fmt: skip
 @option("--report", "page", type=_FILE, heading=_OUTPUT, help="Write an HTML report here.")
 @output_options
 def fit(target: str, output: Path | None, scores: Path | None, page: Path | None, **given: Any) -> None:
     """Find the directions in which TARGET varies and the background does not.
 
-    TARGET and backgrounds are files, or rows of one file if --by is given. The summary shows the ratio of target to
+    TARGET and backgrounds are files, sheets of a workbook (book.xlsx::Patients) or standard input (-), or rows of one
+    file if --by is given. The summary shows the ratio of target to
     background variance along each component, the noise edge (the largest ratio expected from noise), and the features
     of each component.
     """
@@ -92,7 +96,8 @@ def _fit(
 ) -> None:  # fmt: skip
     """Check all options and outputs, then read, fit and write."""
     session = Session(given)
-    check_outputs({"--output": output, "--scores": scores, "the report": page}, [target, *given["background"]])
+    outputs = {"--output": output, "--scores": scores, "the report": page}
+    check_outputs(outputs, [target, *given["background"]], models=["--output"])
     estimator = options.take_estimator(given)
     with session.working():
         files = load(target, given)
@@ -102,16 +107,26 @@ def _fit(
                 from standout._model_file import save
 
                 about = {"command": command_line(), "data": accounts(files), "standout": __version__}
-                save(estimator, drafts.enter_context(replacing(output, "--output")), about=about)
+                save(estimator, drafts.enter_context(draft(output, "--output", ".standout")), about=about)
             if scores is not None:
-                draft = drafts.enter_context(replacing(scores, "--scores"))
-                write_rows(draft, files, list(estimator.get_feature_names_out()), estimator._scores, "--scores")
+                table = drafts.enter_context(draft(scores, "--scores", ".csv"))
+                write_rows(table, files, list(estimator.get_feature_names_out()), estimator._scores, "--scores")
             if page is not None:
-                write_page(estimator, files, drafts.enter_context(replacing(page, "the report")), title)
+                write_page(estimator, files, drafts.enter_context(draft(page, "the report", ".html")), title)
+        # Computing the scores takes another pass: only where the user has named the rows.
+        ends = estimator.extremes(files["target"].source) if "ids" in files["target"].arguments else []
     command, model = command_to_test(), estimator._solved()
     judged = verdict(model, command=command).to_dict()
     result = {"command": "fit", "verdict": judged, "model": to_dict(estimator), "data": accounts(files)}
-    text = "\n".join([model_text(estimator, command=command), *_reading_text(files)])
+    lines = [model_text(estimator, command=command)]
+    if ends:
+        names = model.component_names
+        lines += ["", *extremes_text(names, ends)]
+        result["extremes"] = [
+            {"component": name, **{side: [row._asdict() for row in rows] for side, rows in each._asdict().items()}}
+            for name, each in zip(names, ends, strict=True)
+        ]
+    text = "\n".join([*lines, *_reading_text(files)])
     written = {"model": output, "scores": scores, "report": page}
     session.show(result, text, written, [note.text for note in model.notes])
 
@@ -137,7 +152,8 @@ def model_text(estimator: Any, count: int = 5, command: str | None = None) -> st
         unit = "background sd" if estimator.mix_.size else "the units of the data"
         lines += ["", f"  top features of each component, in {unit}:"]
         for name, tops in zip(estimator.get_feature_names_out(), estimator.top_features(count), strict=True):
-            lines.append(f"  {name:<10} " + ", ".join(f"{top.feature} {top.weight:+.2g}" for top in tops))
+            shown = (f"{visible(str(top.feature), lines=False)} {top.weight:+.2g}" for top in tops)
+            lines.append(f"  {name:<10} " + ", ".join(shown))
     return "\n".join(lines)
 
 
@@ -159,7 +175,7 @@ def write_page(models: Any, files: Files, page: Path, title: str | None = None, 
     write_report(
         models, files["target"].source, backgrounds(files), path=page, trust=trust, command=command_line(),
         test_command=command_to_test(), spell=options.in_options,
-        title=title or f"What is specific to {Path(files['target'].path).name}",
+        title=title or f"What is specific to {Path(files['target'].account.path).name}",
         code=_code(models[0].estimator if isinstance(models, list) else models, files),
         accounts=tuple(file.account for file in files.values()),
     )  # fmt: skip
@@ -198,7 +214,8 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
         main = next(view for view in found if view.name == "dPCA by ratio")
         trust = Assessment(held_out=main.held_out)
         if page is not None:  # the first model is the subject of the report
-            write_page([main, *(view for view in found if view is not main)], files, page, trust=trust)
+            with draft(page, "--output", ".html") as temporary:
+                write_page([main, *(view for view in found if view is not main)], files, temporary, trust=trust)
     judged = verdict(main.estimator._solved(), trust, command_to_test())
     views = []
     for view in found:
@@ -275,7 +292,8 @@ def test(
         )  # fmt: skip
         assert found.estimator is not None
         if page is not None:
-            write_page(found.estimator, files, page, trust=found)
+            with draft(page, "--output", ".html") as temporary:
+                write_page(found.estimator, files, temporary, trust=found)
     judged = verdict(found.estimator._solved(), found, command_to_test())
     result = {
         "command": "test", "verdict": judged.to_dict(), "model": to_dict(found.estimator),

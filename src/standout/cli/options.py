@@ -26,8 +26,8 @@ PARAMETERS = {name: name for name in ("shrinkage", "axes", "mix", "normalize", "
                                       "gamma")}  # fmt: skip
 PARAMETERS |= {"landmarks": "n_landmarks", "seed": "random_state", "common": "features"}
 # The options for other arguments of the library, by argument.
-ARGUMENTS = {name: f"--{name}" for name in ("missing", "label", "groups", "ids", "drop", "key", "transpose", "memory",
-                                           "checkpoint")}  # fmt: skip
+ARGUMENTS = {name: f"--{name}" for name in ("missing", "label", "groups", "ids", "drop", "key", "header", "encoding",
+                                           "censored", "transpose", "cube", "memory", "checkpoint")}  # fmt: skip
 ARGUMENTS |= {"columns": "--features", "groups_match": "--groups-match", "where": "--by", "n_components": "-k"}
 ARGUMENTS |= {parameter: f"--{name}" for name, parameter in PARAMETERS.items() if name != "common"}
 
@@ -89,17 +89,29 @@ output_options = together(
 file_options = together(
     option("--ids", metavar="COLUMN", heading=_COLUMNS, help="Name of each row. Not used as a feature."),
     option("--key", metavar="NAME", heading=_ROWS,
-           help="Array to read from a file with several (npz, h5, zarr), or layer of an h5ad file."),
+           help="Array to read from a file with several (npz, h5, zarr, mat), layer of an h5ad or loom file, feature "
+           "type or genome of a Cell Ranger file, or sheet of a workbook. FILE::NAME does the same for one file: "
+           "-b book.xlsx::Controls."),
+    option("--header", type=click.IntRange(min=1), metavar="N", heading=_ROWS,
+           help="Line of a text file, or row of a sheet, with the column names. Default: the first that is neither "
+           "empty nor a comment (#)."),
+    option("--encoding", metavar="NAME", heading=_ROWS,
+           help="Encoding of text files, such as cp1252 or latin-1. Default: UTF-8, or UTF-16 with a byte-order mark."),
+    option("--censored", type=click.Choice(["missing"]), heading=_ROWS,
+           help="How to handle values beyond a detection limit (<0.5, >1000, <LOD, ND, BDL) in numeric columns: as "
+           "missing values, which --missing handles. Default: an error that counts them."),
     option("--transpose", is_flag=True, heading=_ROWS,
            help="Read tables that have features in rows and samples in columns."),
+    option("--cube", is_flag=True, heading=_ROWS,
+           help="Read arrays of height × width × bands: each pixel is a row, each band a feature."),
     option("--memory", default=MEMORY, show_default=True, metavar="SIZE", heading=_ROWS,
            help="Read files up to this size into memory, where every solver can be used. Larger files are read in "
            "blocks of at most this size."),
 )  # fmt: skip
 reading_options = together(
     option("-b", "--background", multiple=True, metavar="FILE|LABELS", heading=_ROWS,
-           help="Background: a file, directory or glob pattern; with --by, labels separated by commas. Repeat for "
-           "several backgrounds, each centered at its own mean."),
+           help="Background: a file, directory, glob pattern, sheet (book.xlsx::Controls) or standard input (-); with "
+           "--by, labels separated by commas. Repeat for several backgrounds, each centered at its own mean."),
     option("--by", metavar="COLUMN", heading=_ROWS,
            help="Split one file into target and background by the labels in this column. Give the labels with "
            "--target and --background."),

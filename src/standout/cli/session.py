@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import sys
 import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
 from standout._summary import plain
 from standout.cli.options import in_options
-from standout.errors import DoubtWarning, OutputError, StandoutWarning
-from standout.io.output import check_table_path, check_writable
+from standout.errors import DoubtWarning, OutputError, StandoutWarning, visible
+from standout.io.output import SUFFIXES, check_table_path, check_writable, replacing
+from standout.io.read import split_key
 from standout.io.source import Progress, watching
 
 # Seconds before a pass over a file shows a progress bar.
@@ -50,20 +53,27 @@ class Session:
 
         Doubts about the data are printed to stderr in any case: neither --quiet nor --json hides them.
         """
-        files = {name: str(path) for name, path in written.items() if path is not None}
+        files = {name: str(path) for name, path in written.items() if path is not None and not is_stdout(path)}
+        err = any(is_stdout(path) for path in written.values())  # standard output has the data alone
         if self.as_json:
             whole = {**result, "files": files, "warnings": list(self.notes)}
-            click.echo(json.dumps(plain(whole), indent=2, ensure_ascii=False))
+            echo(json.dumps(plain(whole), indent=2, ensure_ascii=False))
         elif text:
-            click.echo("\n".join(map(in_options, text.split("\n"))))
+            echo("\n".join(map(in_options, text.split("\n"))), err=err)
         if files and not self.as_json:
             width = max(map(len, files))
-            click.echo("\n" + "\n".join(f"{name:<{width}}  {path}" for name, path in files.items()))
-        hidden = self.quiet or self.as_json
+            lines = (f"{name:<{width}}  {visible(path, lines=False)}" for name, path in files.items())
+            echo("\n" + "\n".join(lines), err=err)
+        hidden, noted = self.quiet or self.as_json, {visible(text, lines=False) for text in noted}  # as warnings are
         for note, kind in self.notes.items():
             shown = issubclass(kind, DoubtWarning) if hidden else note not in noted
             if shown:
-                click.echo(f"note: {in_options(note)}", err=True)
+                echo(f"note: {in_options(note)}", err=True)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print text: the only way to the terminal, so that nothing in a file or its name can control it."""
+    click.echo(visible(text), err=err)
 
 
 @contextmanager
@@ -92,7 +102,7 @@ def _progress_bar() -> Iterator[None]:
             return
         if bar is None:
             live.start()
-            bar = live.add_task(now.what, total=None, speed="")
+            bar = live.add_task(visible(now.what, lines=False), total=None, speed="")
         # A download reports no rows.
         speed = f"{now.rows:,} rows {now.rows / seconds:,.0f} rows/s" if now.rows else ""
         live.update(bar, completed=now.share or 0.0, total=None if now.share is None else 1.0, speed=speed)
@@ -105,17 +115,56 @@ def _progress_bar() -> Iterator[None]:
 
 
 def check_outputs(
-    outputs: Mapping[str, Path | None], inputs: Sequence[str | Path], tables: Collection[str] = ("--scores",)
-) -> None:
+    outputs: Mapping[str, Path | None], inputs: Sequence[str | Path], tables: Collection[str] = ("--scores",),
+    models: Collection[str] = (),
+) -> None:  # fmt: skip
     """Refuse an output that cannot be written, or that would overwrite an input or another output."""
-    taken = {os.path.realpath(os.path.expanduser(given)): "an input" for given in inputs}
+    if [str(given) for given in inputs].count("-") > 1:
+        raise click.UsageError("Standard input (-) can be one of the inputs only. Give files for the others.")
+    taken = {os.path.realpath(os.path.expanduser(split_key(given)[0])): "an input" for given in inputs}
     for name, path in outputs.items():
         if path is None:
             continue
-        resolved = str((check_table_path if name in tables else check_writable)(path, name))
+        if is_stdout(path):
+            _check_stdout(name, path, name in tables, name in models)
+        resolved = "-" if is_stdout(path) else str((check_table_path if name in tables else check_writable)(path, name))
         if resolved in taken:
             raise OutputError(f"{name}: {path} is also {taken[resolved]} and would be overwritten. Give another name.")
         taken[resolved] = name
+
+
+def is_stdout(path: Path | None) -> bool:
+    """Return whether a path means standard output: ``-``, or ``-`` with the suffix of a format."""
+    return path is not None and path.name == str(path) and path.stem == "-"
+
+
+def _check_stdout(name: str, path: Path, is_table: bool, is_model: bool) -> None:
+    """Refuse to write to standard output what it cannot take."""
+    if click.get_current_context().params.get("as_json"):
+        raise click.UsageError(f"{name} - and --json both write to standard output. Give a file to one of them.")
+    suffix = path.suffix.lower()
+    if suffix and not (is_table and suffix in SUFFIXES):
+        usual = f"-, or -{', -'.join(SUFFIXES)}" if is_table else "-"
+        raise OutputError(f"{name}: {path} is not a type for standard output. Use {usual}.")
+    if sys.stdout is None or (sys.stdout.isatty() and (is_model or suffix in (".parquet", ".npy"))):
+        raise OutputError(f"{name}: a terminal cannot show binary data. Give a file, or redirect standard output.")
+
+
+@contextmanager
+def draft(path: Path, what: str, suffix: str = "") -> Iterator[Path]:
+    """Yield a temporary path to write to; it is renamed to ``path``, or copied to standard output, without an error.
+
+    ``suffix`` is that of standard output (-), which has none.
+    """
+    if not is_stdout(path):
+        with replacing(path, what) as temporary:
+            yield temporary
+        return
+    with TemporaryDirectory(prefix="standout-") as folder:
+        temporary = Path(folder) / f"output{path.suffix or suffix}"
+        yield temporary
+        with temporary.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
 
 
 def command_line() -> str:

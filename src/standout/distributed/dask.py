@@ -7,7 +7,7 @@ the worker that holds them, and columns that describe rows are computed only on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -48,11 +48,19 @@ def open_collection(data: Any, options: Options, role: str) -> DaskSource:
         return _open_frame(_chosen_features(data, options, role), data, options, role)
     if not isinstance(data, da.Array):
         return _open_frame(data, data, options, role)
+    return open_array(data, role)
+
+
+def open_array(
+    data: da.Array, role: str, names: tuple[str, ...] | None = None, options: Options | None = None,
+    about: Mapping[str, NDArray[Any]] | None = None,
+) -> DaskSource:  # fmt: skip
+    """Return the source of a dask array; ``about`` are columns in memory that describe its rows, as ``options`` say."""
     if data.ndim == 2 and math.isnan(data.shape[1]):
         remedy = "Call compute_chunk_sizes() on the dask array first."
         raise InputError(f"{role}: the number of columns is unknown. {remedy}")
     _check_shape(data.shape, data.dtype, role)
-    return DaskSource(data, role)
+    return DaskSource(data, role, names, options=options, about=about)
 
 
 def _chosen_features(data: Any, options: Options, role: str) -> Any:
@@ -168,12 +176,15 @@ def map_chunk(pieces: Sequence[Any], function: Callable[[Source], NDArray[Any]],
 
 def reduce_part(
     function: Callable[[Part], Result], reader: ChunkReader, grid: Sequence[Sequence[Any]],
-    weights: Sequence[Any] | None, groups: Sequence[Any] | None,
+    weights: Sequence[Any] | None, groups: Sequence[Any] | None, labels: Sequence[Any] | None,
 ) -> Result:  # fmt: skip
-    """Return a function of adjacent chunks and the weights and groups of their rows."""
+    """Return a function of adjacent chunks and the weights, groups and labels of their rows."""
     with threads_for(0):
         by_row = None if weights is None else np.concatenate([as_weights(piece, reader.role) for piece in weights])
-        return function(Part(reader(grid), by_row, None if groups is None else np.concatenate([*map(as_ids, groups)])))
+        ids = None if groups is None else np.concatenate([*map(as_ids, groups)])
+        # As objects: in an array of text, a number would become text.
+        names = None if labels is None else np.concatenate([np.asarray(piece, dtype=object) for piece in labels])
+        return function(Part(reader(grid), by_row, ids, names))
 
 
 class DaskSource(DistributedSource):
@@ -187,8 +198,10 @@ class DaskSource(DistributedSource):
         unnamed: tuple[Any, ...] | None = None,
         frame: Any = None,  # with all columns; None for an array
         options: Options | None = None,  # that name the columns that describe rows
+        about: Mapping[str, NDArray[Any]] | None = None,  # those of them that are in memory
     ):
         self._chunks, self._role, self._frame, self._options = chunks, role, frame, options or Options()
+        self._about = about or {}
         self.n_rows = None if math.isnan(chunks.shape[0]) else int(chunks.shape[0])
         self.n_features, self.names, self.unnamed = int(chunks.shape[1]), names, unnamed
         self._reader = ChunkReader(self.n_features, role)
@@ -207,8 +220,8 @@ class DaskSource(DistributedSource):
 
     def _fetch(self, option: str) -> NDArray[Any] | None:
         column = getattr(self._options, option)
-        if column is None:
-            return None
+        if column is None or column in self._about:
+            return self._about.get(column)
         return np.asarray(_computed([self._column(column, as_text=True)], self._role)[0], dtype=object)
 
     def _column(self, column: str, as_text: bool) -> da.Array:
@@ -239,9 +252,12 @@ class DaskSource(DistributedSource):
         check_fits(self.n_rows, sum(table.shape[1] for table in tables), role)
         return [np.asarray(array) for array in _computed(tables, role)]
 
-    def reduce(self, function: Callable[[Part], Result], weights: Any = None, groups: Any = None) -> Result:
+    def reduce(
+        self, function: Callable[[Part], Result], weights: Any = None, groups: Any = None, labels: Any = None
+    ) -> Result:
         groups = self._options.groups if groups is None else groups
-        values = [self._split(given, what) for given, what in ((weights, "weights"), (groups, "groups"))]
+        given = {"weights": weights, "groups": groups, "labels": labels}
+        values = [self._split(each, what) for what, each in given.items()]
         keys = [None if array is None else array.__dask_keys__() for array in (self._chunks, *values)]
         name = uuid4().hex
         tasks: dict[Any, Any] = {}
@@ -282,13 +298,15 @@ class DaskSource(DistributedSource):
     def _row_array(self, values: Any, what: str) -> da.Array:
         """Return one value per row as a dask array with any chunks."""
         name = f"{self._role} {what}"
+        if isinstance(values, str) and values in self._about:
+            values = self._about[values]
         if isinstance(values, str):
             if self._frame is None:
                 remedy = f"Give the values themselves, for instance the series df[{values!r}]."
                 raise InputError(f"{name}: {values!r} names a column, and a dask array has no column names. {remedy}")
             features = [str(feature) for feature in self.names or self.unnamed or ()]
             check_column(values, [str(column) for column in self._frame.columns], features, name)
-            return self._column(values, as_text=what == "groups")
+            return self._column(values, as_text=what != "weights")
         if isinstance(values, da.Array):
             return values
         if _is_partitioned(values) and values.ndim == 1:
@@ -298,6 +316,8 @@ class DaskSource(DistributedSource):
             raise InputError(f"{name}: {problem}. Give a dask array, or a series of the same data frame.")
         if self.n_rows is None:
             raise InputError(f"{name}: {_UNKNOWN_ROWS}")
+        if what == "labels":
+            return da.from_array(np.asarray(values), chunks=-1)
         return da.from_array(as_ids(values) if what == "groups" else as_weights(values, self._role), chunks=-1)
 
 

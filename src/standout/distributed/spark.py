@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import chain, groupby
+from itertools import chain, combinations, groupby
 from operator import add
 from typing import Any, cast
 
@@ -164,14 +164,17 @@ class SparkSource(DistributedSource):
         step = partial(_mapped_batches, function=function, reader=self._reader, columns=schema.names)
         return self._columns((*self._features, *self._aside)).mapInArrow(step, schema)
 
-    def reduce(self, function: Callable[[Part], Result], weights: Any = None, groups: Any = None) -> Result:
+    def reduce(
+        self, function: Callable[[Part], Result], weights: Any = None, groups: Any = None, labels: Any = None
+    ) -> Result:
         from pyspark.sql.functions import expr
 
-        given = {"weights": weights, "groups": self._options.groups if groups is None else groups}
+        given = {"weights": weights, "groups": self._options.groups if groups is None else groups, "labels": labels}
         columns = {what: self._row_column(what, name) for what, name in given.items() if name is not None}
-        if len(set(columns.values())) < len(columns):
-            problem = f"the column {weights!r} is named for weights and for groups"
-            raise InputError(f"{self._reader.role}: {problem}. Name two columns.")
+        for one, other in combinations(columns, 2):
+            if columns[one] == columns[other]:
+                problem = f"the column {given[one]!r} is named for {one} and for {other}"
+                raise InputError(f"{self._reader.role}: {problem}. Name a column for each.")
         what = tuple(columns)
         step = partial(_partition_pieces, function=function, reader=self._reader, row_values=what)
         pieces = self._columns((*self._features, *columns.values())).mapInArrow(step, _PIECES)
@@ -214,7 +217,8 @@ class SparkSource(DistributedSource):
         """Return the index of the column of weights or groups."""
         role = f"{self._reader.role} {what}"
         if not isinstance(column, str):
-            remedy = f"Name a column: `standout.read(frame, drop='w')` and {what}='w'."
+            option, argument = ("label", "") if what == "labels" else ("drop", f" and {what}='w'")
+            remedy = f"Name a column: `standout.read(frame, {option}='w')`{argument}."
             raise InputError(f"{role}: {NO_ORDER}, so a {type(column).__name__} cannot be matched to them. {remedy}")
         names = [field.name for field in self._fields]
         check_column(column, names, [names[i] for i in self._features], role)
@@ -320,7 +324,7 @@ def _partition_pieces(
 def _part(batch: Any, reader: BatchReader, row_values: Sequence[str]) -> Part:
     values = {}
     for what, column in zip(row_values, batch.columns[reader.n_columns :], strict=True):
-        if what == "groups":  # as strings, consistent with frames and files read into memory: 5 is the id "5"
+        if what != "weights":  # as strings, consistent with frames and files read into memory: 5 is the id "5"
             values[what] = coded(column).texts()
             continue
         if column.null_count:

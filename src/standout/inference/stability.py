@@ -24,7 +24,7 @@ from standout._inputs import check_count, seed_from
 from standout._model import Model, fit_model
 from standout._summary import Summary
 from standout._verdict import stable_words
-from standout.errors import InputError, NotEnoughRowsError
+from standout.errors import InputError, NotEnoughRowsError, visible
 from standout.inference.resampling import Samples, check_level, collect_samples, run_chunks
 from standout.io.source import RowSource, RowView
 from standout.solvers.problem import SolveOptions
@@ -130,7 +130,8 @@ class Stability:
             interval = f"{self.median[k]:.2f} ({self.low[k]:.2f} to {self.high[k]:.2f})"
             lines.append(f"  dpca{k}: correlation {interval}, {stable_words(self.low[k])}")
             lines += [
-                f"    {feature.feature!s:<20} {feature.weight:>7.2f} ({feature.low:.2f} to {feature.high:.2f}), "
+                f"    {visible(str(feature.feature), lines=False):<20} {feature.weight:>7.2f} "
+                f"({feature.low:.2f} to {feature.high:.2f}), "
                 f"same sign in {100 * feature.same_sign:.0f} %"
                 for feature in features
             ]

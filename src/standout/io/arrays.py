@@ -10,12 +10,12 @@ from __future__ import annotations
 import gzip
 import math
 import struct
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from importlib import import_module
 from io import RawIOBase
 from pathlib import Path
 from typing import IO, Any, cast
@@ -29,22 +29,29 @@ from scipy import sparse
 
 from standout.errors import InputError
 from standout.io import matrix as files
-from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Member, Open, as_source
+from standout.io.matrix import ChunkedReader, InMemoryReader, MatrixFile, MatrixReader, Member, as_source
 from standout.io.memory import SPARSE_PARTS, sparse_from_parts
 from standout.io.options import Options
 from standout.io.source import Source, import_extra, readable
 
-# Skipping fewer bytes than this costs more than reading them.
-_GAP_BYTES = 256 * 2**10
+_FORTRAN = ("it is in Fortran order", "save it in C order, with np.ascontiguousarray")
+# Longer lines of a Matrix Market file, and members of a Zarr archive that expand to more, are damage.
+_MAX_LINE = 2**20
+_MAX_MEMBER, _MAX_MEMBER_EXPANSION = 64 * 2**20, 100
 _AS_CSR = "convert it to h5ad in CSR, which can"
 
 
 @dataclass(frozen=True)
-class _NpyHeader(Member):
+class NpyHeader(Member):
     """The header of an npy array."""
 
     fortran: bool = False
     offset: int = 0  # of the first number
+
+    @property
+    def pixels(self) -> NpyHeader:
+        """A cube in C order as a matrix of pixels × bands; a matrix as it is."""
+        return replace(self, shape=(math.prod(self.shape[:-1]), self.shape[-1]))
 
     def check_complete(self, size: int, location: str) -> None:
         """Raise an error if a file of ``size`` bytes is shorter than its header claims."""
@@ -60,12 +67,17 @@ def open_npy(path: Path, options: Options, role: str) -> Source:
     files.check_no_key(options.key, location, "an npy file")
     with readable(location, "npy", path), path.open("rb") as file:
         header = _read_header(file)
-        files.check_matrix(header, location)
+        files.check_matrix(header, location, options.cube)
         header.check_complete(path.stat().st_size, location)
-    return as_source(MatrixFile(path, "npy", _NpyReader(path, header)), options, role)
+        reader: MatrixReader = NpyReader(path, header.pixels)
+        if header.fortran and options.cube:
+            files.check_fits(header.nbytes, options.memory, location, *_FORTRAN)
+            file.seek(0)
+            reader = InMemoryReader(npy.read_array(file, allow_pickle=False).reshape(-1, header.shape[-1]))
+    return as_source(MatrixFile(path, "npy", reader), options, role)
 
 
-def _read_header(file: IO[bytes]) -> _NpyHeader:
+def _read_header(file: IO[bytes]) -> NpyHeader:
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"unknown npy version {version[0]}.{version[1]}")
@@ -73,20 +85,20 @@ def _read_header(file: IO[bytes]) -> _NpyHeader:
     shape, fortran, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(file)
     if min(shape, default=0) < 0:
         raise ValueError(f"its header has the shape {shape}")
-    return _NpyHeader(shape, dtype, dtype.kind in "US", fortran, file.tell())
+    return NpyHeader(shape, dtype, dtype.kind in "US", fortran, file.tell())
 
 
-class _NpyReader(MatrixReader):
+class NpyReader(MatrixReader):
     """An uncompressed array in C or Fortran order.
 
     A Fortran-ordered array is a C-ordered one with rows and columns exchanged. A *line* is what is contiguous.
     """
 
-    def __init__(self, path: Path, header: _NpyHeader):
+    def __init__(self, path: Path, header: NpyHeader):
         super().__init__(header.shape, header.dtype)
         self.path, self.header = path, header
         self._lines, self._length = self.shape[::-1] if header.fortran else self.shape
-        self.chunk_rows = max(1, _GAP_BYTES // (self.dtype.itemsize * (1 if header.fortran else self.shape[1])))
+        self.chunk_rows = max(1, files.GAP_BYTES // (self.dtype.itemsize * (1 if header.fortran else self.shape[1])))
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         return self._read_across(start, stop).T if self.header.fortran else self._read_lines(start, stop)
@@ -105,8 +117,8 @@ class _NpyReader(MatrixReader):
 
     def _read_across(self, start: int, stop: int) -> NDArray[Any]:
         """Read a slice of every line: short lines completely, long ones by seeking."""
-        if (self._length - (stop - start)) * self.dtype.itemsize <= _GAP_BYTES:
-            step = max(1, 16 * _GAP_BYTES // (self._length * self.dtype.itemsize))
+        if (self._length - (stop - start)) * self.dtype.itemsize <= files.GAP_BYTES:
+            step = max(1, 16 * files.GAP_BYTES // (self._length * self.dtype.itemsize))
             edges = range(0, self._lines, step)
             return np.concatenate([self._read_lines(i, min(i + step, self._lines))[:, start:stop] for i in edges])
         found = np.empty((self._lines, stop - start), self.dtype)
@@ -130,7 +142,7 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
         if {"format", "shape", "data"} <= set(infos):
             files.check_no_key(options.key, location, "a sparse matrix")
             return as_source(_read_sparse_npz(path, infos, options, location), options, role)
-        headers: dict[str, _NpyHeader] = {}
+        headers: dict[str, NpyHeader] = {}
         for name, info in infos.items():
             if info.filename.endswith(".npy"):
                 with archive.open(info) as file:
@@ -138,27 +150,26 @@ def open_npz(path: Path, options: Options, role: str) -> Source:
                 files.check_size(info.file_size, info.compress_size, f"{location}: {name}")
                 if headers[name].dtype.kind != "O":
                     headers[name].check_complete(info.file_size, f"{location}: {name}")
-        chosen = files.choose_array(headers, options.key, location)
-        files.check_matrix(headers[chosen], f"{location}: {chosen}")
+        chosen = files.choose_array(headers, options.key, location, options.cube)
+        files.check_matrix(headers[chosen], f"{location}: {chosen}", options.cube)
         reader = _npz_reader(path, infos[chosen], headers[chosen], options, location)
         names, metadata = files.sibling_columns(headers, chosen, lambda name: _read_member(path, infos[name]), location)
     return as_source(MatrixFile(path, "npz", reader, names, metadata, tuple(metadata)), options, role)
 
 
-def _npz_reader(path: Path, info: ZipInfo, header: _NpyHeader, options: Options, location: str) -> MatrixReader:
+def _npz_reader(path: Path, info: ZipInfo, header: NpyHeader, options: Options, location: str) -> MatrixReader:
     """Return a reader of an array in an archive: random access, sequential, or in memory."""
-    if info.compress_type == ZIP_STORED and header.nbytes > options.memory:
+    if info.compress_type == ZIP_STORED and header.nbytes > options.memory and not (header.fortran and options.cube):
         with path.open("rb") as file:  # the local header of the zip format has two fields of variable length
             file.seek(info.header_offset + 26)
             name, extra = struct.unpack("<HH", file.read(4))
         stored = replace(header, offset=info.header_offset + 30 + name + extra + header.offset)
         stored.check_complete(path.stat().st_size, location)
-        return _NpyReader(path, stored)
+        return NpyReader(path, stored.pixels)
     if not header.fortran:
-        return _CompressedNpyReader(path, info, header)
-    reason, remedy = "it is compressed and in Fortran order", "save it with np.savez, which does not compress"
-    files.check_fits(header.nbytes, options.memory, location, reason, remedy)
-    return InMemoryReader(_read_member(path, info))
+        return _CompressedNpyReader(path, info, header.pixels)
+    files.check_fits(header.nbytes, options.memory, location, *_FORTRAN)
+    return InMemoryReader(_read_member(path, info).reshape(-1, header.shape[-1]))
 
 
 class _CompressedNpyReader(MatrixReader):
@@ -166,7 +177,7 @@ class _CompressedNpyReader(MatrixReader):
 
     random_access = False
 
-    def __init__(self, path: Path, info: ZipInfo, header: _NpyHeader):
+    def __init__(self, path: Path, info: ZipInfo, header: NpyHeader):
         super().__init__(header.shape, header.dtype)
         self.path, self.name, self.offset = path, info.filename, header.offset
         self.file: Any = None  # the decompressed bytes, during a pass
@@ -188,6 +199,12 @@ class _CompressedNpyReader(MatrixReader):
 
 def _read_member(path: Path, info: ZipInfo) -> NDArray[Any]:
     with ZipFile(path) as archive, archive.open(info) as file:
+        header = _read_header(file)
+        if (
+            header.dtype.kind != "O" and header.offset + header.nbytes > info.file_size
+        ):  # numpy would allocate the claim
+            raise ValueError(f"{info.filename} is shorter than its header claims")
+        file.seek(0)
         return np.asarray(npy.read_array(file, allow_pickle=False))
 
 
@@ -212,49 +229,58 @@ def open_mtx(path: Path, options: Options, role: str) -> Source:
     Files of 10x Genomics have genes as rows, and lists of them (``features.tsv`` or ``genes.tsv``) and of cells
     (``barcodes.tsv``) in the same directory. With these lists, the matrix is transposed if needed, so that cells are
     rows, and the lists are names and row ids. A gene is called by its symbol, or by its id if several genes share it.
+    ``key`` chooses one of several feature types.
     """
     location = f"{role}: {path}"
-    files.check_no_key(options.key, location, "an mtx file")
     with readable(location, "Matrix Market", path):
         _check_mtx_header(path, options, location)
         with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
             text = _MtxText(file)
             found: Any = scipy_io.mmread(text)
         if text.damaged:
-            raise ValueError("its text contains zero bytes")
+            raise ValueError("its text contains zero bytes or a line that does not end")
         files.check_matrix(Member(found.shape, found.dtype), location)
         genes, cells = _read_list(path, "features", "genes"), _read_list(path, "barcodes")
-        names, metadata = None, {}
-        if genes is not None and cells is not None:
+        names, metadata, subset = None, {}, None
+        if (genes is None) != (cells is None):
+            problem = "its directory has only one of the lists features.tsv and barcodes.tsv"
+            raise InputError(f"{location}: {problem}. Add the other, or leave both out.")
+        if genes is None or cells is None:
+            files.check_no_key(options.key, location, "an mtx file")
+        else:
             if found.shape == (len(genes), len(cells)):  # also if both orders fit: 10x Genomics writes genes × cells
                 found = found.T
             elif found.shape != (len(cells), len(genes)):
                 lists = f"the lists in its directory have {len(genes)} features and {len(cells)} barcodes"
                 remedy = "Check that they belong together, or leave the lists out."
                 raise InputError(f"{location}: its shape is {found.shape}, but {lists}. {remedy}")
-            symbols = [gene[:2][-1] for gene in genes]
-            count = Counter(symbols)
-            names = tuple(s if count[s] == 1 else gene[0] for s, gene in zip(symbols, genes, strict=True))
+            ids, symbols, types = ([gene[min(i, len(gene) - 1)] for gene in genes] for i in range(3))
+            types = types if len(genes[0]) > 2 else []
+            genomics = import_module("standout.io.genomics")  # which imports this module
+            names, subset = genomics.choose_genes(ids, symbols, types, (), options.key, location)
             metadata = {"barcodes": partial(np.array, [cell[0] for cell in cells], dtype=object)}
         reader = InMemoryReader(sparse.csr_array(found) if sparse.issparse(found) else np.asarray(found))
-    matrix = MatrixFile(path, "Matrix Market", reader, names, metadata, ids="barcodes" if metadata else None)
+    row_ids = "barcodes" if metadata else None
+    matrix = MatrixFile(path, "Matrix Market", reader, names, metadata, (), row_ids, subset=subset)
     return as_source(matrix, options, role)
 
 
 class _MtxText(RawIOBase):
-    """The text of a file, without zero bytes and with a newline at its end: otherwise scipy's reader may crash."""
+    """The text of a file up to the first damage, with a newline at its end.
+
+    Zero bytes may crash scipy's reader, and a line of any length is kept in memory.
+    """
 
     def __init__(self, file: Any):
-        self.file, self.damaged, self._last = file, False, b"\n"
+        self.file, self.damaged, self._line = file, False, 0  # bytes of the current line
 
     def read(self, size: int = -1) -> bytes:
-        found: bytes = self.file.read(size)
-        self.damaged |= b"\0" in found
-        found = found.replace(b"\0", b" ")
-        if not found and self._last != b"\n":
-            found = b"\n"
-        self._last = found[-1:] or self._last
-        return found
+        found: bytes = b"" if self.damaged else self.file.read(size)
+        self._line = len(found) - found.rfind(b"\n") - 1 + (0 if b"\n" in found else self._line)
+        self.damaged |= b"\0" in found or self._line > _MAX_LINE
+        if not found and self._line:
+            self._line, found = 0, b"\n"
+        return found.replace(b"\0", b" ")
 
 
 def _check_mtx_header(path: Path, options: Options, location: str) -> None:
@@ -286,7 +312,7 @@ def _read_list(path: Path, *names: str) -> list[list[str]] | None:
 
 
 def open_hdf5(path: Path, options: Options, role: str) -> Source:
-    """Return the source of an HDF5 file.
+    """Return the source of an HDF5 file; files of Cell Ranger, loom and MATLAB have layouts of their own.
 
     ``key`` is the path of the dataset; the default is the only 2-D dataset of numbers. Feature names are text under one
     of ``FEATURE_NAMES``, an attribute of the dataset or a 1-D dataset of the same group. Other 1-D datasets of the
@@ -294,15 +320,22 @@ def open_hdf5(path: Path, options: Options, role: str) -> Source:
     """
     location = f"{role}: {path}"
     h5py = import_extra("h5py", location)
-    open_root = partial(h5py.File, path, "r")
-    with readable(location, "HDF5", path), open_root() as file:
+    store = import_extra("standout.io.heap", location).HDF5Store(path, location)
+    with readable(location, "HDF5", path), store.open() as file:
         items: dict[str, Any] = {}
         file.visititems(items.__setitem__)
         arrays = {k: v for k, v in items.items() if isinstance(v, h5py.Dataset) and v.shape is not None}
         text = {key for key, array in arrays.items() if h5py.check_string_dtype(array.dtype) is not None}
         members = {key: Member(array.shape, array.dtype, key in text) for key, array in arrays.items()}
+        matrix = None
+        if path.suffix.lower() == ".mat":
+            matrix = import_module("standout.io.matlab").stored_matrix(store, items, options)
+        elif not options.cube:
+            matrix = import_module("standout.io.genomics").stored_matrix(store, file, options)
+        if matrix is not None:
+            return as_source(matrix, options, role)
         _check_foreign_hdf5(file, items, members, options.key, location)
-        matrix = _chunked_matrix(path, "HDF5", open_root, arrays, members, options, location)
+        matrix = _chunked_matrix(store, "HDF5", arrays, members, options)
     return as_source(matrix, options, role)
 
 
@@ -318,10 +351,10 @@ def _check_foreign_hdf5(
         raise InputError(f"{location}: {found}. Load one with pandas.read_hdf(path, {frames[0]!r}), and give that.")
     parts = {"data", "indices", "indptr"}
     groups = [name for name, item in items.items() if hasattr(item, "keys") and parts <= set(item)]
-    if groups and key is None and not any(member.numeric for member in members.values()):
+    if groups and key is None and not any(member.is_numeric() for member in members.values()):
         raise InputError(
             f"{location}: it contains a sparse matrix ({groups[0]}), for which HDF5 has no standard. Load it with the "
-            "program that wrote it (for instance scanpy.read_10x_h5), and give that, or convert it to h5ad."
+            "program that wrote it, and give that, or convert it to h5ad."
         )
 
 
@@ -333,11 +366,12 @@ def open_zarr(path: Path, options: Options, role: str) -> Source:
     """
     location = f"{role}: {path}"
     zarr = import_extra("zarr", location)
-    open_root = partial(_open_zarr_store, path)
+    store = _ZarrStore(path, location)
     with readable(location, "Zarr", path):
         if path.is_file() and not is_zipfile(path):
             raise InputError(f"{location}: this is neither a directory nor a zip file. Give a Zarr store.")
-        with open_root() as root:
+        _check_members(path, location)
+        with store.open() as root:
             if isinstance(root, zarr.Array):
                 files.check_no_key(options.key, location, "this store")
                 arrays = {"": root}
@@ -345,61 +379,105 @@ def open_zarr(path: Path, options: Options, role: str) -> Source:
                 arrays = {name: item for name, item in root.members(max_depth=None) if isinstance(item, zarr.Array)}
             if root.attrs.get("encoding-type") == "anndata":
                 h5ad = import_extra("standout.io.h5ad", location, "anndata")
-                for array in arrays.values():
-                    _check_codecs(array, location)
-                return cast(Source, h5ad.open_store(path, open_root, options, role))
+                return cast(Source, h5ad.open_store(store, options, role))
             members = {name: Member(item.shape, item.dtype, item.dtype.kind in "UST") for name, item in arrays.items()}
-            matrix = _chunked_matrix(path, "Zarr", open_root, arrays, members, options, location)
+            matrix = _chunked_matrix(store, "Zarr", arrays, members, options)
     return as_source(matrix, options, role)
 
 
-@contextmanager
-def _open_zarr_store(path: Path) -> Iterator[Any]:
-    import zarr
+def _check_members(path: Path, location: str) -> None:
+    """Raise an error for a zip file with a member that expands a lot: zarr reads members as a whole."""
+    if not path.is_file():
+        return
+    with ZipFile(path) as archive:
+        for info in archive.infolist():
+            if info.compress_size > 1000 + 1.01 * info.file_size:  # Python would expand all of it before it finds out
+                raise ValueError(f"{info.filename} is larger than its archive claims")
+            if info.file_size > _MAX_MEMBER + _MAX_MEMBER_EXPANSION * info.compress_size:
+                problem = f"{info.filename} expands from {info.compress_size:,} to {info.file_size:,} bytes"
+                raise InputError(
+                    f"{location}: {problem}. Give an intact copy, or the unpacked directory if this is right."
+                )
 
-    store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else zarr.storage.LocalStore(path, read_only=True)
-    try:
-        yield zarr.open(store, mode="r")
-    finally:
-        store.close()
+
+class Store:
+    """An HDF5 file or Zarr store. It is opened for every read, so no file stays open and readers can be pickled."""
+
+    def __init__(self, path: Path, location: str):
+        self.path, self.location = path, location
+
+    def open(self, numbers: bool = False) -> AbstractContextManager[Any]:
+        """Open the store, to read text and attributes, too, or only arrays of numbers."""
+        raise NotImplementedError
+
+    def check(self, item: Any) -> None:
+        """Raise an error for an array, or one in a group, that is damaged or not safe to read."""
+        raise NotImplementedError
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return files.size_on_disk(self.path)
+
+    def check_size(self, array: Any) -> None:
+        """Raise an error for an array that claims far more bytes than the store can hold."""
+        if not (getattr(array, "is_virtual", False) or getattr(array, "external", None)):  # stored in other files
+            claimed = max(math.prod(array.shape), math.prod(array.chunks or ())) * array.dtype.itemsize
+            name = str(array.name or "").strip("/")
+            files.check_size(claimed, self.size, f"{self.location}: {name}" if name else self.location)
+
+    @contextmanager
+    def item(self, key: str, numbers: bool = False) -> Iterator[Any]:
+        """Open the array or group at ``key`` (empty: the store itself)."""
+        with self.open(numbers) as root:
+            yield root[key] if key else root
+
+    def read(self, key: str) -> NDArray[Any]:
+        """Return the values of an array of numbers or text."""
+        with self.item(key) as item:
+            self.check(item)
+            return np.asarray(item[...])
+
+
+class _ZarrStore(Store):
+    @contextmanager
+    def open(self, numbers: bool = False) -> Iterator[Any]:  # noqa: ARG002
+        storage, path = import_module("zarr.storage"), self.path
+        store = storage.ZipStore(path, mode="r") if path.is_file() else storage.LocalStore(path, read_only=True)
+        try:
+            yield import_module("zarr").open(store, mode="r")
+        finally:
+            store.close()
+
+    def check(self, item: Any) -> None:
+        parts = [part for _, part in item.members(max_depth=None)] if hasattr(item, "members") else [item]
+        for array in (part for part in parts if hasattr(part, "shape")):
+            self.check_size(array)
+            metadata = array.metadata
+            codecs = [*(getattr(metadata, "filters", None) or ()), getattr(metadata, "compressor", None)]
+            if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):  # which version 2 allows
+                raise InputError(
+                    f"{self.location}: {array.path or 'its array'} is stored as pickles. Loading a pickle can run any "
+                    "code, so it is not read. Convert it to numbers or text, and save it again."
+                )
 
 
 def _chunked_matrix(
-    path: Path, kind: str, open_root: Open, arrays: Mapping[str, Any], members: Mapping[str, Member], options: Options,
-    location: str,
-) -> MatrixFile:  # fmt: skip
+    store: Store, kind: str, arrays: Mapping[str, Any], members: Mapping[str, Member], options: Options
+) -> MatrixFile:
     """Choose the array of an open HDF5 or Zarr store, and find its names and metadata."""
-    chosen = files.choose_array(members, options.key, location)
+    location = store.location
+    chosen = files.choose_array(members, options.key, location, options.cube)
     array, where = arrays[chosen], f"{location}: {chosen}" if chosen else location
-    files.check_matrix(members[chosen], where)
-    _check_codecs(array, where)
-    if not (getattr(array, "is_virtual", False) or getattr(array, "external", None)):  # stored in other files
-        claimed = max(math.prod(array.shape), math.prod(array.chunks or ())) * array.dtype.itemsize
-        files.check_size(claimed, files.size_on_disk(path), where)
-
-    def read(key: str) -> NDArray[Any]:
-        with files.open_item(open_root, key) as item:
-            _check_codecs(item, str(path))
-            return np.asarray(item[...])
-
-    names, metadata = files.sibling_columns(members, chosen, read, location)
+    files.check_matrix(members[chosen], where, options.cube)
+    store.check(array)
+    names, metadata = files.sibling_columns(members, chosen, store.read, location)
     for attribute in files.FEATURE_NAMES:
         if attribute in array.attrs:
             given, values = array.attrs[attribute], np.asarray(array.attrs[attribute])
             # The attributes of Zarr are JSON: a list of any values. Those of HDF5 have a type.
-            if values.shape == array.shape[1:] and (isinstance(given, list) or values.dtype.kind in "OUS"):
+            if values.shape == array.shape[-1:] and (isinstance(given, list) or values.dtype.kind in "OUS"):
                 names = files.as_names(values)
                 break
-    reader = ChunkedReader(partial(files.open_item, open_root, chosen), array)
-    return MatrixFile(path, kind, reader, names, metadata, tuple(metadata))
-
-
-def _check_codecs(array: Any, location: str) -> None:
-    """Raise an error for pickles, which version 2 of Zarr allows as a codec."""
-    metadata = getattr(array, "metadata", None)
-    codecs = [*(getattr(metadata, "filters", None) or ()), getattr(metadata, "compressor", None)]
-    if any(getattr(codec, "codec_id", "") == "pickle" for codec in codecs):
-        raise InputError(
-            f"{location}: {array.path or 'its array'} is stored as pickles. Loading a pickle can run any code, so it "
-            "is not read. Convert it to numbers or text, and save it again."
-        )
+    reader = ChunkedReader(partial(store.item, chosen, numbers=True), array)
+    return MatrixFile(store.path, kind, reader, names, metadata, tuple(metadata))

@@ -139,8 +139,12 @@ class CheckpointFile:
         text = file.read(min(size, os.fstat(file.fileno()).st_size))
         if file.read(_DIGEST_SIZE) != _checksum(start + text).digest():
             raise InputError(f"{location} is damaged or truncated. {_REMEDY}")
-        header: dict[str, Any] = json.loads(text)
-        different = [name for name, value in fingerprint.items() if header["fingerprint"].get(name) != value]
+        try:
+            header: dict[str, Any] = json.loads(text)
+            found = dict(header["fingerprint"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:  # correct checksums, but made by hand
+            raise InputError(f"{location} is damaged or truncated. {_REMEDY}") from error
+        different = [name for name, value in fingerprint.items() if found.get(name) != value]
         if different:
             raise InputError(f"{location} belongs to other data: different {', '.join(different)}. {_REMEDY}")
         return header
@@ -182,9 +186,31 @@ class CheckpointedPass:
     def run(self) -> tuple[int, frozenset[Hashable] | None]:
         """Add all blocks not covered by an earlier pass; return the number of rows and the distinct groups."""
         header = self.file.load(self.fingerprint, self.accumulator.arrays(), self.role)
-        if header is not None:
-            vars(self.accumulator).update(header["sums"])
-            self.position = header["position"]
+        if header is None:
+            return self._run()
+        location = f"{self.role}: the checkpoint {self.file.path}"
+        if not self._is_valid(header):
+            raise InputError(f"{location} is damaged. {_REMEDY}")
+        vars(self.accumulator).update(header["sums"])
+        self.position = header["position"]
+        with readable(location, "a checkpoint"):  # a mark that does not lead to a block
+            return self._run()
+
+    def _is_valid(self, header: dict[str, Any]) -> bool:
+        """Return whether a header has the entries of a checkpoint, of the right types."""
+        position, sums, counts = header.get("position"), header.get("sums"), self.accumulator.counts
+        if not isinstance(position, dict) or not isinstance(sums, dict) or set(position) != set(self.position):
+            return False
+        groups, numbers = position["groups"], (position["block_rows"], position["rows"])
+        return (
+            {name: type(value) for name, value in sums.items()} == {name: type(value) for name, value in counts.items()}
+            and all(type(number) is int and 0 <= number < 2**63 for number in numbers)
+            and (groups is None or (isinstance(groups, list) and all(isinstance(g, str | int | float) for g in groups)))
+            and isinstance(position["mark"], dict | None)
+            and type(position["finished"]) is bool
+        )
+
+    def _run(self) -> tuple[int, frozenset[Hashable] | None]:
         position, column = self.position, self.stream.layout.options.groups
         if not position["finished"]:
             saved, cost = time.monotonic(), 0.0

@@ -1,8 +1,9 @@
-"""Tables as text (csv, tsv, txt), one file or many, gzip-compressed or not.
+"""Tables as text (csv, tsv, txt), one file or many, compressed or not.
 
 pyarrow parses chunks of whole rows; finding where rows end makes memory bounded, passes resumable and errors precise:
 they name the line and the value. The first chunk determines which columns are numeric, and whether decimals have a
-comma. Text in a numeric column, in that chunk or later, is an error.
+comma. Text in a numeric column, in that chunk or later, is an error; so are censored values such as ``<0.5``, unless
+they are to be missing values.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import codecs
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,19 +27,16 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from standout.errors import InputError, NotNumbersError, StandoutError
-from standout.io.memory import check_distinct
+from standout.io.header import number_pattern, parse_header
 from standout.io.options import Options, choose
-from standout.io.source import first_line, readable
+from standout.io.source import first_line
 from standout.io.stream import Stream, TableInMemory
 from standout.io.tables import Columns, RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
+from standout.io.text import SIGNATURES, opened_text
 
 # Bytes read first to find the header, and the longest header.
 _HEADER_BYTES = 2**18
 _MAX_HEADER_BYTES = 64 * 2**20
-# Possible separators, in order of preference if several occur equally often.
-_SEPARATORS = {".csv": ",;\t", ".tsv": "\t,;", ".txt": "\t;, "}
-# This many increasing or decreasing numbers in a header are a scale such as wavelengths; fewer must be evenly spaced.
-_MIN_SCALE = 8
 # A row or a quoted value longer than this (bytes) is taken as an unclosed quote.
 _MAX_ROW_BYTES = 128 * 2**20
 # Bytes to decompress at once where the beginning of a compressed file is skipped.
@@ -46,7 +45,7 @@ _SKIP_BYTES = 2**24
 _MIN_CHUNK_BYTES = 2 * 2**20
 _MAX_CHUNK_BYTES = 32 * 2**20
 # The usual spellings of a missing value; the commonest also after a space.
-_MISSING = [*arrow_csv.ConvertOptions().null_values, " ", " NA", " NaN", " nan"]
+_MISSING = (*arrow_csv.ConvertOptions().null_values, " ", " NA", " NaN", " nan")
 _BOOLEANS = frozenset(arrow_csv.ConvertOptions().true_values + arrow_csv.ConvertOptions().false_values)
 # Numbers with one comma, which may be a decimal comma, and numbers whose commas may separate thousands.
 _ONE_COMMA = r"^\s*[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?\s*$"
@@ -55,19 +54,22 @@ _THOUSANDS = r"^\s*[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+\s*$"
 # three digits are dates, versions or phone numbers.
 _GROUPED = r"(?:,[0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3})+(?:,[0-9]+)?|(?:'[0-9]{3})+(?:[.,][0-9]+)?"
 _LIKE_NUMBER = rf"^\s*[+-]?(?:[0-9]*[.,]?[0-9]+|[1-9][0-9]{{0,2}}(?:{_GROUPED}))\s*%?\s*$"
+# Values outside the range of an instrument: <0.5, >1000, <LOD, ND (not detected), BDL (below detection limit).
+_CENSORED = r"(?i)^\s*(?:[<>≤≥].+|n\.?d\.?|bdl|[bu]?l{0,2}lo[dq]|blq|bql|oor.*|not detected|below .*)\s*$"
 _REMEDY = "name the column in `standout.read(X, label=..., groups=..., ids=..., drop=...)`."
 _DROP = "`standout.read(X, drop=...)`"
 
 
-def _number_pattern(decimal: str = ".") -> str:
-    point = re.escape(decimal)
-    digits = rf"(?:[0-9]+{point}?[0-9]*|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?"
-    return rf"^\s*[+-]?(?:{digits}|(?i:inf|infinity))\s*$"
-
-
 def open_csv(paths: tuple[Path, ...], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
     """Return the source of one or more text files with the same columns."""
-    files = [_read_header(path, f"{role}: {path}") for path in paths]
+    given = [shown] if len(paths) == 1 else paths
+    files = [TextFile(path, f"{role}: {name}") for path, name in zip(paths, given, strict=True)]
+    return open_texts(files, shown, options, role)
+
+
+def open_texts(given: Sequence[TextFile], shown: Path, options: Options, role: str) -> TableInMemory | Stream:
+    """Return the source of one or more files that are read as text."""
+    files = [_read_header(file, options) for file in given]
     check_same(files, options)
     inferred = next((found for file in files if (found := _infer_types(file, options)) is not None), None)
     if inferred is None:
@@ -96,23 +98,36 @@ class Chunk:
 class TextFile(TableFile):
     """A text file: the contents of its header, and the notation of its numbers."""
 
+    unit: ClassVar[str] = "line"  # as messages call it
+
     path: Path
     location: str
-    names: Columns
-    index: Columns  # the first column, if its name is empty
-    size: int
-    separator: str
-    header_bytes: int
-    header_lines: int
+    names: Columns = ()
+    index: Columns = ()  # the first column, if its name is empty
+    size: int = 0
+    separator: str = ","
+    header_bytes: int = 0
+    header_lines: int = 0
+    encoding: str = "utf-8"
     types: Mapping[str, Any] = field(default_factory=dict)  # of the numeric columns
     decimal: str = "."
+    missing: Columns = _MISSING  # spellings of a missing value
+    allows_censored: bool = False  # censored values are missing values
     max_bytes: int = _MAX_CHUNK_BYTES
     estimated_rows: float = 0
+
+    def opened(self) -> AbstractContextManager[tuple[Any, Any]]:
+        """Open the stream of the text, and the file, whose position is the progress."""
+        return opened_text(self.path, self.location, self.encoding)
 
     @property
     def chunk_bytes(self) -> int:
         """Bytes to read at a time: a few hundred rows, and a few megabytes."""
         return min(max(_MIN_CHUNK_BYTES, 256 * self.header_bytes), _MAX_CHUNK_BYTES)
+
+    def without(self, censored: Mapping[str, Counter[str]]) -> TextFile:
+        """Return the same file with these censored values as missing values."""
+        return replace(self, missing=(*self.missing, *(value for counts in censored.values() for value in counts)))
 
     def batches(self, features: Columns, metadata: Columns, position: Sequence[int]) -> Iterator[RowBatch]:
         types = {name: self.types[name] for name in features} | dict.fromkeys(metadata, pa.string())
@@ -128,7 +143,7 @@ class TextFile(TableFile):
     def chunks(self, start: int = 0, line: int = 0) -> Iterator[Chunk]:
         """Yield whole rows after the header, or from byte ``start``, in ``line``, on: a few megabytes at a time."""
         start, line = start or self.header_bytes, line or self.header_lines + 1
-        with _opened(self.path, self.location) as (stream, file):
+        with self.opened() as (stream, file):
             if stream is file:
                 file.seek(start)
             else:
@@ -144,21 +159,38 @@ class TextFile(TableFile):
                 unclosed = at_end and end_of_rows(rest + b"\n", self.separator) <= len(rest)
                 if unclosed or (end == 0 and len(rest) > _MAX_ROW_BYTES):
                     line += rest.count(b"\n", 0, end)
-                    problem = f"the row that begins in line {line} does not end"
+                    problem = f"the row that begins in {self.unit} {line} does not end"
                     raise InputError(f"{self.location}: {problem}. Check for a quote that is never closed.")
                 end = len(rest) if at_end else end
                 if end:
-                    yield Chunk(rest[:end], line, start, file.tell() / self.size)
+                    data = self._without_comments(rest[:end], line)
+                    yield Chunk(data, line, start, file.tell() / self.size)
                     line += rest.count(b"\n", 0, end)
                     rest, start = rest[end:], start + end
 
+    def _without_comments(self, data: bytes, line: int) -> bytes:
+        """Return rows with empty lines instead of comments, which begin with ``#`` and have other than a row's values.
 
-@contextmanager
-def _opened(path: Path, location: str) -> Iterator[tuple[Any, Any]]:
-    """Open a file: the stream of its text, and the file itself, whose position is the progress."""
-    gzip = path.suffix.lower() == ".gz"
-    with readable(location, "gzip-compressed text" if gzip else "text"), pa.OSFile(str(path)) as file:
-        yield (pa.CompressedInputStream(file, "gzip") if gzip else file), file
+        A line that may be either is an error, unless all rows begin with ``#``.
+        """
+        if b"#" not in data or not (data.startswith(b"#") or b"\n#" in data):  # the first test is ten times as fast
+            return data
+        parts: list[bytes] = []
+        rest, quotes, unclear = 0, 0, None
+        for found in re.finditer(rb"^#(?!N/?A\b)[^\r\n]*", data, re.MULTILINE):
+            parts.append(data[rest : found.start()])
+            quotes += parts[-1].count(b'"')
+            rest = found.start() if quotes % 2 else found.end()  # within quotes it is text
+            values = next(csv.reader([found[0].decode(errors="replace")], delimiter=self.separator))
+            if quotes % 2 == 0 and len(values) == len(self.names) > 1 and unclear is None:
+                unclear = found.start()
+        plain = b"".join([*parts, data[rest:]])
+        if unclear is None or not plain.strip():
+            return plain if unclear is None else data
+        line += data.count(b"\n", 0, unclear)
+        problem = f"it begins with '#' and has {len(self.names)} values, and may be a comment or a row"
+        remedy = "Drop the line, or put its first value in quotes."
+        raise InputError(f"{self.location}, {self.unit} {line}: {problem}. {remedy}")
 
 
 def end_of_rows(data: bytes, separator: str) -> int:
@@ -192,90 +224,65 @@ def _end_by_value(data: bytes, separator: str) -> int:
 # The header
 
 
-def _read_header(path: Path, location: str) -> TextFile:
-    """Return a file with the separator and the names in its first line."""
-    start, size = _read_start(path, location)
+def _read_header(file: TextFile, options: Options) -> TextFile:
+    """Return a file with the separator and the column names."""
+    file, start = _read_start(replace(file, encoding=options.encoding or "utf-8"), options)
     bom = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0
-    text = _decode(start[bom:], location, 1, final=False)
-    separator = _find_separator(text, path)
-    lines = list(io.StringIO(text, newline=""))
-    reader = csv.reader(lines, delimiter=separator)
-    try:
-        found = [name.strip() for name in next(row for row in reader if row)]
-    except csv.Error as error:
-        raise InputError(f"{location}: its first line cannot be read ({error}). Check its quotes.") from error
-    names = [name or f"column {position}" for position, name in enumerate(found, 1)]
-    index: Columns = ()
-    if not found[0] and len(found) > 1:  # pandas and R leave the name of the index empty
-        names[0] = names[0] if "index" in names else "index"
-        index = (names[0],)
-    check_distinct(names, location)
-    _check_header(names[len(index) :], location, bool(index))
-    header_bytes = bom + len("".join(lines[: reader.line_num]).encode())
-    return TextFile(path, location, tuple(names), index, size, separator, header_bytes, reader.line_num)
+    lines = list(io.StringIO(_decode(start[bom:], file, 1, final=False), newline=""))
+    header = parse_header(lines, file.path, file.location, file.unit, options.header)
+    size = bom + len("".join(lines[: header.lines]).encode())
+    return replace(
+        file, names=header.names, index=header.row_ids, separator=header.separator, header_bytes=size,
+        header_lines=header.lines, allows_censored=options.censored == "missing",
+    )  # fmt: skip
 
 
-def _read_start(path: Path, location: str) -> tuple[bytes, int]:
-    """Return the start of a text file, long enough for its first line, and the size of the file."""
-    with _opened(path, location) as (stream, file):
+def _read_start(file: TextFile, options: Options) -> tuple[TextFile, bytes]:
+    """Return a file with its size and encoding, and its start, long enough for the header and a row."""
+    with file.opened() as (stream, _):
         start: bytes = stream.read(_HEADER_BYTES)
-        while b"\0" not in start and not end_of_rows(start.lstrip(), ",") and (more := stream.read(len(start))):
+        while b"\0" not in start and not _has_rows(start, options.header, 2) and (more := stream.read(len(start))):
             start += more
             if len(start) > _MAX_HEADER_BYTES:
-                problem = f"its first line is longer than {len(start) >> 20} MB"
-                raise InputError(f"{location}: {problem}. Give a table with column names in its first line.")
-        size: int = file.size()
+                if _has_rows(start, options.header, 1):
+                    break
+                problem = f"its first {file.unit} is longer than {len(start) >> 20} MB"
+                remedy = f"Give a table with column names in its first {file.unit}."
+                raise InputError(f"{file.location}: {problem}. {remedy}")
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and options.encoding is None:
+        return _read_start(replace(file, encoding="utf-16"), replace(options, encoding="utf-16"))
+    packed = next((suffix for suffix, mark in SIGNATURES.items() if start.startswith(mark)), None)
     problem = ""
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        problem = "this is UTF-16 text. Convert it to UTF-8, for instance with iconv -f UTF-16."
-    elif start.startswith(b"\x1f\x8b"):
-        problem = f"the file is gzip-compressed. Rename it to {path.name}.gz."
+    if packed is not None:
+        problem = f"the file is compressed. Rename it to {file.path.name}{packed}."
     elif b"\0" in start:
-        problem = "this is a binary file, not text. Check the file, and give a table as text."
+        problem = "this is a binary file, not text. Check the file, and give a table as text"
+        problem += ", or `encoding='utf-16-le'` if it is UTF-16." if start.count(b"\0") * 3 > len(start) else "."
     elif not start.strip(codecs.BOM_UTF8 + b" \t\r\n"):
-        problem = "the file is empty. Give a table with column names in its first line."
+        problem = f"the file is empty. Give a table with column names in its first {file.unit}."
     if problem:
-        raise InputError(f"{location}: {problem}")
-    return start, size
+        raise InputError(f"{file.location}: {problem}")
+    return replace(file, size=file.path.stat().st_size), start
 
 
-def _decode(data: bytes, location: str, line: int, final: bool = True) -> str:
+def _has_rows(start: bytes, header: int | None, count: int) -> bool:
+    """Return whether the start of a file has so many rows, the header included."""
+    lines = start[: end_of_rows(start, ",")].splitlines()[(header or 1) - 1 :]
+    return sum(1 for line in lines if line.strip() and not line.startswith(b"#")) >= count
+
+
+def _decode(data: bytes, file: TextFile, line: int, final: bool = True) -> str:
     """Return text; its last character may be incomplete unless ``final``."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(data, final)
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
-        problem = f"line {line} is not UTF-8 text; it may be Latin-1 or Windows-1252"
-        remedy = "Convert the file, for instance with iconv -f WINDOWS-1252 -t UTF-8."
-        raise InputError(f"{location}: {problem}. {remedy}") from error
-
-
-def _find_separator(text: str, path: Path) -> str:
-    """Return the separator of the suffix, unless another one occurs more often in the first line."""
-    line = next(iter(re.sub(r'"[^"]*"', "", text.lstrip()).splitlines()), "")
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() in _SEPARATORS]
-    usual = _SEPARATORS[suffixes[-1] if suffixes else ".txt"]
-    counts = {separator: line.count(separator) for separator in usual}
-    if any(counts[separator] for separator in usual if separator != " "):
-        counts[" "] = 0  # names may contain spaces; they are separators only without any other
-    return max(usual, key=lambda separator: counts[separator])
-
-
-def _check_header(names: Sequence[str], location: str, has_index: bool) -> None:
-    """Raise an error for a first line that is a row: half of it or more are numbers, and no column count or scale.
-
-    A scale, such as wavelengths or years, is monotonic, and has many values or is evenly spaced.
-    """
-    numbers = [name for name in names if re.match(_number_pattern(), name)]
-    values = np.array(numbers, dtype=float)
-    steps, least = np.diff(values), _MIN_SCALE if len(values) == len(names) else 3
-    monotonic = len(values) >= least and (np.all(steps > 0) or np.all(steps < 0))
-    is_scale = monotonic and (len(values) >= _MIN_SCALE or np.ptp(steps) <= 1e-3 * abs(steps[0]))
-    numbered = (len(values) > 2 or has_index) and np.array_equal(values, range(len(names)))  # by pandas
-    if 2 * len(values) >= len(names) and not is_scale and not numbered:
-        found = f"{len(values)} of {len(names)} entries are numbers, such as {numbers[0]!r}"
-        remedy = "Add a line of names, or name numbered columns 0, 1, 2 and so on."
-        raise InputError(f"{location}: the first line must contain column names, but {found}. {remedy}")
+        word = re.search(rb"[^\s,;\"]*\Z", data[max(error.start - 20, 0) : error.start])
+        rest = re.match(rb"[^\s,;\"]*", data[error.start : error.start + 20])
+        shown = ((word[0] if word else b"") + (rest[0] if rest else b"")).decode("cp1252", "replace")
+        problem = f"line {line} is not UTF-8 text; in Windows-1252 it has {shown!r}"
+        remedy = "If that is right, give `encoding='cp1252'`; otherwise the encoding that the file was written in."
+        raise InputError(f"{file.location}: {problem}. {remedy}") from error
 
 
 # Parsing, and errors that name the line
@@ -289,7 +296,7 @@ def _parse(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequ
     reading = arrow_csv.ReadOptions(column_names=file.names, block_size=len(chunk.data) + 1)
     parsing = arrow_csv.ParseOptions(delimiter=file.separator, newlines_in_values=b'"' in chunk.data)
     conversion = arrow_csv.ConvertOptions(
-        column_types=types, include_columns=columns, null_values=_MISSING, decimal_point=file.decimal
+        column_types=types, include_columns=columns, null_values=file.missing, decimal_point=file.decimal
     )
     table = arrow_csv.read_csv(pa.BufferReader(chunk.data), reading, parsing, conversion)
     batches = table.combine_chunks().to_batches()
@@ -298,40 +305,81 @@ def _parse(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequ
 
 def _rows(chunk: Chunk, file: TextFile) -> Any:
     """Return a reader of the rows of a chunk as text; text that is not UTF-8 is an error."""
-    return csv.reader(io.StringIO(_decode(chunk.data, file.location, chunk.line), newline=""), delimiter=file.separator)
+    return csv.reader(io.StringIO(_decode(chunk.data, file, chunk.line), newline=""), delimiter=file.separator)
 
 
 def _parse_or_explain(chunk: Chunk, file: TextFile, types: Mapping[str, Any], columns: Sequence[str]) -> Any:
     try:
         return _parse(chunk, file, types, columns)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _explain(error, chunk, file, types) from error
+        censored = _censored_numbers(chunk, file, types) if file.allows_censored else {}
+        if not censored:
+            raise _explain(error, chunk, file, types) from error
+    return _parse_or_explain(chunk, file.without(censored), types, columns)
+
+
+def _texts(chunk: Chunk, file: TextFile, names: Sequence[str]) -> dict[str, Any]:
+    """Return the values of columns as text, without missing ones; {} if the rows cannot be parsed."""
+    try:
+        batch = _parse(chunk, file, dict.fromkeys(names, pa.string()), names) if names else None
+    except pa.ArrowException:
+        batch = None
+    if batch is None:
+        return {}
+    known = pa.array(file.missing)
+    return {name: batch.column(name).filter(pc.invert(pc.is_in(batch.column(name), known))) for name in names}
+
+
+def _censored_values(texts: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """Return the censored values of columns, with their counts, where there are some."""
+    found = {name: Counter(v.filter(pa.array(_matches(v, _CENSORED))).to_pylist()) for name, v in texts.items()}
+    return {name: counts for name, counts in found.items() if counts}
+
+
+def _censored_numbers(chunk: Chunk, file: TextFile, types: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """Return the censored values of the numeric columns."""
+    return _censored_values(_texts(chunk, file, [name for name, kind in types.items() if kind != pa.string()]))
+
+
+def _censored_error(found: Mapping[str, Counter[str]], chunk: Chunk, file: TextFile) -> NotNumbersError:
+    """Return an error that counts censored values by column."""
+    counts = [f"{name!r} ({each.total()}, such as {each.most_common(1)[0][0]!r})" for name, each in found.items()]
+    rest = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
+    where = f"{file.unit}s {chunk.line} to {chunk.line + chunk.data.rstrip().count(bytes([10]))}"
+    columns = f"{len(counts)} column{'s' * (len(counts) != 1)}"
+    problem = f"censored values in {columns}: {', '.join(counts[:5])}{rest}"
+    remedy = "Give `censored='missing'` to treat them as missing values, or replace them in the file"
+    return NotNumbersError(f"{file.location}, {where}: {problem}. {remedy}.")
 
 
 def _explain(error: Exception, chunk: Chunk, file: TextFile, types: Mapping[str, Any]) -> StandoutError:
     """Return an error for the first value of a chunk that does not have the type of its column."""
-    number, n_columns = re.compile(_number_pattern(file.decimal)), len(file.names)
+    number, n_columns = re.compile(number_pattern(file.decimal)), len(file.names)
     kinds = [(position, name, types.get(name, pa.string())) for position, name in enumerate(file.names)]
     numeric = [column for column in kinds if column[2] != pa.string()]
     reader, line = _rows(chunk, file), chunk.line
     try:
         for row in reader:
             if row and len(row) != n_columns:
-                found = f"{len(row)} value{'s' * (len(row) != 1)}, but the first line names {n_columns} column"
+                found = f"{len(row)} value{'s' * (len(row) != 1)}, but the header names {n_columns} column"
                 remedy = "Give every row one value for each column, and quote values that contain the separator."
-                return InputError(f"{file.location}, line {line}: {found}{'s' * (n_columns != 1)}. {remedy}")
+                if len(row) > n_columns:
+                    remedy += f" If the names are in another {file.unit} than {file.header_lines}, give `header`."
+                return InputError(f"{file.location}, {file.unit} {line}: {found}{'s' * (n_columns != 1)}. {remedy}")
             for position, name, kind in numeric if row else ():
                 value = row[position]
                 valid = value in _BOOLEANS if kind == pa.bool_() else number.match(value) is not None
-                if not valid and value not in _MISSING:
+                if not valid and value not in file.missing:
+                    if re.match(_CENSORED, value) and (censored := _censored_numbers(chunk, file, types)):
+                        return _censored_error(censored, chunk, file)
                     shown = value if len(value) <= 40 else f"{value[:40]}..."
-                    found = f"line {line}: column {name!r} is numeric, but {shown!r} is not a number"
+                    found = f"{file.unit} {line}: column {name!r} is numeric, but {shown!r} is not a number"
                     remedy = f"Leave the cell empty if it is missing, or {_REMEDY}"
                     return NotNumbersError(f"{file.location}, {found}. {remedy}")
             line = chunk.line + reader.line_num
     except csv.Error:
         pass  # a value too long for this reader: report pyarrow's message
-    problem = f"a row in or after line {chunk.line} cannot be read ({first_line(error)})"
+    problem = f"a row in or after {file.unit} {chunk.line} cannot be read ({first_line(error)})"
     return InputError(f"{file.location}: {problem}. Check these rows.")
 
 
@@ -346,10 +394,18 @@ def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str,
         batch = _parse_inferred(chunk, file, metadata)
         if batch is None:
             continue
-        types = _numeric_types(batch)
-        text = {name: batch.column(name) for name in features if batch.schema.field(name).type == pa.string()}
-        text = {name: column.filter(pc.invert(pc.is_in(column, pa.array(_MISSING)))) for name, column in text.items()}
+        text = _texts(chunk, file, [name for name in features if batch.field(name).type == pa.string()])
+        censored = {k: v for k, v in _censored_values(text).items() if _has_numbers(text[k], v.total())}
+        if censored and not file.allows_censored:
+            raise _censored_error(censored, chunk, file)
+        if censored:
+            file = file.without(censored)
+            text |= _texts(chunk, file, list(censored))
         commas = [name for name, values in text.items() if _has_decimal_commas(values, name, file)]
+        if censored:  # the same values stay text in other columns
+            metadata += [name for name in text if name not in censored and name not in commas]
+            batch = _parse_inferred(chunk, file, metadata)
+        types = _numeric_types(batch)
         if commas:
             file, with_points = replace(file, decimal=","), types
             types = _numeric_types(_parse_inferred(chunk, file, metadata))
@@ -366,13 +422,13 @@ def _infer_types(file: TextFile, options: Options) -> tuple[dict[str, Any], str,
 
 def _parse_inferred(chunk: Chunk, file: TextFile, metadata: Sequence[str]) -> Any:
     """Return the rows of a chunk with inferred types; metadata columns are text."""
-    texts, number = dict.fromkeys(metadata, pa.string()), re.compile(_number_pattern(file.decimal))
+    texts, number = dict.fromkeys(metadata, pa.string()), re.compile(number_pattern(file.decimal))
     # pyarrow tries a dozen types for every column. A guess from five rows saves that for all but a few columns.
     guess = {}
     try:
         rows = [row for row in islice(_rows(chunk, file), 5) if len(row) == len(file.names)]
         for name, values in zip(file.names, zip(*rows, strict=True), strict=bool(rows)):
-            if all(number.match(value) or value in _MISSING for value in values):
+            if all(number.match(value) or value in file.missing for value in values):
                 guess[name] = pa.float64()
         return _parse(chunk, file, guess | texts, file.names)
     except (csv.Error, pa.ArrowException):
@@ -385,6 +441,12 @@ def _numeric_types(batch: Any) -> dict[str, Any]:
     return {name: kind if pa.types.is_boolean(kind) else pa.float64() for name, kind in kinds.items()}
 
 
+def _has_numbers(values: Any, n_censored: int) -> bool:
+    """Return whether a column with censored values has numbers too, and hardly any other text."""
+    numbers = int((_matches(values, number_pattern()) | _matches(values, _LIKE_NUMBER)).sum())
+    return numbers > 0 and 2 * (numbers + n_censored) > len(values)
+
+
 def _matches(values: Any, pattern: str) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = pc.match_substring_regex(values, pattern).to_numpy(zero_copy_only=False).astype(bool)
     return found
@@ -394,7 +456,7 @@ def _has_decimal_commas(values: Any, name: str, file: TextFile) -> bool:
     """Return whether text values are numbers with decimal commas; ambiguous commas are an error."""
     one, thousands = _matches(values, _ONE_COMMA), _matches(values, _THOUSANDS)
     either = one | thousands
-    if not either.any() or np.mean(either | _matches(values, _number_pattern())) <= 0.5:
+    if not either.any() or np.mean(either | _matches(values, number_pattern())) <= 0.5:
         return False
     # With semicolons as separators, commas are decimal. Otherwise a comma before three digits is ambiguous.
     decimal = file.separator == ";" or (file.separator != "," and (one & ~thousands).any())
@@ -407,7 +469,7 @@ def _has_decimal_commas(values: Any, name: str, file: TextFile) -> bool:
 
 def _check_not_numbers(values: Any, name: str, chunk: Chunk, file: TextFile) -> None:
     """Raise an error for a text column that consists mostly of numbers: it is not a label."""
-    plain, like = _matches(values, _number_pattern(file.decimal)), _matches(values, _LIKE_NUMBER)
+    plain, like = _matches(values, number_pattern(file.decimal)), _matches(values, _LIKE_NUMBER)
     if 2 * plain.sum() > len(plain):
         raise _explain(ValueError(f"column {name!r} has numbers and text"), chunk, file, {name: pa.float64()})
     if 2 * like.sum() > len(like):

@@ -1,17 +1,18 @@
-"""AnnData as a source: an h5ad file, a Zarr store, or an AnnData object (in memory, backed or a view).
+"""AnnData as a source: an h5ad file, a Zarr store, or an AnnData object (in memory, backed, lazy or a view).
 
 Rows are cells and features are genes. Names come from ``var_names``, row ids from ``obs_names``, and the columns of
 ``obs`` are metadata. Only what is requested is read, and sparse matrices stay sparse.
 
-anndata reads the columns. Rows of a CSR matrix are read here: anndata's backed mode loads all layers into memory, and
-its sparse dataset reads all row pointers again whenever the file is opened, does not check them, and supports neither
-half precision nor the other byte order.
+anndata reads the columns. Rows of a CSR matrix are read by :class:`standout.io.matrix.CSRReader`: anndata's backed mode
+loads all layers into memory, and its sparse dataset reads all row pointers again whenever the file is opened, does not
+check them, and supports neither half precision nor the other byte order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,18 @@ from scipy import sparse
 
 from standout.errors import InputError, NotNumbersError, did_you_mean, listed
 from standout.io import matrix as files
+from standout.io.arrays import Store
+from standout.io.heap import HDF5Store
 from standout.io.matrix import InMemoryReader, MatrixFile, MatrixReader, Member, Open, as_source
 from standout.io.memory import NUMBERS, checked_table, sparse_from_parts
 from standout.io.options import Options
-from standout.io.source import Source, readable
+from standout.io.read import is_on_cluster
+from standout.io.source import Source, import_extra, readable
 
 OBS_NAMES = "obs_names"  # the metadata column that holds the index of obs
 # Encodings of obs columns that can be converted to text; files of older versions do not record any.
 _NULLABLE = ("nullable-integer", "nullable-boolean", "nullable-string-array")
 _ENCODINGS = ("", "array", "string-array", "categorical", *_NULLABLE)
-_CSR_ARRAYS = ("data", "indices", "indptr")
-# Rows of a sparse matrix are read in parts of about this size.
-_READ_BYTES = 8 * 2**20
 
 
 def open_h5ad(path: Path, options: Options, role: str) -> Source:
@@ -44,13 +45,13 @@ def open_h5ad(path: Path, options: Options, role: str) -> Source:
     ``key`` is a layer (``"counts"`` or ``"layers/counts"``), ``"X"`` (the default) or ``"raw"``. Dense and CSR
     matrices are read in blocks of rows; CSC matrices must fit in ``memory``.
     """
-    return open_store(path, partial(h5py.File, path, "r"), options, role)
+    return open_store(HDF5Store(path, f"{role}: {path}"), options, role)
 
 
-def open_store(path: Path, open_root: Open, options: Options, role: str) -> Source:
-    """Return the source of an AnnData in an h5py or zarr store."""
-    location = f"{role}: {path}"
-    with readable(location, "h5ad", path), open_root() as root:
+def open_store(store: Store, options: Options, role: str) -> Source:
+    """Return the source of an AnnData in an HDF5 or Zarr store."""
+    path, location = store.path, store.location
+    with readable(location, "h5ad", path), store.open() as root:
         for name in ("obs", "var"):
             if name not in root:
                 raise InputError(f"{location}: it has no {name}, so it is not an AnnData. Give an intact copy.")
@@ -60,14 +61,14 @@ def open_store(path: Path, open_root: Open, options: Options, role: str) -> Sour
         stored = [name for name in ("X", "raw/X") if name in root]
         stored += [f"layers/{name}" for name in root.get("layers", ())]
         key = _matrix_path(options.key, stored, location)
-        reader = _stored_reader(
-            path, partial(files.open_item, open_root, key), root[key], options, f"{location}: {key}"
-        )
-        names = files.as_names(_read_column(root["raw/var" if key == "raw/X" else "var"], None))
+        store.check(root[key])
+        open_matrix = partial(store.item, key, numbers=True)
+        reader = _stored_reader(path, open_matrix, root[key], options, f"{location}: {key}")
+        names = files.as_names(_read_column(store, "raw/var" if key == "raw/X" else "var", None))
         obs = root["obs"]
         columns = [str(name) for name in obs.attrs.get("column-order", ())]
         known = [name for name in columns if name in obs and obs[name].attrs.get("encoding-type", "") in _ENCODINGS]
-        read = partial(_read_obs, open_root, reader.shape[0])
+        read = partial(_read_obs, store, reader.shape[0])
         metadata: dict[str, files.Column] = {name: partial(read, name) for name in columns}
         metadata[OBS_NAMES] = partial(read, None)
         matrix = MatrixFile(path, "h5ad", reader, names, metadata, tuple(known), OBS_NAMES, deferred=True)
@@ -75,7 +76,7 @@ def open_store(path: Path, open_root: Open, options: Options, role: str) -> Sour
 
 
 def from_anndata(adata: Any, options: Options, role: str) -> Source:
-    """Return the source of an AnnData object; its matrix is not copied, and a backed one stays on disk."""
+    """Return the source of an AnnData object; its matrix is not copied, a backed one stays on disk, and Dask's lazy."""
     location = f"{role}: {adata.filename}" if adata.isbacked else role
     stored = ["X", *["raw/X"] * (adata.raw is not None), *(f"layers/{name}" for name in adata.layers)]
     key = _matrix_path(options.key, stored, role)
@@ -84,18 +85,41 @@ def from_anndata(adata: Any, options: Options, role: str) -> Source:
         matrix = adata.layers[key.removeprefix("layers/")] if key.startswith("layers/") else holder.X
         item = getattr(matrix, "group", matrix)  # a backed sparse matrix is an HDF5 group
         reader: MatrixReader
-        if isinstance(item, h5py.Dataset | h5py.Group):
+        if is_on_cluster(matrix):
+            reader = MatrixReader(matrix.shape, matrix.dtype)
+        elif isinstance(item, h5py.Dataset | h5py.Group):
             reader = _stored_reader(Path(item.file.filename), partial(nullcontext, item), item, options, location)
         else:
             reader = _object_reader(matrix, location)
         names = files.as_names(holder.var_names)
-    obs = adata.obs
+        obs = in_memory(adata.obs)
     metadata: dict[str, files.Column] = {str(name): partial(files.decode, obs[name]) for name in obs.columns}
     metadata[OBS_NAMES] = partial(np.asarray, adata.obs_names, dtype=object)
     known = [str(name) for name in obs.columns if obs[name].dtype.kind in NUMBERS + "OU"]
     path = Path(adata.filename) if adata.isbacked else Path("AnnData")
     file = MatrixFile(path, "AnnData", reader, names, metadata, tuple(known), OBS_NAMES, deferred=True)
+    if is_on_cluster(matrix):
+        return _lazy_source(matrix, _checked(file, location), options, role)
     return as_source(_checked(file, location), options, role)
+
+
+def in_memory(table: Any) -> Any:
+    """Return obs or var as a data frame; ``anndata.experimental.read_lazy`` leaves them in the file."""
+    return table.to_memory() if hasattr(table, "to_memory") else table
+
+
+def _lazy_source(array: Any, matrix: MatrixFile, options: Options, role: str) -> Source:
+    """Return the source of a Dask-backed matrix: its rows stay lazy, and the requested columns of obs are in memory."""
+    if options.missing or options.groups_match:
+        rule = "`missing` and `groups_match` are not for a Dask-backed AnnData"
+        raise InputError(f"{role}: {rule}. Call adata.to_memory() first.")
+    columns, _, metadata, rows = files.chosen_part(matrix, options, role)
+    described = replace(options, ids=options.ids or OBS_NAMES)
+    wanted = [name for name in (described.label, described.groups, described.ids) if name is not None]
+    about = {name: metadata[name]()[slice(None) if rows is None else rows] for name in wanted}
+    engine = import_extra("standout.distributed.dask", role, "dask")
+    source: Source = engine.open_array(array if rows is None else array[rows], role, matrix.names, described, about)
+    return source if columns is None else source.select(columns)
 
 
 def _checked(matrix: MatrixFile, location: str) -> MatrixFile:
@@ -121,46 +145,16 @@ def _matrix_path(key: str | None, stored: list[str], location: str) -> str:
     return found
 
 
-class CSRReader(MatrixReader):
-    """A CSR matrix on disk: its row pointers are in memory, data and indices are read for the requested rows.
-
-    Indices are checked at every read: scipy does not, and an invalid one would write outside the array.
-    """
-
-    def __init__(self, open_group: Open, group: Any, shape: tuple[int, int]):
-        stored = group["data"].dtype
-        # scipy supports neither half precision nor the other byte order.
-        super().__init__(shape, np.dtype(np.float32) if stored == np.float16 else stored.newbyteorder("="))
-        self._open, self._pointers = open_group, np.asarray(group["indptr"][...], dtype=np.int64)
-        count, indices = group["data"].shape[0], group["indices"]
-        if (
-            len(self._pointers) != shape[0] + 1
-            or self._pointers[0] != 0
-            or self._pointers[-1] > min(count, indices.shape[0])
-            or (np.diff(self._pointers) < 0).any()
-        ):
-            raise ValueError("its row pointers are invalid")
-        self.nbytes = count * (self.dtype.itemsize + indices.dtype.itemsize) + self._pointers.nbytes
-        self.chunk_rows = max(1, _READ_BYTES * shape[0] // self.nbytes)
-
-    def rows(self, start: int, stop: int) -> Any:
-        first, last = self._pointers[start], self._pointers[stop]
-        with self._open() as group:
-            data = np.asarray(group["data"][first:last], dtype=self.dtype)
-            indices = np.asarray(group["indices"][first:last])
-        shape = (stop - start, self.shape[1])
-        parts = {"data": data, "indices": indices, "indptr": self._pointers[start : stop + 1] - first}
-        return sparse_from_parts("csr", parts, shape)
-
-
-def _read_column(table: Any, name: str | None) -> NDArray[Any]:
+def _read_column(store: Store, table: str, name: str | None) -> NDArray[Any]:
     """Read a column of obs or var, or its index (None)."""
-    return files.decode(read_elem(table[table.attrs["_index"] if name is None else name]))
+    with store.item(table) as group:
+        column = group[group.attrs["_index"] if name is None else name]
+        store.check(column)
+        return files.decode(read_elem(column))
 
 
-def _read_obs(open_root: Open, n_rows: int, name: str | None) -> NDArray[Any]:
-    with files.open_item(open_root, "obs") as obs:
-        found = _read_column(obs, name)
+def _read_obs(store: Store, n_rows: int, name: str | None) -> NDArray[Any]:
+    found = _read_column(store, "obs", name)
     if found.shape != (n_rows,):
         raise ValueError(f"{len(found)} values of obs for {n_rows} rows")
     return found
@@ -174,19 +168,20 @@ def _stored_reader(path: Path, open_matrix: Open, item: Any, options: Options, l
         files.check_size(int(item.nbytes), available, location)
         return files.ChunkedReader(open_matrix, item)
     kind = str(item.attrs.get("encoding-type", item.attrs.get("h5sparse_format", ""))).removesuffix("_matrix")
-    if kind not in ("csr", "csc") or not all(part in item for part in _CSR_ARRAYS):
+    if kind not in ("csr", "csc") or not all(part in item for part in files.CSR_ARRAYS):
         raise InputError(f"{location}: this is neither an array nor a sparse matrix. Give an intact copy.")
     shape = tuple(int(length) for length in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
-    files.check_sparse_shape(shape, available, location)
-    files.check_matrix(Member(shape, item["data"].dtype), location)
-    for part in _CSR_ARRAYS:
-        files.check_size(int(item[part].nbytes), available, location)
+    files.check_sparse_parts(item, shape, available, location)
     if kind == "csr":
-        return CSRReader(open_matrix, item, (shape[0], shape[1]))
-    size, reason = sum(int(item[part].nbytes) for part in _CSR_ARRAYS), "a CSC matrix cannot be read in blocks of rows"
+        return files.CSRReader(open_matrix, item, (shape[0], shape[1]))
+    size, reason = (
+        sum(int(item[part].nbytes) for part in files.CSR_ARRAYS),
+        "a CSC matrix cannot be read in blocks of rows",
+    )
     remedy = "convert it to CSR (adata.X = adata.X.tocsr(), then write it again)"
     files.check_fits(size, options.memory, location, reason, remedy)
-    parts = {part: np.asarray(item[part][...]) for part in _CSR_ARRAYS}
+    with open_matrix() as group:
+        parts = {part: np.asarray(group[part][...]) for part in files.CSR_ARRAYS}
     return InMemoryReader(sparse_from_parts("csc", parts, shape).tocsr())
 
 

@@ -21,16 +21,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from standout.errors import ColumnError, InputError, NotNumbersError, did_you_mean, listed
-from standout.io.memory import NUMBERS
+from standout.io.memory import NUMBERS, sparse_from_parts
 from standout.io.options import Coded, Options, RowFilter, choose
 from standout.io.source import BLOCK_BYTES, Index, Names, RowSource, Source, ahead, block_rows_of, readable, report
 from standout.io.stream import Block, Layout, SparseInMemory, Stream, TableInMemory
 
-Open = Callable[[], AbstractContextManager[Any]]  # opens a store, or an array in it
+Open = Callable[[], AbstractContextManager[Any]]  # opens an array, or a group of arrays
 Column = Callable[[], NDArray[Any]]  # reads one metadata column
 
 # Bytes of one read: adjacent rows of compressed chunks, or the next columns of all rows.
 _READ_BYTES = 64 * 2**20
+# Skipping fewer bytes than this costs more than reading them.
+GAP_BYTES = 256 * 2**10
+# Rows of a sparse matrix are read in parts of about this size.
+_SPARSE_BYTES = 8 * 2**20
+CSR_ARRAYS = ("data", "indices", "indptr")
 # Arrays of text with one of these names hold feature names.
 FEATURE_NAMES = ("names", "feature_names", "columns", "features")
 # Compressed data may expand by this factor. Below the second limit (bytes) any claim is accepted.
@@ -47,10 +52,9 @@ class Member:
     dtype: np.dtype[Any]
     text: bool = False
 
-    @property
-    def numeric(self) -> bool:
-        """Whether it is a 2-D array of numbers."""
-        return len(self.shape) == 2 and self.dtype.kind in NUMBERS
+    def is_numeric(self, dimensions: int = 2) -> bool:
+        """Return whether it is an array of numbers with so many dimensions."""
+        return len(self.shape) == dimensions and self.dtype.kind in NUMBERS
 
     @property
     def nbytes(self) -> int:
@@ -64,8 +68,8 @@ def check_no_key(key: str | None, location: str, kind: str) -> None:
         raise InputError(f"{location}: `key={key!r}` was given, but {kind} holds a single array. Leave `key` out.")
 
 
-def check_matrix(member: Member, location: str) -> None:
-    """Raise an error unless an array is 2-D, numeric and not empty."""
+def check_matrix(member: Member, location: str, cube: bool = False) -> None:
+    """Raise an error unless an array is 2-D (a cube: 3-D), numeric and not empty."""
     shape, kind = member.shape, member.dtype.kind
     if kind == "O" and not member.text:
         problem = f"it {_PICKLES} Convert it to numbers, for instance with array.astype(float), and save it again."
@@ -76,8 +80,10 @@ def check_matrix(member: Member, location: str) -> None:
     elif kind not in NUMBERS:
         found = "text" if member.text else member.dtype
         problem = f"values of type {found} are not numbers. Convert them to numbers, or give another array."
-    elif len(shape) != 2:
-        raise InputError(f"{location}: its shape is {shape}. Reshape it to two dimensions, rows × features.")
+    elif len(shape) != 2 + cube:
+        remedy = "Reshape it to rows × features; if it is height × width × bands, use `standout.read(X, cube=True)`"
+        remedy = "Leave `cube` out, which is for height × width × bands" if cube else remedy
+        raise InputError(f"{location}: its shape is {shape}. {remedy}.")
     elif min(shape) < 1:
         lacking = "no rows" if shape[0] < 1 else "no features"
         raise InputError(f"{location}: its shape is {shape}: {lacking}. Give at least one row and one feature.")
@@ -102,6 +108,14 @@ def check_sparse_shape(shape: Sequence[int], available: int, location: str) -> N
         raise InputError(f"{location}: {problem}: give an intact copy.")
 
 
+def check_sparse_parts(group: Any, shape: Sequence[int], available: int, location: str) -> None:
+    """Raise an error unless the arrays of a stored CSR or CSC matrix can have this shape in ``available`` bytes."""
+    check_sparse_shape(shape, available, location)
+    check_matrix(Member(tuple(shape), group["data"].dtype), location)
+    for part in CSR_ARRAYS:
+        check_size(int(group[part].nbytes), available, location)
+
+
 def check_fits(nbytes: int, memory: int, location: str, reason: str, remedy: str) -> None:
     """Raise an error for data that cannot be read in blocks and take more than ``memory`` bytes."""
     if nbytes > memory:
@@ -118,9 +132,10 @@ def size_on_disk(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
-def choose_array(members: Mapping[str, Member], key: str | None, location: str) -> str:
-    """Return the name of the array that holds the rows: ``key``, or the only 2-D array of numbers."""
-    tables = [name for name, member in members.items() if member.numeric]
+def choose_array(members: Mapping[str, Member], key: str | None, location: str, cube: bool = False) -> str:
+    """Return the name of the array that holds the rows: ``key``, or the only 2-D (a cube: 3-D) array of numbers."""
+    tables = [name for name, member in members.items() if member.is_numeric(2 + cube)]
+    wanted = "three-dimensional" if cube else "two-dimensional"
     candidates, name = list(members), None if key is None else key.strip("/")
     if name is not None:
         if name in members:
@@ -129,9 +144,9 @@ def choose_array(members: Mapping[str, Member], key: str | None, location: str) 
     elif len(tables) == 1 or len(members) == 1:  # check_matrix reports what is wrong with a single array
         return (tables or candidates)[0]
     elif not tables:
-        problem = "no two-dimensional numeric array (rows × features)."
+        problem = f"no {wanted} numeric array ({'height × width × bands' if cube else 'rows × features'})."
     else:
-        problem, candidates = f"{len(tables)} two-dimensional numeric arrays.", tables
+        problem, candidates = f"{len(tables)} {wanted} numeric arrays.", tables
     shown = listed([f"{name} {members[name].shape}" for name in candidates], most=8)
     remedy = f"Choose one with `key`: {shown}." if shown else "Give a file that has one."
     raise InputError(f"{location}: it has {problem} {remedy}")
@@ -142,9 +157,11 @@ def sibling_columns(
 ) -> tuple[Names, dict[str, Column]]:
     """Return feature names and row metadata (1-D arrays with one entry a row) from the group of the chosen array.
 
-    Feature names that do not fit are an error. If they were ignored, columns would be matched by position.
+    Metadata of a cube may also be images of its height and width. Feature names that do not fit are an error. If they
+    were ignored, columns would be matched by position.
     """
-    n_rows, n_features = members[chosen].shape
+    *image, n_features = members[chosen].shape
+    n_rows = math.prod(image)
     names: Names = None
     metadata: dict[str, Column] = {}
     for path, member in members.items():
@@ -152,7 +169,7 @@ def sibling_columns(
         if path == chosen or group != chosen.rpartition("/")[0]:
             continue
         if name in FEATURE_NAMES and member.text and member.shape == (n_features,):
-            names = as_names(read(path))
+            names = as_names(_complete(read, path, n_features))
             continue
         if name in FEATURE_NAMES:
             where = f"{location}: {path!r} should hold feature names"
@@ -162,16 +179,17 @@ def sibling_columns(
             if member.shape != (n_rows,) and (member.text or member.shape == (n_features,)):
                 found = f"its shape is {member.shape} for {n_features} features, and its type is {member.dtype}"
                 raise InputError(f"{where}, but {found}. {remedy}")
-        if member.shape == (n_rows,) and (member.text or member.dtype.kind in NUMBERS):
-            metadata[name] = lambda path=path: decode(read(path))  # type: ignore[misc]
+        if member.shape in ((n_rows,), tuple(image)) and (member.text or member.dtype.kind in NUMBERS):
+            metadata[name] = partial(_complete, read, path, n_rows)
     return names, metadata
 
 
-@contextmanager
-def open_item(open_root: Callable[[], AbstractContextManager[Any]], key: str) -> Iterator[Any]:
-    """Open an HDF5 or Zarr store and yield the array or group at ``key`` (empty: the store itself)."""
-    with open_root() as root:
-        yield root[key] if key else root
+def _complete(read: Callable[[str], NDArray[Any]], path: str, count: int) -> NDArray[Any]:
+    """Return the values of an array, which must be as many as its description claims."""
+    found = decode(read(path)).ravel()
+    if len(found) != count:
+        raise ValueError(f"{path} has {len(found)} values instead of {count}")
+    return found
 
 
 def as_names(values: Any) -> tuple[str, ...]:
@@ -219,20 +237,63 @@ class MatrixReader:
 
 
 class ChunkedReader(MatrixReader):
-    """An h5py or zarr array. It is opened for every read, so no file stays open and the reader can be pickled."""
+    """An h5py or zarr array. It is opened for every read, so no file stays open and the reader can be pickled.
 
-    def __init__(self, open_array: Open, array: Any):
-        super().__init__(array.shape, array.dtype)
-        self._open = open_array
-        self.chunk_rows = array.chunks[0] if array.chunks else 1
+    The rows of a 3-D array, a cube of height × width × bands, are its pixels. With ``reverse``, the axes are stored in
+    reverse order: features × rows.
+    """
+
+    def __init__(self, open_array: Open, array: Any, reverse: bool = False):
+        order = -1 if reverse else 1
+        *image, n_features = array.shape[::order]
+        super().__init__((math.prod(image), n_features), array.dtype)
+        self._open, self._reverse, self._width = open_array, reverse, math.prod(image[1:])  # width of an image, or 1
+        # A piece of every stored line is read for some rows of a reversed array: many rows cost as little as one.
+        together = array.chunks[::order][0] if array.chunks else GAP_BYTES // array.dtype.itemsize if reverse else 1
+        self.chunk_rows = max(1, together) * self._width
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
+        first, last = start // self._width, -(-stop // self._width)
         with self._open() as array:
-            return np.asarray(array[start:stop])
+            found = np.asarray(array[..., first:last]).T if self._reverse else np.asarray(array[first:last])
+        return found.reshape(-1, self.shape[1])[start - first * self._width : stop - first * self._width]
 
     def columns(self, start: int, stop: int) -> NDArray[Any]:
         with self._open() as array:
-            return np.asarray(array[:, start:stop])
+            found = np.asarray(array[start:stop]).T if self._reverse else np.asarray(array[..., start:stop])
+        return found.reshape(-1, stop - start)
+
+
+class CSRReader(MatrixReader):
+    """A CSR matrix on disk: its row pointers are in memory, data and indices are read for the requested rows.
+
+    Indices are checked at every read: scipy does not, and an invalid one would write outside the array.
+    """
+
+    def __init__(self, open_group: Open, group: Any, shape: tuple[int, int]):
+        stored = group["data"].dtype
+        # scipy supports neither half precision nor the other byte order.
+        super().__init__(shape, np.dtype(np.float32) if stored == np.float16 else stored.newbyteorder("="))
+        self._open, self._pointers = open_group, np.asarray(group["indptr"][...], dtype=np.int64)
+        count, indices = group["data"].shape[0], group["indices"]
+        if (
+            len(self._pointers) != shape[0] + 1
+            or self._pointers[0] != 0
+            or self._pointers[-1] > min(count, indices.shape[0])
+            or (np.diff(self._pointers) < 0).any()
+        ):
+            raise ValueError("its row pointers are invalid")
+        self.nbytes = count * (self.dtype.itemsize + indices.dtype.itemsize) + self._pointers.nbytes
+        self.chunk_rows = max(1, _SPARSE_BYTES * shape[0] // self.nbytes)
+
+    def rows(self, start: int, stop: int) -> Any:
+        first, last = self._pointers[start], self._pointers[stop]
+        with self._open() as group:
+            data = np.asarray(group["data"][first:last], dtype=self.dtype)
+            indices = np.asarray(group["indices"][first:last])
+        shape = (stop - start, self.shape[1])
+        parts = {"data": data, "indices": indices, "indptr": self._pointers[start : stop + 1] - first}
+        return sparse_from_parts("csr", parts, shape)
 
 
 class InMemoryReader(MatrixReader):
@@ -258,16 +319,27 @@ class MatrixFile:
     aside: tuple[str, ...] = ()  # metadata columns that are part of the source without being requested
     ids: str | None = None  # the default column of row ids
     deferred: bool = False  # whether metadata columns are read on first use, also if the matrix is in memory
+    subset: Index | None = None  # positions of the columns that ``names`` describes; None: all
+
+
+def chosen_part(
+    matrix: MatrixFile, options: Options, location: str
+) -> tuple[Index | None, Names, dict[str, Column], Index | None]:
+    """Return positions (None: all) and names of the requested features, the metadata, and the rows (None: all)."""
+    with readable(location, matrix.kind):
+        columns, names = _choose_features(matrix, options, location)
+        metadata = _requested_metadata(matrix, options, location)
+        return columns, names, metadata, _choose_rows(metadata, options, location)
 
 
 def as_source(matrix: MatrixFile, options: Options, role: str) -> Source:
     """Return the requested rows and columns of a matrix: in memory where they fit, on disk otherwise."""
     location = f"{role}: {matrix.path}"
     reader = matrix.reader
-    with readable(location, matrix.kind):
-        columns, names = _choose_features(matrix, options, location)
-        metadata = _requested_metadata(matrix, options, location)
-        rows = _choose_rows(metadata, options, location)
+    if options.cube:  # the pixels are numbered row by row, so that scores can be put back into the image
+        pixels: dict[str, Column] = {"pixel": partial(np.arange, reader.shape[0])}
+        matrix = replace(matrix, metadata={**matrix.metadata, **pixels}, ids="pixel")
+    columns, names, metadata, rows = chosen_part(matrix, options, location)
     ids = (matrix.ids,) if matrix.ids else ()
     layout = Layout(
         matrix.path,
@@ -291,15 +363,16 @@ def _choose_features(matrix: MatrixFile, options: Options, location: str) -> tup
                 problem = f"{argument}={listed(given)} was given, but its columns have no names"
                 remedy = f"Leave {argument}= out, or give a file or data frame with names."
                 raise InputError(f"{location}: {problem}. {remedy}")
-        return None, None
+        return matrix.subset, None
     # A feature that is requested as metadata is dropped, unless a metadata column has the same name.
     taken = [column for column in options.roles if column in names and column not in matrix.metadata]
     plain = replace(options, label=None, groups=None, ids=None, where={}, drop=(*options.drop, *taken))
     chosen = choose(names, frozenset(names), plain, location).features
     if chosen == names:
-        return None, names
+        return matrix.subset, names
     position = {name: i for i, name in enumerate(names)}
-    return np.array([position[name] for name in chosen], dtype=np.intp), chosen
+    index = np.array([position[name] for name in chosen], dtype=np.intp)
+    return index if matrix.subset is None else matrix.subset[index], chosen
 
 
 def _requested_metadata(matrix: MatrixFile, options: Options, location: str) -> dict[str, Column]:
@@ -314,7 +387,9 @@ def _requested_metadata(matrix: MatrixFile, options: Options, location: str) -> 
                 candidates = list(matrix.metadata)
                 remedy = f"{did_you_mean(column, candidates)} Use one of its metadata columns: {listed(candidates)}."
             raise ColumnError(f"{location}: {argument} column {column!r} does not exist.{remedy}", argument, column)
-        known[column] = partial(_column, matrix.reader, matrix.names.index(column))
+        index = matrix.names.index(column)
+        position = index if matrix.subset is None else int(matrix.subset[index])
+        known[column] = partial(_column, matrix.reader, position)
     return known
 
 

@@ -33,6 +33,7 @@ _REMEDIES = {
     "convert string": "it holds text where numbers are expected. Leave such columns out; give labels as y or groups.",
     "dtype='numeric'": "it holds text or dates where numbers are expected. Convert them, or leave such columns out.",
     "1D array": "Expected 2D array, got 1D array. Reshape your data: rows × features, even for one row or feature.",
+    "dim 3": "three dimensions. Give rows × features; standout.mne.read takes arrays of epochs × channels × times.",
     "scalar array": "Expected 2D array, got a single value. Give a table of rows × features.",
 }
 _IMPUTE = "Use `standout.read(X, missing='auto')`, or drop those rows or features."
@@ -61,6 +62,24 @@ def checked_table(data: Any, role: str) -> Any:
     except (TypeError, ValueError) as error:
         kind = NotNumbersError if isinstance(error, TypeError) else InputError
         raise kind(f"{role}: {_explained(str(error), data)}") from error
+
+
+def is_tensor(data: Any) -> bool:
+    """Return whether data is an array of PyTorch, CuPy, JAX or another library of the array API standard."""
+    kind = type(data)
+    if issubclass(kind, np.ndarray | np.generic | list | tuple) or kind.__module__.startswith("sparse."):
+        return False
+    packages = {base.__module__.split(".")[0] for base in kind.__mro__}
+    return hasattr(kind, "__array_namespace__") or (bool(packages & {"torch", "cupy"}) and hasattr(kind, "shape"))
+
+
+def as_numpy(values: Any) -> NDArray[Any]:
+    """Return values as a numpy array; those of a tensor from its device."""
+    if not is_tensor(values):
+        return np.asarray(values)
+    from standout.io.tensors import to_numpy
+
+    return to_numpy(values)
 
 
 def _explained(message: str, data: Any) -> str:
@@ -112,7 +131,7 @@ def explain_non_finite(source: Source, seen: NDArray[Any], role: str, names: Seq
     ``seen`` is the block in which this was detected; if the source can be read again, all rows are counted.
     """
     is_file = _path(source) is not None
-    again = isinstance(source, RowSource) or is_file
+    again = (isinstance(source, RowSource) or is_file) and source.rereadable
     found = count_bad(source.blocks(block_rows(source.n_features)) if again else [seen], source.n_features)
     remedy = "Use `standout.read(X, missing='auto')`, 'drop_rows' or 'drop_features'." if is_file else _IMPUTE
     where = "" if again else " (in the block where it first showed)"
@@ -472,7 +491,7 @@ def as_weights(weights: ArrayLike, role: str) -> NDArray[Any]:
     if isinstance(weights, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(weights).sum())):
         found = f"{masked} of {np.size(weights)} are masked, that is, missing"
         raise InputError(f"{role} weights: {found}. Give every row a weight, 0 to leave it out.")
-    return np.asarray(weights)
+    return as_numpy(weights)
 
 
 def as_ids(ids: Any) -> NDArray[Any]:
@@ -483,7 +502,7 @@ def as_ids(ids: Any) -> NDArray[Any]:
         return kept
     if isinstance(ids, list | tuple):
         return np.fromiter(ids, dtype=object, count=len(ids))  # a tuple is also a valid id
-    return np.asarray(ids)
+    return as_numpy(ids)
 
 
 def distinct_groups(

@@ -39,8 +39,12 @@ class Options:
     groups_match: str | None = None  # regular expression for the subject in a group
     ids: str | None = None
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # rows to select: column → values, as text
-    key: str | None = None  # the array in a file that holds several
+    key: str | None = None  # the array or sheet in a file that holds several
+    header: int | None = None  # the line with the column names, from 1; None: the first that is not a comment
+    encoding: str | None = None  # of text; None: UTF-8, or UTF-16 with a byte-order mark
+    censored: str | None = None  # "missing": values such as <0.5 are missing values
     transpose: bool = False  # whether the columns of the table are rows
+    cube: bool = False  # whether the array has the dimensions height × width × bands
     memory: int = 256 * 10**6  # bytes: data up to this size are loaded; blocks of larger data take no more
     checkpoint: Path | None = None
 
@@ -60,9 +64,12 @@ class Options:
             "checkpoint": None if checkpoint is None else check_writable(checkpoint, "checkpoint"),
         }
         options = cls(**given)
+        _check_text(options)
         if options.transpose and set(options.roles.values()) - {"ids"}:
             problem = "with `transpose=True` columns become rows, and no column can describe rows"
             raise InputError(f"{problem}. Leave `label`, `groups` and `where` out.")
+        if options.transpose and options.cube:
+            raise InputError("`cube` and `transpose` exclude each other. Give a cube of height × width × bands.")
         pattern = options.groups_match
         if pattern is not None and options.groups is None:
             raise InputError("`groups_match` needs the column of the groups. Give `groups` too.")
@@ -71,6 +78,11 @@ class Options:
         except re.error as error:
             raise InputError(f"`groups_match={pattern!r}` is not a regular expression ({error}). Check it.") from error
         return options
+
+    @property
+    def for_text(self) -> list[str]:
+        """The options that only text and spreadsheets have."""
+        return [name for name in ("header", "encoding", "censored") if getattr(self, name) is not None]
 
     @property
     def roles(self) -> dict[str, str]:
@@ -83,6 +95,19 @@ class Options:
     def is_default(self) -> bool:
         """Whether all options but ``memory`` have their defaults."""
         return self == Options(memory=self.memory)
+
+
+def _check_text(options: Options) -> None:
+    """Raise an error for an option of text files that is not valid."""
+    if options.censored not in (None, "missing"):
+        raise InputError(f"`censored={options.censored!r}` is not valid. Use None or 'missing'.")
+    if options.header is not None and (not isinstance(options.header, int) or options.header < 1):
+        raise InputError(f"`header={options.header!r}` is not a line. Give its number, from 1.")
+    try:
+        "".encode(options.encoding or "utf-8")
+    except (LookupError, TypeError) as error:
+        problem = f"`encoding={options.encoding!r}` is not known"
+        raise InputError(f"{problem}. Give an encoding such as 'cp1252', 'latin-1' or 'shift_jis'.") from error
 
 
 def as_bytes(memory: str | float) -> int:
@@ -159,9 +184,9 @@ def choose(
         raise FeatureError(f"{location}: {problem}. Check the file, and which columns `columns` and `drop` leave.")
     unused = [c for c in aside if c not in roles and c not in rows]
     if options.columns is None and unused:
-        count = "1 non-numeric column is" if len(unused) == 1 else f"{len(unused)} non-numeric columns are"
-        remedy = "Name them in `label`, `groups` or `ids` to use them, or in `drop` to leave them out."
-        warn_user(f"{location}: {count} not used as features: {listed(unused)}. {remedy}", errors.FeatureWarning)
+        found = f"{len(unused)} non-numeric column{'s' * (len(unused) != 1)} left out of the features: {listed(unused)}"
+        remedy = "Use `label`, `groups` or `ids` for columns that describe rows, and `drop` for the others."
+        warn_user(f"{location}: {found}. {remedy}", errors.FeatureWarning)
     return Chosen(tuple(features), tuple(aside), rows[0] if options.ids is None and len(rows) == 1 else options.ids)
 
 

@@ -38,6 +38,7 @@ _ENOUGH_ROWS = 512
 # Items to prefetch. One is in use, one waits, one is being read: more would only use memory.
 _DEPTH = 2
 _END = object()
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 NO_ORDER = "the rows of a Spark DataFrame have no order"
 
 
@@ -49,6 +50,29 @@ class IdColumn:
     name: str | None = None
     code: str = ""  # Python code for the values of a frame X that are not a column, such as its index
     explicit: bool = False  # whether the user named these values as ids
+
+
+class AffineMap:
+    """An affine function of rows: rows minus a centre, times matrices, plus an offset.
+
+    It is called with a source, like any other function of rows. A source whose rows are not numpy arrays can compute it
+    from ``centre``, ``factors`` and ``offset`` instead. Values must be finite if ``checks`` is set.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Source], Any],
+        centre: Any,
+        factors: Sequence[NDArray[Any]],
+        offset: Any = 0.0,
+        checks: bool = True,
+    ):
+        self.function, self.centre, self.factors = function, centre, factors
+        self.offset, self.checks = offset, checks
+        self.__name__ = function.__name__  # dask names its tasks by it
+
+    def __call__(self, source: Source) -> Any:
+        return self.function(source)
 
 
 class Source(ABC):
@@ -107,6 +131,7 @@ class Source(ABC):
     rereadable: bool = False  # whether the blocks can be read more than once
     is_checked: bool = False  # whether replicates were looked for among the rows that these are part of
     is_local: bool = True  # False on a cluster, where only moments and lazy tables are cheap
+    given: Moments | None = None  # the moments of a source without rows, such as a covariance
 
     @abstractmethod
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
@@ -117,6 +142,13 @@ class Source(ABC):
         from standout._moments import sum_rows  # at the time of the call: the core imports this module
 
         return sum_rows(self, weights, groups, names or self.names, role)
+
+    def moments_by_label(self, labels: Any, wanted: Any, weights: Any, groups: Any, roles: Any) -> Any:  # noqa: ARG002
+        """Return the moments of rows with each wanted label, by index, and of others (-1), and some labels that occur.
+
+        ``roles`` are the names of the wanted parts in messages. Only a cluster implements this, in one pass.
+        """
+        raise RowsNeededError("background_label needs rows that can be read more than once. Use background= instead.")
 
     def map_rows(self, function: Callable[[Source], Any], names: Sequence[str]) -> Any:  # noqa: ARG002
         """Return ``function`` of the rows, one column for each name; a cluster returns its own lazy table."""
@@ -273,15 +305,16 @@ def report(what: str, rows: int, share: float | None = None) -> None:
 def readable(location: str, kind: str, path: Path | None = None) -> Iterator[None]:
     """Convert any error of a reader into an :class:`InputError` of one line that starts with ``location``.
 
-    With a ``path``, an empty file is an error, and so is a gzip file, except of Matrix Market.
+    With a ``path``, an empty file is an error, and so is a compressed one of a type that is not read compressed.
     """
     try:
         if path is not None and path.is_file():
             with path.open("rb") as file:
                 if not file.read(1):
                     raise InputError(f"{location}: the file is empty. Give an intact copy.")
-            if path.suffix.lower() == ".gz" and kind != "Matrix Market":
-                raise InputError(f"{location}: gzip is not supported for this file type. Give the uncompressed file.")
+            if path.suffix.lower() in _COMPRESSED and kind not in ("Matrix Market", "GCT"):
+                problem = "compression is not supported for this file type"
+                raise InputError(f"{location}: {problem}. Give the uncompressed file.")
         yield
     except StandoutError:
         raise
@@ -369,14 +402,14 @@ class ColumnView(Source):
     id_columns = property(attrgetter("source.id_columns"))
 
     def __init__(self, source: Any, index: Index):
+        kept = ("memory", "reads_ahead", "checkpoint", "ordered", "rereadable", "is_local", "is_sparse")
+        for name in (*kept, "is_incomplete", "imputes_means"):
+            setattr(self, name, getattr(source, name))
         if isinstance(source, ColumnView):
             source, index = source.source, source.index[index]
         self.source, self.index = source, index
         self.n_features = len(index)
         self.names = None if source.names is None else tuple(source.names[i] for i in index)
-        kept = ("memory", "reads_ahead", "checkpoint", "ordered", "rereadable", "is_local", "is_sparse")
-        for name in (*kept, "is_incomplete", "imputes_means"):
-            setattr(self, name, getattr(source, name))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         for block in self.source.blocks(rows):

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ from standout.io.stream import Block, Layout, Stream, TableInMemory
 
 # A table is tried in memory if its estimated number of rows exceeds what fits by at most this factor.
 _ESTIMATE_ERROR = 1.5
+# Vectors of up to so many elements are accepted in a file of any size.
+_ANY_WIDTH = 10**5
 # A time without a fraction of a second, with or without a time zone after it.
 _NO_FRACTION = r"\.0+([^0-9]|$)"
 # Column chunks are read through a buffer of this size, so that a row group need not fit in memory.
@@ -48,7 +51,7 @@ class RowBatch:
 
     numbers: NDArray[np.float64]  # (n_rows, n_features)
     metadata: Mapping[str, Coded]
-    share: float  # of the file, up to the end of this batch
+    share: float | None  # of the file, up to the end of this batch; None: unknown
     position: tuple[int, ...]  # where it begins, for a pass that is resumed
 
 
@@ -62,6 +65,7 @@ class TableFile(ABC):
     size: int
     n_rows: int = 0  # if the file stores it
     estimated_rows: float = 0  # if it does not
+    reads_ahead = True  # whether another thread may read it
 
     @abstractmethod
     def batches(self, features: Columns, metadata: Columns, position: Sequence[int]) -> Iterator[RowBatch]:
@@ -88,10 +92,10 @@ def open_table(
 ) -> TableInMemory | Stream:
     """Return files with the same columns as one source: in memory if the numbers fit, otherwise a stream.
 
-    ``shown`` is the path as given: a file, a directory or a pattern.
+    ``shown`` is the path as given: a file, a directory or a pattern; for data without a path, the role.
     """
     n_rows, estimated_rows = sum(file.n_rows for file in files), sum(file.estimated_rows for file in files)
-    location = f"{role}: {shown}"
+    location = role if str(shown) == role else f"{role}: {shown}"
     chosen = choose(files[0].names, numeric, options, location, files[0].index)
     known = n_rows if n_rows > 0 and not options.where else None
     described = replace(options, ids=chosen.ids)
@@ -143,7 +147,8 @@ def _blocks(
     row_filter = RowFilter(where, location, found)
     parts: list[Block] = []
     count = total = 0
-    for batch in ahead(_batches(files, features, tuple(dict.fromkeys((*columns, *where))), position)):
+    batches = _batches(files, features, tuple(dict.fromkeys((*columns, *where))), position)
+    for batch in ahead(batches) if files[0].reads_ahead else batches:
         mask = row_filter.mask(batch.metadata)
         numbers = batch.numbers if mask is None else batch.numbers[mask]
         about = {name: batch.metadata[name].texts(mask) for name in columns}
@@ -181,7 +186,7 @@ def _batches(
     done, total = sum(file.size for file in files[:first]), sum(file.size for file in files)
     for number, file in enumerate(files[first:], first):
         for batch in file.batches(features, metadata, start):
-            share = (done + batch.share * file.size) / total
+            share = None if batch.share is None else (done + batch.share * file.size) / total
             yield replace(batch, share=share, position=(number, *batch.position))
         done, start = done + file.size, []
 
@@ -197,6 +202,12 @@ def numbers_of(batch: Any) -> NDArray[np.float64]:
         batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
     numbers: NDArray[np.float64] = batch.to_tensor(null_to_nan=True).to_numpy()
     return numbers
+
+
+def is_vector(kind: Any) -> bool:
+    """Return whether columns of this type hold vectors, such as embeddings: lists of floating-point numbers."""
+    tests = ("is_list", "is_large_list", "is_fixed_size_list")
+    return any(getattr(pa.types, test)(kind) for test in tests) and pa.types.is_floating(kind.value_type)
 
 
 def is_number(kind: Any) -> bool:
@@ -229,33 +240,101 @@ class ArrowFile(TableFile):
     kind: str
     schema: Any
 
-    def __init__(self, path: Path, role: str):
-        self.path, self.location = path, f"{role}: {path}"
+    def __init__(self, path: Path, location: str):
+        self.path, self.location = path, location
         with readable(self.location, self.kind, path):
             self.size = path.stat().st_size
             self._inspect()
-            self.names = tuple(self.schema.names)
-            # pandas records the columns that hold its index
-            recorded = (self.schema.pandas_metadata or {}).get("index_columns", ())
-            self.index = tuple(name for name in recorded if isinstance(name, str) and name in self.names)
+            self._set_names()
+
+    def _set_names(self) -> None:
+        """Set the names of the columns; a column of vectors has one for each element."""
+        self.elements: dict[str, tuple[str, int]] = {}  # name → column of vectors, and place in them
+        self.widths: dict[str, int] = {}  # column of vectors → their length
+        names: list[str] = []
+        for field in self.schema:
+            width = self._width(field) if is_vector(field.type) else 0
+            if width > _ANY_WIDTH + self.size:
+                raise ValueError(f"{field.name!r} claims vectors of {width:,} elements in {self.size:,} bytes")
+            found = {f"{field.name}[{i}]": (field.name, i) for i in range(width)}
+            self.elements |= found
+            self.widths[field.name] = width
+            names += found or [field.name]
+        self.names = tuple(names)
+        self.numeric = {field.name for field in self.schema if is_number(field.type)} | set(self.elements)
+        # pandas records the columns that hold its index
+        recorded = (self.schema.pandas_metadata or {}).get("index_columns", ())
+        self.index = tuple(name for name in recorded if isinstance(name, str) and name in self.names)
+
+    def _readable(self) -> AbstractContextManager[None]:
+        """Return the context that converts errors while rows are read."""
+        return readable(self.location, self.kind)
+
+    def _width(self, field: Any) -> int:
+        """Return the length of the vectors in a column, which is that of the first; 0 if there is none."""
+        if pa.types.is_fixed_size_list(field.type):
+            return int(field.type.list_size)
+        for batch in self._samples(field.name):
+            batch.validate(full=True)
+            lengths = pc.list_value_length(batch.column(field.name)).drop_null()
+            if len(lengths):
+                return int(lengths[0].as_py())
+        return 0
+
+    def _samples(self, column: str) -> Iterable[Any]:
+        """Return batches that hold the first rows of a column."""
+        return (batch for batch, *_ in self._read([column], 1, 0))
+
+    def _numbers(self, batch: Any, features: Columns) -> NDArray[np.float64]:
+        """Return columns of numbers, and elements of vectors, as one array in row order."""
+        if not self.elements:
+            return numbers_of(batch.select(list(features)))
+        found = np.empty((batch.num_rows, len(features)))
+        plain = [i for i, name in enumerate(features) if name not in self.elements]
+        if plain:
+            found[:, plain] = numbers_of(batch.select([features[i] for i in plain]))
+        vectors: dict[str, list[tuple[int, int]]] = {}  # column → place in the result and in the vector
+        for i, name in enumerate(features):
+            if name in self.elements:
+                column, element = self.elements[name]
+                vectors.setdefault(column, []).append((i, element))
+        for column, places in vectors.items():
+            into, elements = np.array(places).T
+            found[:, into] = self._vectors(batch.column(column), column)[:, elements]
+        return found
+
+    def _vectors(self, column: Any, name: str) -> NDArray[np.float64]:
+        """Return a column of vectors as rows; a missing vector is a row of NaN."""
+        width = self.widths[name]
+        lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
+        unlike = np.flatnonzero(lengths != width)
+        if len(unlike):
+            problem = f"column {name!r} holds vectors of {width} and of {lengths[unlike[0]]} values"
+            remedy = f"Give vectors of one length, or leave them out with `drop={name + '[*]'!r}`"
+            raise FeatureError(f"{self.location}: {problem}. {remedy}.")
+        found = np.full((len(column), width), np.nan)
+        values = column.drop_null().flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)
+        found[column.is_valid().to_numpy(zero_copy_only=False)] = values.reshape(-1, width)
+        return found
 
     def batches(self, features: Columns, metadata: Columns, position: Sequence[int]) -> Iterator[RowBatch]:
-        columns, step = list(dict.fromkeys((*features, *metadata))), block_rows(len(features))
+        owners = (self.elements.get(name, (name,))[0] for name in features)
+        columns, step = list(dict.fromkeys((*owners, *metadata))), block_rows(len(features))
         skip = position[0] if position else 0
-        with readable(self.location, self.kind):
+        with self._readable():
             for batch, row, share in self._read(columns, step, skip):
                 if row + batch.num_rows <= skip:
                     continue
                 batch.validate(full=True)  # pyarrow does not check files: invalid offsets would crash the process
                 rest = batch.slice(max(skip - row, 0))
                 about = {column: coded(rest.column(column)) for column in metadata}
-                yield RowBatch(numbers_of(rest.select(list(features))), about, share, (max(row, skip),))
+                yield RowBatch(self._numbers(rest, features), about, share, (max(row, skip),))
 
     def _inspect(self) -> None:
         """Set the schema, and the number of rows or an estimate of it."""
         raise NotImplementedError
 
-    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:
+    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float | None]]:
         """Yield batches of at most ``step`` rows, their first row and the share read; rows before ``skip`` may lack."""
         raise NotImplementedError
 
@@ -269,7 +348,7 @@ class ParquetFile(ArrowFile):
         with pq.ParquetFile(self.path) as file:
             self.schema, self.n_rows = file.schema_arrow, file.metadata.num_rows
 
-    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:
+    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float | None]]:
         with pq.ParquetFile(self.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
             total, seen, group = file.metadata.num_rows, 0, 0
             while group < file.num_row_groups and seen + (rows := file.metadata.row_group(group).num_rows) <= skip:
@@ -295,7 +374,7 @@ class FeatherFile(ArrowFile):
             if self.schema.names and self.n_batches:
                 self.estimated_rows = self.n_batches * _ipc_reader(file, [0]).get_batch(0).num_rows
 
-    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float]]:  # noqa: ARG002
+    def _read(self, columns: list[str], step: int, skip: int) -> Iterator[tuple[Any, int, float | None]]:  # noqa: ARG002
         fields = [self.schema.get_field_index(name) for name in columns]
         mapped = self.n_batches > 0 and self.size / self.n_batches > _MAP_BYTES
         seen = 0
@@ -324,7 +403,8 @@ def _open_arrow(
     kind: type[ArrowFile], paths: tuple[Path, ...], shown: Path, options: Options, role: str
 ) -> TableInMemory | Stream:
     """Return the source of one or more files with the same columns."""
-    files = [kind(path, role) for path in paths]
+    given = [shown] if len(paths) == 1 else paths
+    files = [kind(path, f"{role}: {name}") for path, name in zip(paths, given, strict=True)]
     check_same(files, options)
     return open_table(files, _numeric_columns(files, options), options, shown, role)
 
@@ -337,9 +417,7 @@ def _numeric_columns(files: Sequence[ArrowFile], options: Options) -> set[str]:
     """Return the columns that are numeric in every file; features that are so only in some are an error."""
     first = files[0]
     features = set(choose(first.names, first.names, options, first.location, first.index).features)
-    numeric = set(first.names)
-    for file in files:
-        numeric -= {field.name for field in file.schema if not is_number(field.type)}
+    numeric = set(first.names).intersection(*(file.numeric for file in files))
     mixed = features - numeric
     for file in files:
         for field in file.schema:

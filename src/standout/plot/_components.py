@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from standout._base import BaseContrast
 from standout._blas import Array
 from standout._inputs import check_count
-from standout._model import Model
+from standout._model import Model, TopFeature
 from standout._verdict import critical_ratio, number
 from standout.errors import InputError
 from standout.inference.permutation import PermutationTest
@@ -164,13 +165,17 @@ def patterns(
     if shape is not None:
         _draw_image(solved, index, shape, axes)
         return axes
-    top = solved.top_features(check_count("count", count))[index]
+    draw_top_features(solved.top_features(check_count("count", count))[index], bool(solved.background_counts), axes)
+    return axes
+
+
+def draw_top_features(top: Sequence[TopFeature], contrasted: bool, axes: Any) -> None:
+    """Draw the weights of features as bars; ``contrasted``: whether there is a background, whose sd is the unit."""
     colors = [_style.ABOVE if weight > 0 else _style.BELOW for _, weight in top]
     axes.barh(range(len(top)), [weight for _, weight in top], color=colors)
     label_bars(axes, [feature for feature, _ in top])
-    units = "background sd" if solved.background_counts else "the feature's units"
+    units = "background sd" if contrasted else "the feature's units"
     axes.set_xlabel(f"change per target sd of the score ({units})")
-    return axes
 
 
 def _draw_image(model: Model, index: int, shape: Any, axes: Any) -> None:

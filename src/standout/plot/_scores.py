@@ -17,7 +17,7 @@ from standout._cpca import SubspacePath
 from standout._inputs import are_several
 from standout._verdict import number
 from standout.errors import InputError, RowsNeededError
-from standout.io.memory import checked_block, is_missing
+from standout.io.memory import as_numpy, checked_block, is_missing
 from standout.io.read import is_on_cluster, read
 from standout.io.source import block_rows
 from standout.plot import _style
@@ -43,7 +43,7 @@ class Labels(NamedTuple):
     @classmethod
     def of(cls, values: Any, n_rows: int, role: str = "labels") -> Labels:
         """Encode the labels of ``n_rows`` rows."""
-        given = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
+        given = np.array(values, dtype=object) if isinstance(values, list | tuple) else as_numpy(values)
         if given.shape != (n_rows,):
             raise InputError(f"{role}: shape {given.shape} for {n_rows} rows. Give one label for each row.")
         plain = (value.item() if isinstance(value, np.generic) else value for value in given.tolist())
@@ -178,7 +178,7 @@ def _checked_scores(values: Any, role: str) -> Array:
         raise InputError(f"{role}: {type(values).__name__} is a model, not scores. Give model.transform(rows).")
     if is_on_cluster(values) and not hasattr(type(values), "__array__"):
         raise RowsNeededError(f"{role}: the scores are on Spark. Bring them into memory with toPandas().to_numpy().")
-    points = np.asarray(values)
+    points = as_numpy(values)
     if points.ndim != 2 or points.dtype.kind not in "fiu":
         found = f"shape {points.shape} and type {points.dtype}"
         raise InputError(f"{role}: expected a numeric 2-D array, got {found}. Give the scores that transform returns.")

@@ -320,7 +320,7 @@ async function refreshColour() {
     message("right", error.message);
   }
   const sets = views.setColours(found);
-  get("legend").replaceChildren(...sets.slice(0, 60).reverse().map((set) =>
+  get("legend").replaceChildren(...[...sets].sort((one, two) => one.dataset - two.dataset).slice(0, 60).map((set) =>
     element("span", { class: "key" }, set.numbers
       ? element("span", { class: "swatch", style: "background: linear-gradient(90deg, #440154, #2a788e, #fde725)" })
       : element("span", { "aria-hidden": "true", style: `color: ${set.color}` }, GLYPHS[set.symbol] ?? "●"), set.name)));
