@@ -152,8 +152,14 @@ def _of_hugging_face(dataset: Any, _role: str) -> Batches:
 
 
 def _of_dataset(dataset: Any, _role: str) -> Batches:
-    few = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}  # threads read a whole file ahead
-    return Batches(dataset.schema, lambda columns, step: dataset.to_batches(columns=columns, batch_size=step, **few))
+    from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
+
+    # By default, a scanner reads many batches ahead, and all of a parquet file.
+    options: dict[str, Any] = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+    parts = getattr(dataset, "children", [dataset])
+    if all(isinstance(getattr(part, "format", None), ParquetFileFormat) for part in parts):
+        options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
+    return Batches(dataset.schema, lambda columns, step: dataset.to_batches(columns=columns, batch_size=step, **options))
 
 
 def _of_stream(table: Any, _role: str) -> Batches:
