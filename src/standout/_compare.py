@@ -7,7 +7,6 @@ the variances of its scores of target and background. The ratios of a fit with s
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +22,7 @@ from standout._effective import feature_variance
 from standout._html import cell, fragment, table
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
-from standout.errors import DoubtWarning, InputError, RowsNeededError, StandoutWarning, warn_user
+from standout.errors import DoubtWarning, InputError, RowsNeededError, warn_user, without_warnings
 from standout.inference.held_out import HeldOut, held_out_ratio
 from standout.inference.resampling import as_background, background_keys
 from standout.io.read import open_data
@@ -125,8 +124,7 @@ def compare(
     arguments, rows = _summed_once(given, features)
     sides = {name: getattr(arguments, name) for name in ("background", "groups", "background_groups")}
     common: dict[str, Any] = {"mix": mix, "features": features}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StandoutWarning)  # the models keep their notes; do not repeat them per method
+    with without_warnings():  # the models keep their notes; do not repeat them per method
         search = CPCA(n_components, n_representatives=n_representatives, **common).fit(arguments.X, **sides)
         methods: dict[str, Any] = {"PCA": CPCA(n_components, alpha=0.0, **common)}
         for alpha in filter(None, search.path_.representative_values.tolist()):

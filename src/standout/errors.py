@@ -37,7 +37,9 @@ import ast
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 
 
@@ -198,8 +200,26 @@ def _keywords(code: str) -> dict[str, object]:
         return {}
 
 
+_silent = ContextVar("silent", default=False)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Suppress the warnings of this library, in this thread only.
+
+    ``warnings.catch_warnings`` changes all threads, and leaves its filters behind if two threads overlap.
+    """
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
 def warn_user(text: str, category: type[Warning]) -> None:
     """Warn at the line of the user's code, regardless of how many layers are between."""
+    if _silent.get():
+        return
     text = visible(text, lines=False)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("standout", "sklearn"):

@@ -44,7 +44,7 @@ asyncio.run(main())
 def folder(tmp_path):
     rng = np.random.default_rng(0)
     for name, rows in (("target", 1200), ("background", 1500)):
-        np.save(tmp_path / f"{name}.npy", rng.normal(size=(rows, 700)))
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(rows, 2000)))  # all stops take 15 s or more
         np.save(tmp_path / f"small {name}.npy", rng.normal(size=(rows // 10, 6)))
     return tmp_path
 

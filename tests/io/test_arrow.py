@@ -391,7 +391,7 @@ QUERIES = f"table, small = (sql(f'SELECT {COLUMNS} FROM range({{n}}) t(i)') for 
 BOUNDED = {  # kind: package, code
     "DuckDB relation": ("duckdb", f"import duckdb; sql = duckdb.sql; {QUERIES}"),
     "Ibis table": ("ibis", f"import ibis; sql = ibis.duckdb.connect().sql; {QUERIES}"),
-    "polars LazyFrame": ("polars", "from polars import scan_parquet as scan; table, small = scan(parquet), scan(few_rows)"),
+    "polars LazyFrame": ("polars", "from polars import scan_parquet as p; table, small = p(parquet), p(few_rows)"),
     "pyarrow Dataset": ("pyarrow", "from pyarrow.dataset import dataset as d; table, small = d(parquet), d(few_rows)"),
     "pyarrow Dataset, a union": (
         "pyarrow",

@@ -12,11 +12,10 @@ import struct
 import subprocess
 import sys
 import threading
-import warnings
 from contextlib import suppress
 from typing import IO, Any
 
-from standout.errors import StandoutError, StandoutWarning
+from standout.errors import StandoutError, without_warnings
 from standout.inference.assess import Assessment, assess
 from standout.io.source import Progress, watching
 
@@ -115,8 +114,7 @@ def main() -> None:
         _send(output, ("progress", (progress.what, progress.share or 0.0)))
 
     try:
-        with warnings.catch_warnings(), watching(tell):
-            warnings.simplefilter("ignore", StandoutWarning)
+        with without_warnings(), watching(tell):
             result = assess(job.pop("target"), job.pop("background"), **job)
         _send(output, ("result", result))
     except (StandoutError, MemoryError) as error:

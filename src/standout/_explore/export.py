@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from standout._explore.session import Exploration, View
 from standout._inputs import check_count
 from standout._model_file import save
 from standout._version import __version__
-from standout.errors import InputError, StandoutWarning
+from standout.errors import InputError, without_warnings
 from standout.inference.assess import Assessment
 from standout.io.output import writing
 
@@ -115,8 +114,7 @@ def write_report(exploration: Exploration, view: View, file: Path, assessment: A
     fitted = exploration.fitted(*view.model)
     background = exploration.background(view.on) if fitted._solved().background_counts else None
     command = exploration.origin.command
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StandoutWarning)  # the report shows them
+    with without_warnings():  # the report shows them
         report(
             fitted, exploration.target, background, path=file, title=exploration.title, trust=assessment,
             command=command and command(exploration, view, "fit"),

@@ -7,8 +7,8 @@ the models: on the features in use, with missing values filled.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -39,7 +39,7 @@ from standout._explore.stops import MOST_COMPONENTS, ShownRows, Stops
 from standout._kernel_dpca import KernelDPCA
 from standout._report.figures import sample_rows
 from standout._verdict import verdict
-from standout.errors import InputError, StandoutWarning, listed
+from standout.errors import InputError, listed, without_warnings
 from standout.inference.assess import Assessment
 from standout.inference.resampling import collect_samples, collect_sides
 from standout.io.read import open_data
@@ -137,8 +137,7 @@ class Exploration:
     # Data
 
     def _shown_rows(self) -> tuple[ShownRows, ...]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StandoutWarning)  # the fit has given them
+        with without_warnings():  # the fit has given them
             samples = collect_samples(
                 self.target, self.background(self.every), self.groups, self.grouped(self.every),
                 self.estimator.features, "the explorer",
@@ -273,9 +272,7 @@ class Exploration:
 
     def fit(self, estimator: BaseContrast, method: str, on: tuple[int, ...]) -> BaseContrast:
         """Fit an estimator of a method to the given data, without repeating warnings: the verdict shows them."""
-        with warnings.catch_warnings():
-            if hasattr(self, "rows"):
-                warnings.simplefilter("ignore", StandoutWarning)
+        with without_warnings() if hasattr(self, "rows") else nullcontext():
             if method == "pca" and isinstance(estimator, DPCA):
                 estimator.fit(self.target, groups=self.groups)
             else:
@@ -345,8 +342,7 @@ class Exploration:
         if parameter is None or (method == "dpca" and getattr(self.estimator, "graph", None) is not None):
             return first
         given = self.make(method, 0, on)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StandoutWarning)
+        with without_warnings():
             found = path(
                 self.target, self.background(on), over=parameter, n_components=first.n_components, mix=given.mix,
                 centering=given.centering, features=given.features, random_state=given.random_state,
@@ -573,8 +569,7 @@ class Exploration:
             own = dict(zip(range(len(on)), groups[1:], strict=True))
             if not isinstance(estimator.mix, str):
                 estimator.set_params(mix=list(self.shares(view.method, view.on)))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", StandoutWarning)
+            with without_warnings():
                 if on:
                     grouped = own if any(each is not None for each in own.values()) else None
                     estimator.fit(parts[0], background=keyed, groups=groups[0], background_groups=grouped)

@@ -6,7 +6,6 @@ On the rows that components were fitted on, noise alone gives large ratios; on o
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -25,7 +24,7 @@ from standout._html import fragment, table
 from standout._inputs import check_count, seed_from
 from standout._moments import Counts
 from standout._summary import Summary
-from standout.errors import InputError, NotEnoughRowsError, StandoutWarning
+from standout.errors import InputError, NotEnoughRowsError, without_warnings
 from standout.inference.resampling import Samples, as_background, check_level, collect_samples
 from standout.io.source import RowView
 
@@ -277,8 +276,7 @@ def _fit_and_measure(
     if samples.unit_kind == "groups":
         own, *others = (np.delete(sample.units.rows, index) for sample, index in sets)
         groups = {"groups": own, "background_groups": as_background(samples.keys, others)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StandoutWarning)  # every fold would repeat them
+    with without_warnings():  # every fold would repeat them
         fitted = clone(estimator).fit(target, background=as_background(samples.keys, backgrounds), **groups)
     units = [sample.units.rows[index] for sample, index in sets]
     spread, *spreads = (Spread.of(fitted._scores(rows), of) for rows, of in zip(held_out, units, strict=True))

@@ -155,11 +155,11 @@ def _of_dataset(dataset: Any, _role: str) -> Batches:
     from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
 
     # By default, a scanner reads many batches ahead, and all of a parquet file.
-    options: dict[str, Any] = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+    few: dict[str, Any] = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
     parts = getattr(dataset, "children", [dataset])
     if all(isinstance(getattr(part, "format", None), ParquetFileFormat) for part in parts):
-        options["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
-    return Batches(dataset.schema, lambda columns, step: dataset.to_batches(columns=columns, batch_size=step, **options))
+        few["fragment_scan_options"] = ParquetFragmentScanOptions(pre_buffer=False)
+    return Batches(dataset.schema, lambda columns, step: dataset.to_batches(columns=columns, batch_size=step, **few))
 
 
 def _of_stream(table: Any, _role: str) -> Batches:
