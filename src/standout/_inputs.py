@@ -428,8 +428,8 @@ def align(data: Dataset, names: tuple[str, ...] | None, n_features: int, feature
         wanted = set(names)
         extra = [name for name in data.names if name not in wanted]
         if missing or (extra and features == "all"):
-            parts = [f"{len(missing)} features of the target are missing: {listed(missing)}"] if missing else []
-            parts += [f"{len(extra)} features are not in the target: {listed(extra)}"] if extra else []
+            parts = [f"missing features of the target ({len(missing)}): {listed(missing)}"] if missing else []
+            parts += [f"features that are not in the target ({len(extra)}): {listed(extra)}"] if extra else []
             remedy = "Give the same features, or use `features='common'` to take those in common."
             raise FeatureError(f"{data.role}: {'; '.join(parts)}. {remedy}")
         return data.select(np.array([position[name] for name in names], dtype=np.intp))
