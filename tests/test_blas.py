@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg
+from scipy.linalg import lapack
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from helpers import quiet
 from standout._blas import SMALL_WORK, n_above, rank_tolerance, threads_for
 from standout._dpca import DPCA
+from standout._moments import Moments
 
 
 def symmetric(values, seed):
@@ -68,6 +70,40 @@ def test_only_small_work_is_limited_to_one_thread():
         assert set(threads()) == {2}
         with threads_for(SMALL_WORK * 2):
             assert set(threads()) == {2}
+
+
+@quiet
+@pytest.mark.parametrize(("n_features", "expected"), [(900, {1}), (1100, {2})])
+def test_factorisations_and_eigenproblems_of_up_to_1000_features_run_on_one_thread(n_features, expected, monkeypatch):
+    rng, called = np.random.default_rng(0), {}
+    target, background = (Moments.of(rng.normal(size=(rows, n_features))) for rows in (1500, 2500))
+
+    def recorded(routine):
+        def call(*args, **options):
+            called.setdefault(routine.__name__, set()).update(threads())
+            return routine(*args, **options)
+
+        return call
+
+    for name in ("dpotrf", "dpocon", "dgeqp3", "dsygst", "dsyevr"):
+        monkeypatch.setattr(lapack, name, recorded(getattr(lapack, name)))
+    with threadpool_limits(2):
+        DPCA(2).fit(target, background=background)
+        DPCA(n_features // 2, shrinkage=None).fit(target, background=background)
+        assert set(threads()) == {2}
+    assert len(called) == 5 and set().union(*called.values()) == expected
+
+
+@quiet
+def test_moments_of_up_to_1000_features_give_the_same_bits_on_any_number_of_threads():
+    rng = np.random.default_rng(0)
+    target, background = (Moments.of(rng.normal(size=(rows, 700))) for rows in (900, 1500))
+    found = []
+    for count in (1, 2):
+        with threadpool_limits(count):
+            found.append([DPCA(k).fit(target, background=background).components_ for k in (2, 60)])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_an_exception_restores_the_thread_limit():

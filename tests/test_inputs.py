@@ -399,7 +399,7 @@ def test_integer_column_labels_in_a_different_order_are_an_error():
 def test_common_features_may_be_all_features_and_other_columns_are_not_checked():
     frame, other = pd.DataFrame(T, columns=list("abcd")), pd.DataFrame(A, columns=list("abcd"))
     model = DPCA(features="common").fit(frame, background=other)
-    with pytest.raises(FeatureError, match="missing features of the target .1.: 'd'"):
+    with pytest.raises(FeatureError, match=r"missing features of the target \(1\): 'd'"):
         model.score(frame, background=other[list("abc")])
     part = DPCA(features="common").fit(frame.assign(d=np.nan), background=other[list("abc")])
     assert np.isfinite(part.transform(frame.assign(d=np.nan))).all()

@@ -21,6 +21,9 @@ from standout.errors import InputError
 
 # Below this many multiply-adds a second thread costs more than it saves.
 SMALL_WORK = 2e8
+# Up to this size, a second thread saves a factorisation or an eigenproblem milliseconds at most, and costs up to a
+# second if another program uses one of the cores: the threads wait for each other at every step.
+_SMALL_MATRIX = 1000
 # Beyond this condition number covariances give fewer than seven digits.
 WORST_CONDITION = 1e12
 _EPS = float(np.finfo(float).eps)
@@ -96,6 +99,11 @@ def threads_for(work: float) -> AbstractContextManager[None]:
     return _OneThread() if work < SMALL_WORK else nullcontext()
 
 
+def solver_threads(size: int) -> AbstractContextManager[None]:
+    """Return a context manager that keeps BLAS on one thread for LAPACK routines on a matrix of this size."""
+    return _OneThread() if size <= _SMALL_MATRIX else nullcontext()
+
+
 def blas_threads() -> int:
     """Return the current number of BLAS threads."""
     with _OneThread.lock:
@@ -152,7 +160,8 @@ def mirror(lower: Array, step: int = 256) -> Array:
 def regular_factor(matrix: Array) -> Array:
     """Return the lower Cholesky factor of a regularised matrix, which it overwrites; raise an error if singular."""
     factor: Array
-    factor, info = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
+    with solver_threads(len(matrix)):
+        factor, info = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
     if info != 0:
         raise InputError(
             "the background covariance is singular to working precision, with this little shrinkage. Use "
@@ -166,10 +175,11 @@ def cholesky(matrix: Array) -> tuple[Array, float] | None:
 
     Return None if the matrix is not numerically positive definite.
     """
-    factor, info = lapack.dpotrf(matrix, lower=1)
-    if info != 0:
-        return None
-    reciprocal, _ = lapack.dpocon(factor, lapack.dlange("1", matrix), uplo="L")
+    with solver_threads(len(matrix)):
+        factor, info = lapack.dpotrf(matrix, lower=1)
+        if info != 0:
+            return None
+        reciprocal, _ = lapack.dpocon(factor, lapack.dlange("1", matrix), uplo="L")
     return factor, float(reciprocal)
 
 
@@ -177,14 +187,16 @@ def top_eigen(matrix: Array, count: int, vectors: bool = True) -> tuple[Array, A
     """Return the ``count`` largest eigenvalues (descending) and vectors of a symmetric matrix."""
     size = len(matrix)
     if count < size or not vectors:
-        values, basis, found, _, info = lapack.dsyevr(
-            matrix, compute_v=int(vectors), range="I", il=size - count + 1, iu=size, lower=1
-        )
+        with solver_threads(size):
+            values, basis, found, _, info = lapack.dsyevr(
+                matrix, compute_v=int(vectors), range="I", il=size - count + 1, iu=size, lower=1
+            )
         if info == 0 and found == count and (not vectors or np.vdot(basis.T, basis.T) > count - 0.5):
             return values[:count][::-1], basis[:, :count][:, ::-1]
     # Either all eigenvalues are wanted, and divide and conquer is several times faster; or some are so close together
     # (a target equal to the background) that bisection failed, or silently lost one.
-    values, basis, info = lapack.dsyevd(matrix, lower=1)
+    with solver_threads(size):
+        values, basis, info = lapack.dsyevd(matrix, lower=1)
     if info != 0:  # pragma: no cover - LAPACK fails only on non-finite input
         raise np.linalg.LinAlgError(f"the symmetric eigensolver did not converge (info={info})")
     return values[::-1][:count], basis[:, ::-1][:, :count]
@@ -198,7 +210,8 @@ def n_above(matrix: Array, threshold: float) -> int:
     """
     shifted = np.array(matrix, order="F")
     np.einsum("ii->i", shifted)[...] -= threshold
-    factor, pivots, _ = lapack.dsytrf(shifted, lower=1, lwork=64 * len(shifted), overwrite_a=1)
+    with solver_threads(len(shifted)):
+        factor, pivots, _ = lapack.dsytrf(shifted, lower=1, lwork=64 * len(shifted), overwrite_a=1)
     # 2 × 2 pivots have one positive and one negative eigenvalue, and are marked in both rows.
     single = pivots > 0
     return int((np.diagonal(factor)[single] > 0).sum() + (~single).sum() // 2)

@@ -33,6 +33,7 @@ from standout._blas import (
     cholesky,
     rank_tolerance,
     regular_factor,
+    solver_threads,
     squared_norm,
     threads_for,
     times,
@@ -111,18 +112,22 @@ def _solve_covariances(problem: Problem) -> Solution:
     if problem.mixture is None:
         return _principal(problem)
     pair = CovariancePair.of(problem)
-    solver = problem.options.solver
+    solver, threads = problem.options.solver, solver_threads(len(pair.target))
     if solver == "gsvd":
         return solve_from_factors(problem, pair.frame, pair.constant)
-    evidence = problem.evidence(pair.rank, pair.n_varying, lambda: squared_norm(pair.background))
-    search = partial(covariance_search, pair.target, pair.background)
-    shrinkage = problem.background_estimate(evidence, search, problem.n_rows, pair.structural)
-    if shrinkage.rho < _NEGLIGIBLE and not problem.has_penalty:
-        if problem.has_rows and solver == "auto" and not pair.well_conditioned and not _only_constant(pair):
-            return solve_from_factors(problem, pair.frame, pair.constant)
-        if shrinkage.rho == 0:
+    with threads:
+        evidence = problem.evidence(pair.rank, pair.n_varying, lambda: squared_norm(pair.background))
+        search = partial(covariance_search, pair.target, pair.background)
+        shrinkage = problem.background_estimate(evidence, search, problem.n_rows, pair.structural)
+        exact = shrinkage.rho < _NEGLIGIBLE and not problem.has_penalty
+        may_read = problem.has_rows and solver == "auto"
+        by_rows = exact and may_read and not pair.well_conditioned and not _only_constant(pair)
+    if by_rows:
+        return solve_from_factors(problem, pair.frame, pair.constant)
+    with threads:
+        if exact and shrinkage.rho == 0:
             return _exact(problem, pair) if pair.factor is not None else _singular(problem, pair)
-    return _regular(problem, pair, evidence, shrinkage)
+        return _regular(problem, pair, evidence, shrinkage)
 
 
 def _only_constant(pair: CovariancePair) -> bool:

@@ -16,7 +16,16 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import blas, eigh_tridiagonal, lapack
 
-from standout._blas import WORST_CONDITION, Array, above_rounding, product, rank_tolerance, symmetric, top_eigen
+from standout._blas import (
+    WORST_CONDITION,
+    Array,
+    above_rounding,
+    product,
+    rank_tolerance,
+    solver_threads,
+    symmetric,
+    top_eigen,
+)
 from standout.solvers.solution import Eigenpairs
 
 # Up to this size two triangular solves are faster than LAPACK's reduction, although it needs half the operations.
@@ -57,11 +66,12 @@ def best_pairs(
     target: Array, factor: Array | None, count: int, solver: str = "auto", seed: int = 0, vectors: bool = True
 ) -> tuple[Array, Array, str]:
     """Return the largest ratios, their vectors, and the solver: that requested, or for "auto" the faster one."""
-    if count < len(target) and (solver == "lanczos" or (solver == "auto" and pays_off(len(target), count))):
-        found = lanczos_pairs(target, factor, count, seed, vectors)
-        if found is not None:
-            return *found, "lanczos"
-    return *top_pairs(target, factor, count, vectors), "dense"
+    with solver_threads(len(target)):
+        if count < len(target) and (solver == "lanczos" or (solver == "auto" and pays_off(len(target), count))):
+            found = lanczos_pairs(target, factor, count, seed, vectors)
+            if found is not None:
+                return *found, "lanczos"
+        return *top_pairs(target, factor, count, vectors), "dense"
 
 
 def pays_off(n_features: int, count: int) -> bool:
