@@ -1,4 +1,4 @@
-"""The generalized SVD of the rows: digits that covariances have lost."""
+"""The generalised SVD of the rows: digits that covariances have lost."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_compositional_data_have_one_dimension_less_at_any_offset(mean, sd, larg
 
 
 # Error of the top five ratios at cond(rows) = 10^k that an implementation of each method is known to
-# reach. Covariances have the square of the rows' condition; the generalized SVD does not (at k = 12 what
+# reach. Covariances have the square of the rows' condition; the generalised SVD does not (at k = 12 what
 # a textbook QR whitening reaches: single draws differ by a factor of ten there).
 MOMENTS_REACH = {2: 1e-13, 4: 1e-10, 6: 6e-7}
 GSVD_REACH = {2: 2e-15, 4: 2e-14, 6: 2e-12, 8: 1e-10, 10: 7e-9, 12: 1e-6}
