@@ -71,9 +71,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     mean_ = Fitted("mean", "What transform subtracts.")
     target_variance_ = Fitted("target_variance", "Target variance along each component.")
     background_variance_ = Fitted("background_variance", "Background variance along each component.")
-    noise_edge_ = Fitted("noise_edge", "The ratio that pure noise reaches.")
-    p_value_ = Fitted("p_value", "Probability of so large a top ratio under noise.")
-    debiased_ratios_ = Fitted("debiased_ratios", "Population ratios; NaN for those lost in noise.")
+    noise_edge_ = Fitted("noise_edge", "The largest ratio expected from pure noise.")
+    p_value_ = Fitted("p_value", "Probability that noise gives a largest ratio at least this large.")
+    debiased_ratios_ = Fitted("debiased_ratios", "Estimated population ratios; NaN if not above the noise edge.")
     shrinkage_ = Fitted("shrinkage", "The shrinkage used.")
     n_factors_ = Fitted("n_factors", "Shared factors that the background estimate keeps.")
     regime_ = Fitted("regime", "exact, structural or shrunk.")
@@ -551,8 +551,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         parts = sorted(sums.datasets, key=lambda data: order.index(data.role) if data.role in order else len(order))
         if sum(data.role not in order for data in parts) > 1 and not isinstance(self.mix, str | Mapping):
             raise InputError(
-                "mix: an array of shares does not say which is whose when backgrounds come under names and in batches. "
-                "Give mix as a dict, name to share."
+                "mix: an array of shares is ambiguous when named backgrounds are given in batches. Give mix as a dict "
+                "from name to share."
             )
         return replace(sums, datasets=tuple(parts))
 
