@@ -135,7 +135,7 @@ def test_transform_can_return_data_frames(model, data, kind, frame):
 
 @contextmanager
 def output_container(kind, how):
-    """Yield a function that asks for scores as data frames: on an estimator, or everywhere."""
+    """Yield a function that requests scores as data frames: on an estimator, or everywhere."""
     if how == "set_output":
         yield lambda estimator: estimator.set_output(transform=kind)
     else:

@@ -170,7 +170,7 @@ def test_events_are_labels_so_that_one_of_them_can_be_the_background(arrays, mod
     assert found.p_value_ == pytest.approx(model.p_value_, rel=1e-9)
 
 
-# Honest counts
+# Counts of independent units
 
 
 @QUIET

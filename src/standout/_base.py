@@ -180,7 +180,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.features == "common":
             raise FeatureError(
-                "`features='common'` needs target and background at once, and partial_fit sees them one by one. "
+                "`features='common'` needs target and background at once, and partial_fit receives them one by one. "
                 "Use fit, or leave the other columns out of every batch."
             )
         inputs = parse_inputs(given, self.background_label)
@@ -228,7 +228,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         container = own.get("transform", get_config()["transform_output"])
         if container != "default" and (is_on_cluster(X) or (isinstance(X, Source) and not X.is_local)):
             raise InputError(
-                f"X: set_output asks for scores as a {container} data frame, which would bring every row from the "
+                f"X: set_output requests scores as a {container} data frame, which would bring every row from the "
                 "cluster. Call set_output(transform='default') for scores that stay there, or give rows in memory "
                 "(compute() of dask, toPandas() of Spark)."
             )

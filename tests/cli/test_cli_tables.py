@@ -1,4 +1,4 @@
-"""Suspicious tables on the command line: what is said, and the options that it names."""
+"""Suspicious tables on the command line: the warnings, and the options that they name."""
 
 import numpy as np
 import pandas as pd

@@ -1,6 +1,6 @@
 """Tensors on any device: the results of the numpy arrays, as tensors of the same library on the same device.
 
-array-api-strict stands for every library of the array API standard. Its devices refuse implicit conversion to numpy,
+array-api-strict represents every library of the array API standard. Its devices refuse implicit conversion to numpy,
 and two of them have no float64. PyTorch and JAX are tested where they are installed.
 """
 

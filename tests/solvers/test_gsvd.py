@@ -19,7 +19,7 @@ def test_compositional_data_have_one_dimension_less_at_any_offset(mean, sd, larg
         rng = np.random.default_rng(seed)
         parts = [sd * rng.normal(size=(count, 4)) * spread + mean for count, spread in ((100, [1, 2, 1, 1]), (300, 1))]
         whole = [np.column_stack([rows, 5 * mean - rows.sum(axis=1)]) for rows in parts]
-        if large:  # one feature far from zero must not hide what others tell
+        if large:  # one feature far from zero must not mask differences in the others
             whole = [np.column_stack([rows, 1e12 + rng.normal(size=len(rows))]) for rows in whole]
             parts = [np.column_stack([part, rows[:, -1] - 1e12]) for part, rows in zip(parts, whole, strict=True)]
         found, expected = (DPCA(4, shrinkage=None).fit(data[0], background=data[1]) for data in (whole, parts))
