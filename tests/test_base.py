@@ -322,6 +322,13 @@ def test_score_needs_a_background(data, refused):
     refused(lambda: model.score(data.target), "no background was given")
 
 
+def test_columns_of_a_file_that_were_not_in_the_fit_are_named(tmp_path, refused):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,digit\n1,2,6\n3,5,9\n2,2,6\n", encoding="utf-8")
+    model = DPCA(1).fit(standout.read(path, drop="digit"))
+    refused(lambda: model.transform(path), "X has 3 features", "expecting 2", "not in the fit: 'digit'")
+
+
 def test_inverse_transform_and_top_features_check_their_arguments(data, refused):
     model = DPCA().fit(data.target, background=data.background)
     refused(lambda: model.inverse_transform(data.target), "(200, 5)", "2 components")

@@ -35,7 +35,7 @@ from standout._moments import Moments
 from standout._score import log_likelihood_gain, score_variances
 from standout._summary import N_EXTREMES, Extremes, Summary, extreme_rows, methods_text, summarize
 from standout._table_checks import data_notes
-from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
+from standout.errors import FeatureError, InputError, RowsNeededError, listed, warn_user
 from standout.io.memory import as_numpy
 from standout.io.missing import Fill, filled_by
 from standout.io.read import as_precise, is_array_like, is_on_cluster, open_data, read_scores
@@ -568,7 +568,10 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 text = str(error).rstrip().rstrip(".")
                 raise FeatureError(f"{text}. Give the features the model was fitted to, in their order.") from error
         elif data.n_features != self.n_features_in_:
+            known = set(self._names() or data.names or ())
+            extra = [name for name in data.names or () if name not in known]
             raise FeatureError(
                 f"X has {data.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input. Give the features the model was fitted to."
+                f"features as input{f'; not in the fit: {listed(extra)}' if extra else ''}. Give the features the "
+                "model was fitted to."
             )

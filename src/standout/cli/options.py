@@ -230,7 +230,8 @@ def _take_parameters(given: dict[str, Any]) -> dict[str, Any]:
 
 def _check_background(given: dict[str, Any], otherwise: str = "") -> None:
     if not given["background"]:
-        raise click.UsageError(f"There is no background to compare with. Give one with -b{otherwise}.")
+        one = "its labels" if given.get("by") else "one"
+        raise click.UsageError(f"There is no background to compare with. Give {one} with -b{otherwise}.")
 
 
 def given_words(param: click.Parameter, context: click.Context, name: str | None = None) -> list[str]:
