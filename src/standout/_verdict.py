@@ -119,7 +119,7 @@ def verdict(model: Model, assessment: Assessment | None = None, command: str | N
     if kind == "stands_out":
         headline = "Stands out" + (f": {_listed(model.component_names[:established])}" if established else "")
     elif kind == "noise":
-        headline = "Cannot be distinguished from noise"
+        headline = "Cannot be told from noise"
     elif kind == "not_judged":
         headline, established = f"Cannot be judged: {why}", None
     step = _next_step(model, kind, linear, held_out, dependent, command or _COMMAND)

@@ -144,12 +144,12 @@ EDGE = (
 )
 VERDICTS = {
     "exact": ("may_stand_out", "The ratio of dpca0 is {top} (p", EDGE),
-    "noise": ("noise", "Cannot be distinguished from noise", "The ratio of dpca0 is {top} (p", EDGE),
+    "noise": ("noise", "Cannot be told from noise", "The ratio of dpca0 is {top} (p", EDGE),
     "shrunk, with an edge": ("may_stand_out", "The ratio of dpca0 is {top}, the unshrunk ratio", "shrunk by 0.3"),
     "shrunk, without an edge": ("not_judged", "20 independent background units leave 19 degrees", "dpca0 is {top}"),
     "groups": ("not_judged", "4 independent background units leave 3 degrees", "background_groups=background_groups"),
     "structural": ("may_stand_out", "Along dpca0 the target varies", "constant"),
-    "nothing": ("noise", "Cannot be distinguished from noise", EDGE, "no scores to draw"),
+    "nothing": ("noise", "Cannot be told from noise", EDGE, "no scores to draw"),
     "PCA": ("no_background", "PCA of the target, no background", "Give a background"),
     "cPCA": (
         "may_stand_out",
