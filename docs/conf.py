@@ -101,6 +101,8 @@ sphinx_gallery_conf = {
 repository = os.environ.get("GITHUB_REPOSITORY", "standout-dev/standout")
 owner, name = repository.split("/")
 html_theme = "pydata_sphinx_theme"
+# The table of contents of a class lists `fit()`, not `DPCA.fit()`, which would not fit.
+toc_object_entries_show_parents = "hide"
 html_title = f"standout {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -116,7 +116,7 @@ def _size(plan: Plan) -> _Size:
         return _Size(
             weights, plan.seeds[:2] if plan.reduced else plan.seeds, {"n_background": 3000, "one_new_in": 4}, data
         )
-    data = "MNIST digits 6 and 9 over CIFAR-10 frogs, gray, cropped to 28×28"
+    data = "MNIST digits 6 and 9 over CIFAR-10 frogs, grey, cropped to 28×28"
     if plan.reduced:
         return _Size((0.5, 1.0), plan.seeds[:1], {"n_each": 500, "n_background": 2000, "n_new": 200}, data)
     return _Size((0.25, 0.5, 1.0), plan.seeds, {"n_each": 1000, "n_background": 3000, "n_new": 500}, data)

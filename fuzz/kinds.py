@@ -112,7 +112,7 @@ def _digest(found: Any) -> str:
 class Kind:
     """A kind of file. Mutation i damages the file of writer i, and reads it with the options i, both in turn."""
 
-    file: str  # its name, with the suffix that `read` knows
+    file: str  # its name, with the suffix that `read` recognises
     writers: Sequence[Callable[[Path], Any]]
     damage: damage.Damage = damage.damaged
     options: Sequence[Mapping[str, Any]] = MATRIX

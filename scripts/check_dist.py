@@ -63,7 +63,7 @@ def wheel_problems(path, package):
         if not name.startswith(metadata):
             yield f"{path.name}: unexpected file {name}"
     if f"{metadata}licenses/LICENSE" not in names:
-        yield f"{path.name}: the license file is missing"
+        yield f"{path.name}: the licence file is missing"
     if "Typing :: Typed" in header.get_all("Classifier", []) and "standout/py.typed" not in names:
         yield f"{path.name}: classified as typed, but standout/py.typed is missing"
 

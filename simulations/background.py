@@ -117,7 +117,7 @@ def _counts(rng: Rng) -> Population:
 
 
 def _photographs(_: Rng) -> Population:
-    """Return gray tiles of 14 × 14 pixels at random positions of two photographs."""
+    """Return grey tiles of 14 × 14 pixels at random positions of two photographs."""
     images = [load_sample_image(name).mean(axis=2) / 255 for name in ("china.jpg", "flower.jpg")]
     windows = [np.lib.stride_tricks.sliding_window_view(image, (14, 14))[::3, ::3] for image in images]
     tiles = np.concatenate([part.reshape(-1, N_FEATURES) for part in windows])

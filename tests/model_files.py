@@ -127,7 +127,7 @@ def outcome(call):
 
 
 def answers(estimator, rows):
-    """Everything a fitted estimator can be asked."""
+    """Return every result of a fitted estimator."""
     frame = pd.DataFrame(rows, columns=estimator.feature_names_in_) if hasattr(estimator, "feature_names_in_") else rows
     found = {name: getattr(estimator, name) for name in dir(estimator) if name[-1] == "_" and hasattr(estimator, name)}
     found = {name: value for name, value in found.items() if not name.startswith("_")}

@@ -33,7 +33,7 @@ def why_not():
 
 
 def spark_session():
-    """Return the session of this process, or skip the test and say why."""
+    """Return the session of this process, or skip the test with the reason."""
     if (reason := why_not()) is not None:
         pytest.skip(f"left out: Spark tests, because {reason}")
     return _started()

@@ -121,7 +121,7 @@ def test_linear_discriminant_analysis_is_dpca_with_within_class_residuals_as_bac
     # All variance over variance within: one more than variance between over variance within.
     between = model.ratios_ - 1
     assert lda.explained_variance_ratio_[:3] == pytest.approx(between / between.sum(), rel=10 * agreed(condition))
-    # The remaining directions do not tell the classes apart.
+    # The remaining directions do not separate the classes.
     rest = DPCA(None, shrinkage=None).fit(data, background=data - means[labels]).ratios_[3:]
     assert rest == pytest.approx(np.ones(3), abs=10 * agreed(condition))
 

@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 BY = {"groupby": "bulk_labels", "target": "Dendritic", "background": "CD14+ Monocyte"}
-# scanpy and anndata warn of their own future.
+# scanpy and anndata emit FutureWarnings about themselves.
 pytestmark = [quiet, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 

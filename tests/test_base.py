@@ -135,7 +135,7 @@ def test_transform_can_return_data_frames(model, data, kind, frame):
 
 @contextmanager
 def output_container(kind, how):
-    """Yield a function that asks for scores as data frames: on an estimator, or everywhere."""
+    """Yield a function that requests scores as data frames: on an estimator, or everywhere."""
     if how == "set_output":
         yield lambda estimator: estimator.set_output(transform=kind)
     else:
@@ -320,6 +320,13 @@ def test_a_grid_search_on_noise_prefers_few_components():
 def test_score_needs_a_background(data, refused):
     model = DPCA().fit(data.target, background=data.background)
     refused(lambda: model.score(data.target), "no background was given")
+
+
+def test_columns_of_a_file_that_were_not_in_the_fit_are_named(tmp_path, refused):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,digit\n1,2,6\n3,5,9\n2,2,6\n", encoding="utf-8")
+    model = DPCA(1).fit(standout.read(path, drop="digit"))
+    refused(lambda: model.transform(path), "X has 3 features", "expecting 2", "not in the fit: 'digit'")
 
 
 def test_inverse_transform_and_top_features_check_their_arguments(data, refused):

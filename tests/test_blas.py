@@ -222,7 +222,7 @@ def test_documented_reproducible_fits_are_bitwise_equal_on_one_and_two_threads()
 
 
 def test_the_last_concurrent_fit_restores_the_thread_limit():
-    # A process of its own, because in this one a test may have set a limit already.
+    # A separate process, because a test may already have set a limit in this one.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", FITS_IN_THREADS], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The page on scale says what the model of cost gives for the constants that were measured."""
+"""The page on scale has the numbers that the cost model gives for the measured constants."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The arguments of fit: tables, names, labels, weights, groups and backgrounds, and errors that say what to do."""
+"""The arguments of fit: tables, names, labels, weights, groups and backgrounds, and errors with a remedy."""
 
 import math
 from pathlib import Path

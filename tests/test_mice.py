@@ -1,4 +1,4 @@
-"""The paper's mice, read honestly: 267 and 135 rows, but of 18 and 9 animals."""
+"""The paper's mice, counted by animal: 267 and 135 rows, but 18 and 9 animals."""
 
 import numpy as np
 import pytest

@@ -170,7 +170,7 @@ def test_events_are_labels_so_that_one_of_them_can_be_the_background(arrays, mod
     assert found.p_value_ == pytest.approx(model.p_value_, rel=1e-9)
 
 
-# Honest counts
+# Counts of independent units
 
 
 @QUIET
@@ -340,7 +340,7 @@ def quietly(function):
 
 
 @pytest.mark.shows("MNE Covariance", "accepted", "names")
-def test_a_covariance_stands_for_the_recording_that_it_was_computed_from(arrays, task, rest, model):
+def test_a_covariance_gives_the_model_of_the_recording_that_it_was_computed_from(arrays, task, rest, model):
     covariances = [mne.compute_covariance(part, keep_sample_mean=True, method="empirical") for part in (task, rest)]
     raw = mne.io.RawArray(np.hstack(arrays[1]), measurement())
     for cov in (mne.compute_raw_covariance(raw, tstep=None), mne.compute_raw_covariance(raw, method="empirical")):

@@ -25,7 +25,7 @@ from standout.errors import ModelFileError
 @pytest.mark.parametrize("case", CASES)
 def test_a_loaded_model_is_bitwise_equal_to_the_saved_one(case, tmp_path):
     estimator = fitted(case)
-    with warnings.catch_warnings(record=True):  # batches are solved now, and may have something to say
+    with warnings.catch_warnings(record=True):  # batches are solved now, and may warn
         again = load(save(estimator, tmp_path / "model"))
     assert type(again) is type(estimator)
     assert differences(answers(estimator, rows_for(estimator)), answers(again, rows_for(estimator))) == []

@@ -28,7 +28,7 @@ def model_file(tmp_path):
     return save(fitted("plain"), tmp_path / "model.standout")
 
 
-def test_an_error_says_what_a_file_is_when_it_is_not_a_model(tmp_path, refused):
+def test_an_error_names_the_type_of_a_file_that_is_not_a_model(tmp_path, refused):
     model = fitted("plain")
     kinds = {
         "": "it is empty",

@@ -246,7 +246,7 @@ def test_infinite_ratios_have_patterns_too(rows):
 
 
 @pytest.mark.parametrize(("shared_ratio", "own_wins"), [(4.5, True), (6.0, False), (8.0, False)])
-def test_a_shared_direction_that_grew_more_than_the_own_one_wins(shared_ratio, own_wins):
+def test_a_shared_direction_that_grew_more_than_the_specific_one_comes_first(shared_ratio, own_wins):
     # The target's own direction has ratio 5; a shared one, of variance 37, grows by shared_ratio.
     factor = FactorModel(shared_growth=(37 * shared_ratio - 1) / 36)
     model = fit_population(factor.target_covariance, factor.background_covariance, 2)

@@ -21,7 +21,7 @@ from standout.errors import (
 
 
 def background_with_structure(p, rng):
-    """A population of five strong directions in white noise, and a signal of its own for the target."""
+    """A population of five strong directions in white noise, and a signal in the target only."""
     basis, _ = np.linalg.qr(rng.normal(size=(p, 6)))
     background = np.eye(p) + (basis[:, :5] * [36, 25, 16, 9, 4]) @ basis[:, :5].T
     return background, background + 8 * np.outer(basis[:, 5], basis[:, 5])
@@ -437,7 +437,7 @@ def test_few_background_rows_are_shrunk_with_a_warning(data):
     assert model.regime_ == "shrunk" and 0 < model.shrinkage_ < 1
     assert "More background rows or fewer features need less shrinkage" in str(found[0].message)
     assert f"shrunk by {model.shrinkage_:.3g}" in model.summary() and "unshrunk" in model.summary()
-    # Who asks for a shrinkage is not warned of it.
+    # Shrinkage that was requested gives no warning.
     assert DPCA(shrinkage=0.3).fit(data.target, background=data.background).shrinkage_ == 0.3
     assert DPCA(shrinkage=None).fit(data.target, background=data.background).regime_ == "exact"
 

@@ -53,7 +53,7 @@ def test_the_largest_ratio_of_noise_is_just_below_the_edge():
 
 @pytest.mark.parametrize(("p", "m", "n"), [(5, 50, 50), (10, 60, 40), (20, 100, 60)])
 def test_the_largest_root_test_keeps_its_size_on_gaussian_noise(p, m, n):
-    # 1200 draws tell 0.05 from 0.03 and 0.075 by three standard errors (0.0063 each).
+    # 1200 draws distinguish 0.05 from 0.03 and 0.075 by three standard errors (0.0063 each).
     rng = np.random.default_rng(p)
     rejected = [largest_root_p_value(sample_ratios(p, m, n, rng)[0], p, m, n) < 0.05 for _ in range(1200)]
     assert 0.03 < np.mean(rejected) < 0.075

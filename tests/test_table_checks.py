@@ -56,7 +56,7 @@ def pair():
         "days with ties": ("day", np.arange(60) // 20, np.arange(50) // 20),
     }.values(),
 )
-def test_a_column_that_is_no_measurement_withholds_the_tick_and_dropping_it_helps(pair, name, target, background):
+def test_a_column_that_is_not_a_measurement_withholds_the_verdict_until_it_is_dropped(pair, name, target, background):
     tables = pair[0].assign(**{name: target}), pair[1].assign(**{name: background})
     with pytest.warns(TableWarning, match=re.escape(f"1 feature does not look like a measurement: {name!r} (")):
         model = DPCA(1).fit(tables[0], background=tables[1])

@@ -143,10 +143,10 @@ print(model.summary())
 # other rows? Would another sample give the same component? The permutation test matters here, because the p-value of
 # the fit assumes Gaussian data. 199 permutations are enough to see p = 0.005; use the default of 999 for a paper.
 
-trust = standout.assess(
+assessment = standout.assess(
     target, background, n_components=2, n_permutations=199, n_bootstrap=100, random_state=0
 )
-print(trust.summary())
+print(assessment.summary())
 
 # %%
 # The first component is significant, holds on held-out rows, and nearly the same direction is found in most bootstrap
@@ -190,7 +190,7 @@ plot.scores(
     title="Scores",
     names=["dpca0", "dpca1"],
 )
-plot.stability(trust.stability, count=10, axes=right)
+plot.stability(assessment.stability, count=10, axes=right)
 _ = right.set(
     xticks=[-0.5, 0, 0.5, 1],
     title="Pattern of dpca0",
@@ -210,7 +210,7 @@ page = standout.report(
     background,
     path=folder / "report.html",
     title="Malignant masses",
-    trust=trust,
+    trust=assessment,
 )
 print(page.name, f"{page.stat().st_size / 1e6:.1f} MB")
 
@@ -218,13 +218,13 @@ print(page.name, f"{page.stat().st_size / 1e6:.1f} MB")
 # The sentence
 # ------------
 
-p, ratio = trust.test.p_values[0], trust.held_out.ratios[0]
-low, high = trust.held_out.low[0], trust.held_out.high[0]
+p, ratio = assessment.test.p_values[0], assessment.held_out.ratios[0]
+low, high = assessment.held_out.low[0], assessment.held_out.high[0]
 sentence = (
     f"On log-transformed features, discriminative PCA of {len(target)} malignant against {len(background)} benign "
     f"masses found one interpretable component (variance ratio {model.ratios_[0]:.1f}; permutation p = {p:.3f}, "
-    f"{trust.test.null.shape[1]} permutations; held-out ratio {ratio:.1f}, 95 % interval {low:.1f} to {high:.1f}). "
-    f"Along it, the largest nuclei of a mass grow relative to its average nucleus (correlation with log worst/mean "
+    f"{assessment.test.null.shape[1]} permutations; held-out ratio {ratio:.1f}, "
+    f"95 % interval {low:.1f} to {high:.1f}). Along it, the largest nuclei of a mass grow relative to its average nucleus (correlation with log worst/mean "
     f"radius {agreement:.2f})."
 )
 print(textwrap.fill(sentence, 100))
@@ -233,7 +233,7 @@ print(textwrap.fill(sentence, 100))
 # The methods section needs more: counts, the estimate of the background, the tests and the versions. ``methods_text``
 # writes that paragraph from the model and the tests, with references; adapt it (:doc:`/howto/report-in-a-paper`).
 
-paragraph, references = str(model.methods_text(trust)).split("\n\n")
+paragraph, references = str(model.methods_text(assessment)).split("\n\n")
 print(textwrap.fill(paragraph, 100))
 
 # %%

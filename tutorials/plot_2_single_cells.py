@@ -144,11 +144,11 @@ print(pd.concat([detected[::-1][:5], detected[:5][::-1]]).to_string())
 # labels within lanes, the held-out ratio leaves out whole lanes, and the bootstrap draws lanes.
 
 myeloid.obs["lane"] = myeloid.obs_names.str.rsplit("-", n=1).str[-1]
-trust = standout.anndata.test(
+assessment = standout.anndata.test(
     myeloid, groupby="bulk_labels", target="Dendritic", background="CD14+ Monocyte", pairs="lane",
     n_comps=2, n_permutations=255, n_bootstrap=50, random_state=0,
 )  # fmt: skip
-print(trust.summary())
+print(assessment.summary())
 
 # %%
 # Eight lanes allow 256 ways of swapping labels, and all of them were evaluated. The two warnings are those of the fit;
@@ -157,7 +157,7 @@ print(trust.summary())
 #
 # Both components pass. The next figure shows the test of the first.
 
-axes = standout.plot.null(trust.test)
+axes = standout.plot.null(assessment.test)
 axes.figure.set_size_inches(8, 3.6)
 
 # %%
@@ -165,8 +165,8 @@ axes.figure.set_size_inches(8, 3.6)
 # ------------
 
 is_target = (myeloid.obs.bulk_labels == "Dendritic").to_numpy()
-p, ratio = trust.test.p_values[0], trust.held_out.ratios[0]
-low, high = trust.held_out.low[0], trust.held_out.high[0]
+p, ratio = assessment.test.p_values[0], assessment.held_out.ratios[0]
+low, high = assessment.held_out.low[0], assessment.held_out.high[0]
 sentence = (
     f"Among {is_target.sum()} cells labelled dendritic, discriminative PCA against {(~is_target).sum()} monocytes of "
     f"the same donor ({myeloid.n_vars} genes detected in at least half of the cells; shrunk background covariance) "

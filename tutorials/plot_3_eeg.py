@@ -182,10 +182,10 @@ print(
 # The permutation test exchanges whole epochs between task and rest, the held-out ratio leaves out whole epochs, and the
 # bootstrap draws epochs.
 
-trust = standout.assess(
+assessment = standout.assess(
     X, Y, n_components=2, n_permutations=99, n_bootstrap=30, random_state=0, **units
 )
-print(trust.summary())
+print(assessment.summary())
 
 # %%
 # By the formula of the fit, both components are significant; by the permutation test, only the first is. Blinks are rare
@@ -217,13 +217,13 @@ _ = axes.legend(frameon=False)
 # The sentence
 # ------------
 
-p, ratio = trust.test.p_values[0], trust.held_out.ratios[0]
-low, high = trust.held_out.low[0], trust.held_out.high[0]
+p, ratio = assessment.test.p_values[0], assessment.held_out.ratios[0]
+low, high = assessment.held_out.low[0], assessment.held_out.high[0]
 sentence = (
     f"In this participant, discriminative PCA of {len(task)} task epochs against {len(rest)} rest epochs "
     f"({n_channels} channels) found one component with a frontal-midline pattern and a spectral peak near 6 Hz "
-    f"(variance ratio {model.ratios_[0]:.1f}; permutation of epochs, p = {p:.2f}, {trust.test.null.shape[1]} "
-    f"permutations; ratio on held-out epochs {ratio:.1f}, 95 % interval {low:.1f} to {high:.1f})."
+    f"(variance ratio {model.ratios_[0]:.1f}; permutation of epochs, p = {p:.2f}, "
+    f"{assessment.test.null.shape[1]} permutations; ratio on held-out epochs {ratio:.1f}, 95 % interval {low:.1f} to {high:.1f})."
 )
 print(textwrap.fill(sentence, 100))
 

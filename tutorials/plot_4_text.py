@@ -114,8 +114,8 @@ print(model.summary())
 # ----------------------
 #
 # The dimensions of the embedding have no names, but documents do. ``extremes`` lists those at both ends; look at a few
-# from the middle too if the ends surprise you. This SVD is linear, so a pattern can also be translated back into words; most other embeddings
-# can only be read through their documents.
+# from the middle too if the ends surprise you. This SVD is linear, so a pattern can also be translated back into words;
+# most other embeddings can only be read through their documents.
 
 names = stats.name.str.split(".").str[-1]
 vocabulary = words.get_feature_names_out()

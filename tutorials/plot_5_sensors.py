@@ -96,10 +96,10 @@ print(model.summary())
 #
 # Batches are permuted, held out and resampled as a whole.
 
-trust = standout.assess(
+assessment = standout.assess(
     rejected, accepted, n_components=2, n_permutations=199, n_bootstrap=50, random_state=0
 )
-print(trust.summary())
+print(assessment.summary())
 
 # %%
 # The first component stands out, the second does not. Note that the rejected batches are *not* shifted as a whole: some
@@ -153,7 +153,7 @@ left.set(
     title="Some rejected batches stand apart",
 )
 left.legend(ncols=3, frameon=False, loc="upper right")
-plot.stability(trust.stability, count=8, axes=right)
+plot.stability(assessment.stability, count=8, axes=right)
 _ = right.set(
     title="Sensors of dpca0",
     xlabel="background sd per target sd of the score\n(lines: 95 % intervals)",
@@ -193,11 +193,12 @@ for name, fitted in (("first fit", model), ("within machines", check)):
 # The sentence
 # ------------
 
-p, ratio = trust.test.p_values[0], trust.held_out.ratios[0]
-low, high = trust.held_out.low[0], trust.held_out.high[0]
+p, ratio = assessment.test.p_values[0], assessment.held_out.ratios[0]
+low, high = assessment.held_out.low[0], assessment.held_out.high[0]
 names = [feature for feature, _ in check.top_features(3)[0]]
+rejected, accepted = assessment.test.units
 sentence = (
-    f"Across {trust.test.units[0]} rejected and {trust.test.units[1]} accepted batches (8 parts each), rejected parts "
+    f"Across {rejected} rejected and {accepted} accepted batches (8 parts each), rejected parts "
     f"vary along one component that accepted parts lack (variance ratio {model.ratios_[0]:.1f}; permutation of "
     f"batches, p = {p:.3f}; ratio on held-out batches {ratio:.1f}, 95 % interval {low:.1f} to {high:.1f}). It "
     f"persists within machines (ratio {check.ratios_[0]:.1f}, p = {test.p_values[0]:.3f}), with the largest weights "

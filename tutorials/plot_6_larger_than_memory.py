@@ -154,18 +154,18 @@ few_faults = pd.concat(
 few_controls = pd.read_csv(
     folder / "normal.csv", skiprows=lambda line: line % 50 != 1 and line > 0
 )
-trust = standout.assess(
+assessment = standout.assess(
     few_faults[bands], few_controls[bands], groups=few_faults.run, background_groups=few_controls.run,
     n_components=2, n_permutations=199, n_bootstrap=50, random_state=0,
 )  # fmt: skip
-print(trust.summary())
+print(assessment.summary())
 
 # %%
 # The sentence
 # ------------
 
-p, ratio = trust.test.p_values[0], trust.held_out.ratios[0]
-low, high = trust.held_out.low[0], trust.held_out.high[0]
+p, ratio = assessment.test.p_values[0], assessment.held_out.ratios[0]
+low, high = assessment.held_out.low[0], assessment.held_out.high[0]
 sentence = (
     f"Spectra of {frames.run.nunique()} runs before the fault ({len(frames):,}) vary around "
     f"{model.top_features(1)[0][0].feature} in a way that those of {controls.run.nunique()} normal runs "

@@ -181,25 +181,25 @@ pixel = np.sort(rng.choice(size**2, 256, replace=False))
 in_ill, in_healthy = (
     np.add.outer(np.arange(len(fields)) * size**2, pixel).ravel() for fields in (ill, healthy)
 )
-trust = standout.assess(
+assessment = standout.assess(
     X[in_ill].compute(), Y[in_healthy].compute(), groups=units["groups"][in_ill],
     background_groups=units["background_groups"][in_healthy],
     n_components=2, n_permutations=99, n_bootstrap=30, random_state=0,
 )  # fmt: skip
-print(trust.summary())
+print(assessment.summary())
 client.close()
 
 # %%
 # The sentence
 # ------------
 
-p, ratio = trust.test.p_values[0], trust.held_out.ratios[0]
-low, high = trust.held_out.low[0], trust.held_out.high[0]
+p, ratio = assessment.test.p_values[0], assessment.held_out.ratios[0]
+low, high = assessment.held_out.low[0], assessment.held_out.high[0]
 sentence = (
     f"Pixels of {len(ill)} diseased fields vary along one spectral component that pixels of {len(healthy)} healthy "
     f"fields lack (variance ratio {model.ratios_[0]:.1f}), with its largest weight at "
     f"{wavelength[np.abs(model.patterns_[0]).argmax()]:.0f} nm. On {len(pixel)} random pixels of each field: "
-    f"permutation of fields, p = {p:.2f}, {trust.test.null.shape[1]} permutations; ratio on held-out fields "
+    f"permutation of fields, p = {p:.2f}, {assessment.test.null.shape[1]} permutations; ratio on held-out fields "
     f"{ratio:.1f}, 95 % interval {low:.1f} to {high:.1f}."
 )
 print(textwrap.fill(sentence, 100))

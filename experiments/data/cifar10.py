@@ -1,4 +1,4 @@
-"""Load one class of CIFAR-10 in gray from the Python batches, a prepared npz file, or OpenML.
+"""Load one class of CIFAR-10 in grey from the Python batches, a prepared npz file, or OpenML.
 
 The batches are pickles, in a directory or in one tar.gz. A pickle can run arbitrary code, so the unpickler accepts only
 the names that rebuild a numpy array.
@@ -41,7 +41,7 @@ _N_TRAIN = 50000
 _TEST_BATCH = 6
 _COUNTS = dict.fromkeys(range(len(CLASSES)), (5000, 1000))  # training and test
 _FROG_COUNTS = {CLASSES.index("frog"): (5000, 1000)}
-_ROWS = 5000  # number converted to gray at a time
+_ROWS = 5000  # number converted to grey at a time
 
 
 def load_cifar10(
@@ -50,10 +50,10 @@ def load_cifar10(
     photographs: str = "frog",
     progress: Callable[[Progress], None] | None = None,
 ) -> Images:
-    """Load the photographs of one class of CIFAR-10, in gray.
+    """Load the photographs of one class of CIFAR-10, in grey.
 
     They are searched for in ``data_dir``, in the directory in the environment variable ``STANDOUT_DATA`` and in the
-    cache, and otherwise downloaded from OpenML. Gray is 0.299 red + 0.587 green + 0.114 blue.
+    cache, and otherwise downloaded from OpenML. Grey is 0.299 red + 0.587 green + 0.114 blue.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _read_kept(path: Path) -> Images:
 
 
 def gray(planes: NDArray[Any]) -> NDArray[np.uint8]:
-    """Convert red, green and blue planes (n, 3072) to gray images (n, 32, 32).
+    """Convert red, green and blue planes (n, 3072) to grey images (n, 32, 32).
 
     The weights 0.299, 0.587 and 0.114 are integers in units of 2⁻¹⁶, as in pillow, so that rounding is portable.
 

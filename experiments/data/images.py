@@ -1,4 +1,4 @@
-"""Gray images with labels: the container, the checks against published counts, and npz files."""
+"""Grey images with labels: the container, the checks against published counts, and npz files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from standout.io.output import replacing
 
 @dataclass(frozen=True)
 class Images:
-    """Gray images with their labels, and which belong to the test set of their collection.
+    """Grey images with their labels, and which belong to the test set of their collection.
 
     Examples
     --------

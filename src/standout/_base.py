@@ -35,7 +35,7 @@ from standout._moments import Moments
 from standout._score import log_likelihood_gain, score_variances
 from standout._summary import N_EXTREMES, Extremes, Summary, extreme_rows, methods_text, summarize
 from standout._table_checks import data_notes
-from standout.errors import FeatureError, InputError, RowsNeededError, warn_user
+from standout.errors import FeatureError, InputError, RowsNeededError, listed, warn_user
 from standout.io.memory import as_numpy
 from standout.io.missing import Fill, filled_by
 from standout.io.read import as_precise, is_array_like, is_on_cluster, open_data, read_scores
@@ -71,9 +71,9 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     mean_ = Fitted("mean", "What transform subtracts.")
     target_variance_ = Fitted("target_variance", "Target variance along each component.")
     background_variance_ = Fitted("background_variance", "Background variance along each component.")
-    noise_edge_ = Fitted("noise_edge", "The ratio that pure noise reaches.")
-    p_value_ = Fitted("p_value", "Probability of so large a top ratio under noise.")
-    debiased_ratios_ = Fitted("debiased_ratios", "Population ratios; NaN for those lost in noise.")
+    noise_edge_ = Fitted("noise_edge", "The largest ratio expected from pure noise.")
+    p_value_ = Fitted("p_value", "Probability that noise gives a largest ratio at least this large.")
+    debiased_ratios_ = Fitted("debiased_ratios", "Estimated population ratios; NaN if not above the noise edge.")
     shrinkage_ = Fitted("shrinkage", "The shrinkage used.")
     n_factors_ = Fitted("n_factors", "Shared factors that the background estimate keeps.")
     regime_ = Fitted("regime", "exact, structural or shrunk.")
@@ -180,7 +180,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.features == "common":
             raise FeatureError(
-                "`features='common'` needs target and background at once, and partial_fit sees them one by one. "
+                "`features='common'` needs target and background at once, and partial_fit receives them one by one. "
                 "Use fit, or leave the other columns out of every batch."
             )
         inputs = parse_inputs(given, self.background_label)
@@ -228,7 +228,7 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         container = own.get("transform", get_config()["transform_output"])
         if container != "default" and (is_on_cluster(X) or (isinstance(X, Source) and not X.is_local)):
             raise InputError(
-                f"X: set_output asks for scores as a {container} data frame, which would bring every row from the "
+                f"X: set_output requests scores as a {container} data frame, which would bring every row from the "
                 "cluster. Call set_output(transform='default') for scores that stay there, or give rows in memory "
                 "(compute() of dask, toPandas() of Spark)."
             )
@@ -551,8 +551,8 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         parts = sorted(sums.datasets, key=lambda data: order.index(data.role) if data.role in order else len(order))
         if sum(data.role not in order for data in parts) > 1 and not isinstance(self.mix, str | Mapping):
             raise InputError(
-                "mix: an array of shares does not say which is whose when backgrounds come under names and in batches. "
-                "Give mix as a dict, name to share."
+                "mix: an array of shares is ambiguous when named backgrounds are given in batches. Give mix as a dict "
+                "from name to share."
             )
         return replace(sums, datasets=tuple(parts))
 
@@ -568,7 +568,10 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 text = str(error).rstrip().rstrip(".")
                 raise FeatureError(f"{text}. Give the features the model was fitted to, in their order.") from error
         elif data.n_features != self.n_features_in_:
+            known = set(self._names() or data.names or ())
+            extra = [name for name in data.names or () if name not in known]
             raise FeatureError(
                 f"X has {data.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input. Give the features the model was fitted to."
+                f"features as input{f'; not in the fit: {listed(extra)}' if extra else ''}. Give the features the "
+                "model was fitted to."
             )

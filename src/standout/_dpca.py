@@ -23,7 +23,7 @@ _NO_MOMENTS = "it was fitted to more features than rows, or by the matrix-free s
 class DPCA(ExplainedVariance, BaseContrast):
     """Discriminative PCA: directions with a large variance in the target and a small one in the background.
 
-    Components maximise the ratio of target variance to background variance, by solving the generalized
+    Components maximise the ratio of target variance to background variance, by solving the generalised
     eigenproblem ``C_xx u = λ C_yy u``. Without a background it is PCA.
 
     Parameters

@@ -267,7 +267,7 @@ def _by_label(given: FitArguments, background_label: Any, whole: bool) -> Inputs
     wanted = label_list(background_label)
     if given.background is not None:
         raise InputError(
-            f"both background= and background_label={background_label!r} say what the background is. Give one of them."
+            f"both background= and background_label={background_label!r} define the background. Give one of them."
         )
     if not wanted:
         raise InputError("background_label: an empty list was given. Name at least one label, or use None.")
@@ -288,8 +288,8 @@ def _by_label(given: FitArguments, background_label: Any, whole: bool) -> Inputs
     warn_unused(
         source,
         "X",
-        "background_label chooses rows here and there, and such passes are not kept. Give target and background as "
-        "two datasets, chosen with `where` and each with a checkpoint of its own.",
+        "passes over rows selected by background_label are not saved. Select target and background with `where`, as "
+        "two datasets with separate checkpoints.",
     )
     labels = _labels(given.y, source, wanted)
     masks = {label: equal_labels(labels, label) for label in wanted}

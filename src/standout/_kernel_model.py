@@ -357,13 +357,13 @@ def _solve(data: Sequence[Dataset], features: Features, options: SolveOptions) -
     exact = options.shrinkage in (None, 0.0)
     if exact and (full_rank or kernel == "rbf"):
         raise InputError(
-            f"`shrinkage={options.shrinkage}` asks for the exact problem, and this kernel has as many dimensions as "
+            f"`shrinkage={options.shrinkage}` requests the exact problem, and this kernel has as many dimensions as "
             "there are rows: in most of them the background rows do not vary, and each has an infinite ratio. Use "
             "`shrinkage='auto'` or a number above 0."
         )
     if exact and mixture.rows < rank:
         raise NotEnoughRowsError(
-            f"`shrinkage={options.shrinkage}` asks for the exact problem, and the background's "
+            f"`shrinkage={options.shrinkage}` requests the exact problem, and the background's "
             f"{sum(count.rows for count in counts)} rows are too few for the {rank} dimensions of this kernel. Use "
             "`shrinkage='auto'`, more background rows or a kernel with fewer dimensions."
         )

@@ -248,7 +248,7 @@ class _Head:
         else:
             numbers, _ = _first_rows(source)  # first: the ids and labels in a file are read with its rows
             ids, labels = source.id_columns(), source.row_values("label", "labels")
-        # Labels are classes, whose differences are removed, unless their name says that they identify units.
+        # Labels are classes, whose differences are removed, unless their name indicates that they identify units.
         return cls(source, ids, None if is_unit_name(label) else labels, numbers, own)
 
     def rows(self) -> Array:
@@ -413,7 +413,7 @@ def _patterns(names: list[str]) -> Iterator[tuple[str, str]]:
 
 @lru_cache(1024)
 def is_unit_name(name: str | None) -> bool:
-    """Return whether the name of a column says that it identifies what was measured.
+    """Return whether the name of a column indicates that it identifies what was measured.
 
     Examples
     --------

@@ -192,7 +192,7 @@ def _upper_tail(logit: float, p: int, mh: float, ne: float) -> float:
             size = np.maximum(np.abs(current), 1.0)
             previous, current, log_weight = previous / size, current / size, log_weight + np.log(size)
             weight = np.exp(log_weight)
-    # M(1)⁻¹ has the entries cₖ beside its diagonal. E is V·sign·Vᵀ, where V has the integrals of f over (0, 1) and the
+    # M(1)⁻¹ has the entries cₖ next to its diagonal. E is V·sign·Vᵀ, where V has the integrals of f over (0, 1) and the
     # values of f at the nodes as columns. det(I − M(1)⁻¹E) = det(I − VᵀM(1)⁻¹V·sign), whose order does not grow with s.
     # The product of M(1)⁻¹ and the integrals is zero except in its last element.
     c = (k * 2 + alpha + beta)[:-1] * b[:-1] / 4

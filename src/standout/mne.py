@@ -65,7 +65,7 @@ def read(
         ECoG, DBS, fNIRS). Channels that are marked as bad are left out unless they are named.
     lags : int or sequence of int, default=0
         Delays in samples, for spatio-temporal filters: every channel also enters with the value that it had so many
-        samples earlier. A number n stands for 0, 1, ..., n; negative delays are later values. Rows never combine
+        samples earlier. A number n means 0, 1, ..., n; negative delays are later values. Rows never combine
         samples of different epochs, so each epoch loses the first ``max(lags)`` points in time. A delayed channel is
         named by its delay, as in ``"Cz -8 ms"``, so that recordings with different sampling rates do not match.
     scalings : None, "mne" or dict, default=None

@@ -101,7 +101,7 @@ def test_errors_are_printed_with_escapes(hostile, words):
     assert "standout: " in run(hostile, *words, code=2)
 
 
-def test_a_file_name_that_is_no_text_is_printed(hostile):
+def test_a_file_name_that_is_not_valid_text_is_printed(hostile):
     name = os.fsencode(str(hostile)) + b"/caf\xe9.csv"
     Path(os.fsdecode(name)).write_bytes((hostile / "one\x1b[5m.csv").read_bytes())
     done = subprocess.run(

@@ -51,6 +51,10 @@ def test_a_label_without_rows_is_refused_with_a_list_of_labels(one_file, stopped
     stopped("fit", one_file, "--by", "state", "--target", "ill", "-b", "none", match=r"background.*'none'.*'sham'")
 
 
+def test_one_file_without_background_labels_is_refused(one_file, stopped):
+    stopped("fit", one_file, "--by", "state", "--target", "ill", match="Give its labels with -b")
+
+
 def test_invalid_combinations_of_options_are_refused(files, stopped):
     target, background = files / "target.csv", files / "background.csv"
     stopped("fit", target, match="There is no background")

@@ -1,4 +1,4 @@
-"""Suspicious tables on the command line: what is said, and the options that it names."""
+"""Suspicious tables on the command line: the warnings, and the options that they name."""
 
 import numpy as np
 import pandas as pd
@@ -52,7 +52,7 @@ def test_a_finding_is_in_the_json_and_shown_with_quiet(tables, tmp_path, done, s
 
 
 @quiet
-def test_the_same_file_twice_is_said_with_the_count(tables, tmp_path, done):
+def test_the_same_file_given_twice_is_reported_with_the_count(tables, tmp_path, done):
     write(tmp_path, tables)
     same = done("fit", tmp_path / "patients.csv", "-b", tmp_path / "patients.csv").out
     assert "background: all 60 rows are also in the target" in same

@@ -78,7 +78,7 @@ def test_large_samples_have_the_covariances_of_the_population(options, share):
     np.testing.assert_allclose(ratios, model.population(outliers=True).ratios, rtol=0.06)
 
 
-def test_units_change_filters_and_patterns_but_no_ratio():
+def test_units_change_filters_and_patterns_but_not_ratios():
     units = tuple(10 ** np.random.default_rng(3).uniform(-3, 3, size=12))
     plain, scaled = (
         FactorModel(oblique=0.6, shared_growth=2.0),

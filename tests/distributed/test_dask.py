@@ -94,7 +94,7 @@ KINDS = {
 
 @pytest.fixture(autouse=True)
 def _here():
-    """Run in this process, unless a test says otherwise: quick, and errors have a short way."""
+    """Run in this process unless a test requests a scheduler: faster, with short tracebacks."""
     with dask.config.set(scheduler="synchronous"):
         yield
 

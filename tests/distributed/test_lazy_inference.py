@@ -100,7 +100,7 @@ def test_replicates_among_the_rows_of_a_dask_frame_are_found_as_in_memory():
     assert [one.text for one in found.replicates] == [f"target: {plain.text}"]
 
 
-def test_groups_and_pairs_that_lie_on_dask_themselves_are_used():
+def test_groups_and_pairs_given_as_dask_arrays_are_used():
     rows, others = (spread(data[["a", "b", "c"]]) for data in (TARGET, BACKGROUND))
     given = {"n_permutations": 49, "random_state": 0}
     plain = standout.permutation_test(described(TARGET), described(BACKGROUND), **given)
@@ -228,7 +228,7 @@ def test_nothing_to_compare_with_is_refused(data, refused):
     refused(lambda: standout.compare(data.target, None), "background")
 
 
-def test_labels_of_another_number_than_the_rows_are_not_judged(data, refused):
+def test_labels_for_another_number_of_rows_are_refused(data, refused):
     refused(lambda: standout.compare(data.target, data.background, labels=["x", "y"]), "labels", "200 rows")
 
 

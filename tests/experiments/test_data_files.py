@@ -58,7 +58,7 @@ def planes(pixels):
 
 
 def luma(colours):
-    """Convert planes to gray as pillow does."""
+    """Convert planes to grey as pillow does."""
     rgb = colours.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).reshape(-1, 32, 3)
     return np.asarray(Image.fromarray(rgb).convert("L")).reshape(-1, 32, 32)
 
@@ -134,7 +134,7 @@ def test_a_truncated_compressed_idx_file_is_rejected(idx_files, tmp_path, refuse
 
 
 @pytest.mark.parametrize("form", ["archive", "directory", "files"])
-def test_python_batches_give_the_gray_photographs_of_any_class(cifar10, archive, tmp_path, form):
+def test_python_batches_give_the_grey_photographs_of_any_class(cifar10, archive, tmp_path, form):
     folder = archive.parent
     if form != "archive":
         with tarfile.open(archive) as packed:
@@ -335,7 +335,7 @@ def test_the_digits_of_openml_are_the_images_in_the_order_of_the_idx_files(tmp_p
     assert not list(tmp_path.iterdir())
 
 
-def test_the_photographs_of_openml_are_converted_to_gray_and_cached_for_every_class(tmp_path, refused):
+def test_the_photographs_of_openml_are_converted_to_grey_and_cached_for_every_class(tmp_path, refused):
     labels = np.concatenate([np.arange(50000), np.arange(10000)]) % 10
     planes = np.zeros((60000, 3072), np.uint8)
     planes[:, 1023], planes[:, 2047] = labels * 25, 100  # the last pixel: red, green
@@ -358,7 +358,7 @@ class TestRealData:
         assert (found.labels == 6).sum() == 6876 and (found.labels == 9).sum() == 6958
         assert found.source == "mnist_6_9.npz (sha256 274323c6824f)"
 
-    def test_the_frogs_are_all_there_and_no_other_class(self, real_data, refused):
+    def test_all_frogs_are_loaded_and_no_other_class(self, real_data, refused):
         folder = real_data("cifar10_frogs_gray_6000.npz").parent
         found = load_cifar10(folder)
         assert found.images.shape == (6000, 32, 32) and found.is_test.sum() == 1000

@@ -52,7 +52,7 @@ def test_errors_are_those_that_theory_predicts(numbers, method, rows, metric):
     assert numbers["predicted"][method][f"measured_over_{metric}"][f"n_{rows}"] == pytest.approx(1, abs=0.12)
 
 
-def test_pca_never_finds_the_targets_own_direction(numbers):
+def test_pca_never_finds_the_target_specific_direction(numbers):
     for rows in (200, 1600):
         assert at(numbers, "pca", rows) > 0.95
     assert at(numbers, "dpca") < 0.12
@@ -88,7 +88,7 @@ def test_growth_gives_the_shared_direction_the_requested_ratio():
     assert found == pytest.approx(6, rel=1e-12)
 
 
-def test_below_the_threshold_the_own_direction_is_first_and_above_it_second(numbers):
+def test_below_the_threshold_the_specific_direction_is_first_and_above_it_second(numbers):
     found = numbers["threshold"]
     assert found["own_ratio"] == 5
     for below in ("ratio_1", "ratio_4_5"):

@@ -237,7 +237,7 @@ def test_nothing_is_written_to_the_directory_of_the_server(explorer, tmp_path, m
     assert os.listdir(tmp_path) == []
 
 
-def test_a_test_runs_beside_the_page_and_changes_the_verdict(explorer):
+def test_a_test_runs_while_the_page_responds_and_changes_the_verdict(explorer):
     before = json.loads(ask(explorer, "api/verdict", VIEW)[2])
     assert json.loads(ask(explorer, "api/start-test", {**VIEW, "permutations": 99})[2])["state"] == "running"
     assert ask(explorer, "api/points", VIEW)[0] == 200

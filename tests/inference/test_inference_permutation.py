@@ -432,7 +432,7 @@ def test_a_gram_matrix_for_all_labels_is_the_problem_in_overall_sd(monkeypatch):
     np.testing.assert_allclose(found.null[0], expected, rtol=1e-9)
 
 
-def test_the_next_component_is_tested_on_the_remaining_generalized_eigenvectors():
+def test_the_next_component_is_tested_on_the_remaining_generalised_eigenvectors():
     target, background = noise(9, (40, 6), (50, 6))
     found = permutation_test(target, background, n_components=3, n_permutations=7, shrinkage=None)
     _, vectors = linalg.eigh(covariance(target), covariance(background))

@@ -99,7 +99,7 @@ def test_the_test_is_repeated_without_rare_features_and_a_disagreement_is_report
     assert whole.test.rare == (3,) and str(whole.summary()).count("1 feature varies in few rows: 3 (3 rows)") == 1
 
 
-def test_a_null_of_two_modes_is_said_to_be_bimodal():
+def test_a_null_of_two_modes_is_reported_as_bimodal():
     rng = np.random.default_rng(4)
     target, background = rng.normal(size=(150, 4)), rng.normal(size=(150, 4))
     target[:, 2], background[:, 2] = 0.01 * target[:, 2], 0.01 * background[:, 2]

@@ -54,7 +54,7 @@ def test_the_ratio_is_that_of_mean_squared_distances():
 
 
 @pytest.mark.parametrize("pattern", ["mouse{unit}_{run}", "{unit}{letter}", "patient {unit}"])
-def test_independent_rows_are_not_replicates_whatever_they_are_called(pattern):
+def test_independent_rows_are_not_replicates_whatever_their_ids(pattern):
     rows = np.random.default_rng(2).normal(size=(40, 6))
     assert find_replicates(rows, ids(pattern)) is None
 

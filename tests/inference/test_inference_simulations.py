@@ -61,7 +61,7 @@ def test_effective_rows_keep_the_level_of_the_formula_where_rows_do_not_and_the_
 
 @pytest.mark.slow
 def test_many_runs_with_effective_rows_reject_noise_rarely_and_find_a_ratio_of_two():
-    # Several cases are conservative, below 2 %, as the page says; none is above 8 %.
+    # Several cases are conservative, below 2 %, as the page states; none is above 8 %.
     *sizes, power = SIMULATIONS["effective"](1000)
     assert all(one.value <= one.wanted[1] for one in sizes), "\n".join(one.row() for one in sizes)
     assert power.holds, power.row()

@@ -1,8 +1,8 @@
 """One suite for every kind of source: the same components, the same scores, the same errors on the same bad input.
 
 A new kind is one more entry of ``SOURCES``: a function of the rows, a separate directory and the names of the
-features, which gives something that ``fit`` takes. ``SHOWS`` says what these tests show of it in the table of
-docs/reference/compatibility.md.
+features, which gives something that ``fit`` takes. ``SHOWS`` lists the capabilities that these tests prove in the table
+of docs/reference/compatibility.md.
 """
 
 import io
@@ -299,7 +299,7 @@ def needs_arrays(data):
     if is_spark(data):
         pytest.skip("rows of a Spark frame have no order: weights and groups are columns there, see test_spark.py")
     if standout.read(data).is_local is False and standout.read(data).n_rows is None:
-        pytest.skip("nobody knows how many rows a part of a dask frame has: see test_dask.py for weights")
+        pytest.skip("the number of rows of a Dask partition is unknown: see test_dask.py for weights")
 
 
 def is_spark(data):

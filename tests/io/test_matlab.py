@@ -161,7 +161,7 @@ def test_structures_complex_numbers_and_text_are_not_read_as_rows(tmp_path, save
 
 
 @BOTH
-def test_cells_of_other_things_do_not_matter_unless_they_are_requested(tmp_path, data, save, refused):
+def test_cells_that_are_not_text_are_an_error_only_if_they_are_requested(tmp_path, data, save, refused):
     if save is save_73:
         path = save(tmp_path / "a.mat", X=data.target, trials=cells(["a"] * 200))
         with h5py.File(path, "a") as file:

@@ -36,13 +36,13 @@ class Items:
             self.closed = True
 
 
-def test_items_come_in_order_and_are_got_by_another_thread():
+def test_items_come_in_order_and_are_fetched_by_another_thread():
     items = Items()
     assert list(ahead(iter(items))) == list(range(10))
     assert items.closed and threading.current_thread().name not in items.threads and not readers()
 
 
-def test_no_more_than_two_items_are_got_before_their_turn():
+def test_at_most_two_items_are_fetched_ahead():
     items = Items()
     for item in ahead(iter(items)):
         time.sleep(0.005)

@@ -52,7 +52,7 @@ def test_valid_parts_give_the_matrix(form, seed):
         ("bsr", {"indptr": np.array(POINTERS)}),
     ],
 )
-def test_parts_that_lead_out_of_the_matrix_are_refused(form, changed):
+def test_indices_outside_the_matrix_are_refused(form, changed):
     base = sparse.csr_array((np.ones(12), np.tile([0, 3], 6), np.arange(0, 13, 2)), shape=(6, 8)).asformat(form)
     with pytest.raises(ValueError, match="sparse matrix"):
         sparse_from_parts(form, {**parts_of(base), **changed}, base.shape)
@@ -79,7 +79,7 @@ except StandoutError as error:
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "dok", "lil"])
-def test_a_graph_whose_pointers_leave_the_data_is_refused(tmp_path, form):
+def test_a_graph_with_pointers_outside_the_data_is_refused(tmp_path, form):
     rng = np.random.default_rng(0)
     graph = sparse.csr_array(np.eye(6, k=1) + np.eye(6, k=-1))
     model = DPCA(graph=graph).fit(rng.normal(size=(90, 6)), background=rng.normal(size=(90, 6)))
@@ -112,7 +112,7 @@ except StandoutError as error:
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
-def test_a_sparse_npz_whose_pointers_leave_the_data_is_refused(tmp_path, form):
+def test_a_sparse_npz_with_pointers_outside_the_data_is_refused(tmp_path, form):
     matrix = sparse.csr_array((np.ones(12), np.tile([0, 3], 6), np.arange(0, 13, 2)), shape=(6, 6)).asformat(form)
     sparse.save_npz(tmp_path / "good.npz", matrix)
     with np.load(tmp_path / "good.npz") as stored:

@@ -165,7 +165,7 @@ def test_text_in_a_numeric_column_is_an_error_with_its_row(book, refused, memory
 
 
 @quiet
-def test_values_beside_the_table_are_an_error_with_their_row(book, refused):
+def test_values_outside_the_table_are_an_error_with_their_row(book, refused):
     path = book(Sheet1=[["a", "b"], [1, 2], [3, 4, None, "see Tom"]])
     refused(lambda: standout.read(path), "row 3: 4 values, but the header names 2 columns", "Give every row")
 

@@ -1,6 +1,6 @@
 """Tensors on any device: the results of the numpy arrays, as tensors of the same library on the same device.
 
-array-api-strict stands for every library of the array API standard. Its devices refuse implicit conversion to numpy,
+array-api-strict represents every library of the array API standard. Its devices refuse implicit conversion to numpy,
 and two of them have no float64. PyTorch and JAX are tested where they are installed.
 """
 
@@ -114,7 +114,7 @@ def test_only_moments_leave_the_device(data, monkeypatch):
     np.testing.assert_allclose(found.scatter, moments.scatter, rtol=1e-13)
 
 
-def test_rows_of_weight_zero_are_left_out_whatever_they_hold(data, make, small_blocks):
+def test_rows_of_weight_zero_are_left_out_whatever_their_values(data, make, small_blocks):
     rows, weights = data[0].copy(), np.random.default_rng(0).integers(0, 3, size=900) + 0.5
     weights[:40] = weights[500] = 0
     rows[:40], rows[500] = np.nan, np.inf

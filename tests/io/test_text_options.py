@@ -159,7 +159,7 @@ def test_an_archive_of_several_tables_or_of_none_is_an_error(tmp_path, refused):
         refused(lambda: standout.read(path), f"the archive holds {found}", "Give an archive of one table")
 
 
-def test_a_workbook_under_another_name_is_an_error_that_says_so(tmp_path, refused):
+def test_a_workbook_with_the_suffix_of_another_type_is_an_error_that_names_the_type(tmp_path, refused):
     pd.DataFrame({"a": [1, 2]}).to_excel(tmp_path / "book.xlsx")
     (tmp_path / "book.xlsx").rename(tmp_path / "book.csv.zip")
     refused(lambda: standout.read(tmp_path / "book.csv.zip"), "this is a workbook", "Give the .xlsx file")

@@ -1,4 +1,4 @@
-"""The generalized SVD of the rows: digits that covariances have lost."""
+"""The generalised SVD of the rows: digits that covariances have lost."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_compositional_data_have_one_dimension_less_at_any_offset(mean, sd, larg
         rng = np.random.default_rng(seed)
         parts = [sd * rng.normal(size=(count, 4)) * spread + mean for count, spread in ((100, [1, 2, 1, 1]), (300, 1))]
         whole = [np.column_stack([rows, 5 * mean - rows.sum(axis=1)]) for rows in parts]
-        if large:  # one feature far from zero must not hide what others tell
+        if large:  # one feature far from zero must not mask differences in the others
             whole = [np.column_stack([rows, 1e12 + rng.normal(size=len(rows))]) for rows in whole]
             parts = [np.column_stack([part, rows[:, -1] - 1e12]) for part, rows in zip(parts, whole, strict=True)]
         found, expected = (DPCA(4, shrinkage=None).fit(data[0], background=data[1]) for data in (whole, parts))
@@ -28,7 +28,7 @@ def test_compositional_data_have_one_dimension_less_at_any_offset(mean, sd, larg
 
 
 # Error of the top five ratios at cond(rows) = 10^k that an implementation of each method is known to
-# reach. Covariances have the square of the rows' condition; the generalized SVD does not (at k = 12 what
+# reach. Covariances have the square of the rows' condition; the generalised SVD does not (at k = 12 what
 # a textbook QR whitening reaches: single draws differ by a factor of ten there).
 MOMENTS_REACH = {2: 1e-13, 4: 1e-10, 6: 6e-7}
 GSVD_REACH = {2: 2e-15, 4: 2e-14, 6: 2e-12, 8: 1e-10, 10: 7e-9, 12: 1e-6}

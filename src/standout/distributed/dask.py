@@ -55,7 +55,7 @@ def open_array(
     data: da.Array, role: str, names: tuple[str, ...] | None = None, options: Options | None = None,
     about: Mapping[str, NDArray[Any]] | None = None,
 ) -> DaskSource:  # fmt: skip
-    """Return the source of a dask array; ``about`` are columns in memory that describe its rows, as ``options`` say."""
+    """Return the source of a dask array; ``about`` are columns in memory that describe its rows, as in ``options``."""
     if data.ndim == 2 and math.isnan(data.shape[1]):
         remedy = "Call compute_chunk_sizes() on the dask array first."
         raise InputError(f"{role}: the number of columns is unknown. {remedy}")

@@ -1,1 +1,1 @@
-"""Solve the generalized eigenproblem of target against background."""
+"""Solve the generalised eigenproblem of target against background."""

@@ -1,4 +1,4 @@
-"""Generalized SVD solver: ratios from the rows, without squaring their condition number.
+"""Generalised SVD solver: ratios from the rows, without squaring their condition number.
 
 It is used if there are more features than rows, or if the problem is too ill-conditioned for covariances. Forming a
 covariance squares the condition number: at cond(rows) = 1e8 no correct digits are left. Working on the triangular
@@ -178,7 +178,7 @@ def solve_from_factors(
     means: Sequence[Array] | None = None,
     variance: Array | None = None,
 ) -> Solution:
-    """Solve from the rows by the generalized SVD; means and target variance are those of the moments by default."""
+    """Solve from the rows by the generalised SVD; means and target variance are those of the moments by default."""
     if means is None:
         means = [data.moments.mean for data in (problem.target, *problem.backgrounds)]
     pair = factored(problem, frame, means)

@@ -1,6 +1,6 @@
 """Solutions in the units of the data: components, signal model, and notes for the user.
 
-Solvers find generalized eigenpairs in scaled coordinates (:class:`FeatureScale`). These are converted to filters and
+Solvers find generalised eigenpairs in scaled coordinates (:class:`FeatureScale`). These are converted to filters and
 patterns here, rotated to the signal axes if these were requested, and assembled with a record of what was done. Notes
 state counts, the features concerned and a remedy.
 """
@@ -42,7 +42,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Generalized eigenpairs in the solver's coordinates, largest ratio first.
+    """Generalised eigenpairs in the solver's coordinates, largest ratio first.
 
     All vectors with an infinite ratio come first, in an arbitrary basis; the others have unit
     background variance. Patterns are computed from the images ``A v`` and ``B v``.
@@ -329,7 +329,7 @@ def condition_note(reciprocal: float) -> Note:
     return Note(
         ConditionWarning,
         f"the condition number of the background covariance is {condition}: from moments alone the ratios have "
-        "few correct digits. Give the rows (`solver='auto'` then uses the generalized SVD), or shrink.",
+        "few correct digits. Give the rows (`solver='auto'` then uses the generalised SVD), or shrink.",
     )
 
 
@@ -339,7 +339,7 @@ def lost_note(problem: Problem, count: int) -> Note:
     if groups and count <= sum(len(group) - 1 for group in groups):
         return identical_note(problem.names, groups)
     directions = "1 direction is" if count == 1 else f"{count} directions are"
-    remedy = "use `solver='gsvd'`" if problem.has_rows else "bring the rows into memory for the generalized SVD"
+    remedy = "use `solver='gsvd'`" if problem.has_rows else "bring the rows into memory for the generalised SVD"
     return Note(
         RankWarning,
         f"{directions} left out, in which neither target nor background varies by more than about {_RESOLUTION:.0e} of "

@@ -1,4 +1,4 @@
-"""How the models in this directory were made; they stand for files users have kept, and are never made again."""
+"""How the models in this directory were made. They represent files that users have saved; do not regenerate them."""
 
 import json
 import warnings
