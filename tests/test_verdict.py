@@ -9,8 +9,9 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from standout._display import count, number
 from standout._spectrum import count_components
-from standout._verdict import Kind, count, number, p_text, verdict
+from standout._verdict import Kind, p_text, verdict
 from standout.inference import ReplicateFinding
 from standout.inference.assess import Assessment
 from verdict_cases import (

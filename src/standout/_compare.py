@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from standout._blas import Array
 from standout._cpca import CPCA
 from standout._dataset import Dataset
+from standout._display import Table, display, number
 from standout._dpca import DPCA
 from standout._effective import feature_variance
-from standout._html import cell, fragment, table
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
 from standout.errors import DoubtWarning, InputError, RowsNeededError, warn_user, without_warnings
@@ -49,15 +49,16 @@ class Comparison:
 class Comparisons(list[Comparison]):
     """The results of all methods: a list, which notebooks show as a table."""
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         labelled = any(not math.isnan(result.silhouette) for result in self)
         rows = []
         for result in self:
             held_out = result.held_out.ratios if result.held_out is not None else ()
-            shown = [", ".join(map(cell, ratios)) or "–" for ratios in (held_out, result.sample_ratios)]
+            shown = [", ".join(map(number, ratios)) or "–" for ratios in (held_out, result.sample_ratios)]
             rows.append((result.name, *shown, result.share, *([result.silhouette] if labelled else [])))
         header = ["method", "held-out ratios", "sample ratios", "share of the target variance"]
-        return fragment("Methods on the same data", table([*header, *(["silhouette"] if labelled else [])], rows))
+        table = Table([*header, *(["silhouette"] if labelled else [])], rows)
+        return display("Methods on the same data", table).html
 
 
 def compare(

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from standout._base import BaseContrast, Fitted
 from standout._blas import Array, top_eigen
 from standout._dataset import Dataset, Mixture
+from standout._display import Table, display
 from standout._explained import ExplainedVariance
-from standout._html import fragment, table
 from standout._inputs import (
     FitArguments,
     Inputs,
@@ -105,7 +105,7 @@ class SubspacePath:
         best = int(np.argmax(sizes[self.labels[self.representatives]]))
         return int(self.representatives[best])
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """Return a table of the representatives: the steps that each stands for, and its similarity to the first."""
         rows = []
         for place in self.representatives:
@@ -114,7 +114,8 @@ class SubspacePath:
             rows.append((float(self.values[place]), str(len(members)), members.min(), members.max(), similarity))
         first = f"similarity to {self.over} {self.values[self.representatives[0]]:.4g}"
         title = f"Path over {self.over}: {len(self.values)} subspaces of dimension {self.components.shape[1]}"
-        return fragment(title, table([f"{self.over} of the representative", "steps", "from", "to", first], rows))
+        table = Table([f"{self.over} of the representative", "steps", "from", "to", first], rows)
+        return display(title, table).html
 
     def widened(self, kept: NDArray[np.intp], n_features: int) -> SubspacePath:
         """Return the path for all features of the target; features that were not used have weight zero."""

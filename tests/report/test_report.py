@@ -13,9 +13,9 @@ from sklearn.decomposition import PCA
 import standout
 from reports import close, unpacked, written
 from standout._cpca import CPCA
+from standout._display import number
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
-from standout._verdict import number
 from standout.io.stream import ReadSummary
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")

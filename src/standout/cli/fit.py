@@ -121,7 +121,7 @@ def _fit(
     lines = [model_text(estimator, command=command)]
     if ends:
         names = model.component_names
-        lines += ["", *extremes_text(names, ends)]
+        lines += ["", extremes_text(names, ends)]
         result["extremes"] = [
             {"component": name, **{side: [row._asdict() for row in rows] for side, rows in each._asdict().items()}}
             for name, each in zip(names, ends, strict=True)

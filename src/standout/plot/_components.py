@@ -11,9 +11,10 @@ import numpy as np
 
 from standout._base import BaseContrast
 from standout._blas import Array
+from standout._display import number
 from standout._inputs import check_count
 from standout._model import Model, TopFeature
-from standout._verdict import critical_ratio, number
+from standout._verdict import critical_ratio
 from standout.errors import InputError
 from standout.inference.permutation import PermutationTest
 from standout.inference.stability import Stability
