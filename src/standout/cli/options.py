@@ -111,7 +111,7 @@ file_options = together(
 reading_options = together(
     option("-b", "--background", multiple=True, metavar="FILE|LABELS", heading=_ROWS,
            help="Background: a file, directory, glob pattern, sheet (book.xlsx::Controls) or standard input (-); with "
-           "--by, labels separated by commas. Repeat for several backgrounds, each centered at its own mean."),
+           "--by, labels separated by commas. Repeat for several backgrounds, each centred at its own mean."),
     option("--by", metavar="COLUMN", heading=_ROWS,
            help="Split one file into target and background by the labels in this column. Give the labels with "
            "--target and --background."),
@@ -128,7 +128,7 @@ reading_options = together(
     option("--drop", multiple=True, metavar="NAMES", heading=_COLUMNS,
            help="Columns to leave out: names or glob patterns, separated by commas."),
     option("--label", metavar="COLUMN", heading=_COLUMNS,
-           help="Color rows by this column. Not used as a feature."),
+           help="Colour rows by this column. Not used as a feature."),
     option("--groups", metavar="COLUMN", heading=_COLUMNS,
            help="Independent unit (subject, batch) of each row, so that rows of one unit do not count as independent. "
            "Not used as a feature."),
@@ -182,12 +182,12 @@ fit_options = together(
     option("--normalize", type=click.Choice(["background"]), heading=_METHOD,
            help="dPCA: scale components to background variance 1."),
     option("--centering", type=click.Choice(["own", "background"]), heading=_METHOD,
-           help="Center the target at its own mean, or at the background's, which keeps a shift in the mean."),
+           help="Centre the target at its own mean, or at the background's, which keeps a shift in the mean."),
     option("--alpha", type=_WordOr("auto", "trace_ratio"), heading=_METHOD,
            help="cPCA: weight of the background covariance that is subtracted. auto searches."),
     option("--kernel", type=click.Choice(KERNELS), heading=_METHOD, help="Kernel dPCA: the kernel."),
     option("--gamma", type=_WordOr("median", "cv"), heading=_METHOD,
-           help="Kernel dPCA: width of rbf and poly. cv maximizes the held-out ratio."),
+           help="Kernel dPCA: width of rbf and poly. cv maximises the held-out ratio."),
     option("--landmarks", type=click.IntRange(min=1), heading=_METHOD,
            help="Kernel dPCA: number of landmark rows. A few hundred suffice for any number of rows."),
     option("--solver", type=click.Choice(["auto", "dense", "lanczos", "gsvd", "span", "matrix_free"]),

@@ -234,7 +234,7 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     title = f"dpca{index}: p = {number(test.p_values[index])}"
     axes.set(title=title, xlabel="ratio of target to background variance", ylabel="permutations")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.legend(edgecolor="none")  # with a pale background, because it may cover the line of the observed ratio
     return axes
 
 
