@@ -72,7 +72,7 @@ def test_a_comparison_is_a_table_of_methods():
     assert isinstance(found, list)
     html = found._repr_html_()
     assert {result.name for result in found} <= set(cells(html, "th"))
-    assert f"{found[0].share:.4g}" in cells(html)
+    assert f"{found[0].share:.1%}" in cells(html) and "held-out ratios" in found.summary()
 
 
 def test_a_path_is_a_table_of_its_representatives():
