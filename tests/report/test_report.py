@@ -265,7 +265,7 @@ def test_several_models_are_compared_in_panels_and_a_table(write, data, fitted):
     close(page.points(1, 0)["target"], models["contrastive"].transform(data.target)[:, 0])
     rows = page.table("model")[1:]
     assert [row[:3] for row in rows] == [
-        ["main", "dPCA", "exact, without shrinkage"],
+        ["main", "dPCA", "exact"],
         ["contrastive", "cPCA", "alpha = 1.5"],
     ]
 
