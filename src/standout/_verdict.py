@@ -72,20 +72,14 @@ class Verdict:
     n_established: int | None = None  # number of leading components that the evidence supports; None if unknown
     n_doubts: int = 0  # how many of the reasons are doubts about the data
 
-    def lines(self, *, on_command_line: bool = False) -> list[str]:
-        """Return the verdict as lines of text."""
-        marks = ["!"] * self.n_doubts + ["-"] * (len(self.reasons) - self.n_doubts)
-        lines = [self.headline, *(f"  {mark} {reason}" for mark, reason in zip(marks, self.reasons, strict=True))]
-        if self.next_step is not None:
-            lines.append(f"  {self.next_step.text(on_command_line=on_command_line)}")
-        return [visible(line, lines=False) for line in lines]  # a command can name a file with a line break
-
     def summary(self, notes: Sequence[str] = (), *, on_command_line: bool = False) -> Summary:
         """Return the verdict and further notes as text and as HTML."""
-        lines = self.lines(on_command_line=on_command_line)
         step = [] if self.next_step is None else [self.next_step.text(on_command_line=on_command_line)]
-        html = to_html(self.headline, notes=[*self.reasons, *step, *notes])
-        return Summary("\n".join([*lines, *(f"  ! {note}" for note in notes)]), html)
+        marks = ["!"] * self.n_doubts + ["-"] * (len(self.reasons) - self.n_doubts)
+        lines = [self.headline, *(f"  {mark} {reason}" for mark, reason in zip(marks, self.reasons, strict=True))]
+        lines += [*(f"  {each}" for each in step), *(f"  ! {note}" for note in notes)]
+        lines = [visible(line, lines=False) for line in lines]  # a command can name a file with a line break
+        return Summary("\n".join(lines), to_html(self.headline, notes=[*self.reasons, *step, *notes]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict for the JSON of the command line."""

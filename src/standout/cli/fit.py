@@ -223,7 +223,7 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
         views.append({**facts, "held_out_ratios": held_out, "model": to_dict(view.estimator)})
     judged_facts = judged.to_dict()
     result = {"command": "compare", "verdict": judged_facts, "views": views, "data": accounts(files)}
-    text = "\n".join([found.summary(), "", f"Verdict on {main.name}:", *judged.lines(on_command_line=True)])
+    text = "\n".join([found.summary(), "", f"Verdict on {main.name}:", judged.summary(on_command_line=True)])
     session.show(result, text, {"report": page}, judged.reasons)
 
 
@@ -284,7 +284,7 @@ def test(
         "data": accounts(files), **_results(found),
     }  # fmt: skip
     parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability) if part is not None]
-    lines = ["\n\n".join(parts), *_reading_text(files), "", *judged.lines(on_command_line=True)]
+    lines = ["\n\n".join(parts), *_reading_text(files), "", judged.summary(on_command_line=True)]
     session.show(result, "\n".join(lines), {"report": page}, judged.reasons)
 
 
