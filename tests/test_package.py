@@ -7,7 +7,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import standout
@@ -114,15 +113,3 @@ def test_the_demo_separates_groups_that_pca_does_not(seed):
     pca, dpca = _demo.views(digits_over_tiles(seed=seed))
     assert pca.ari < 0.2 and dpca.ari > 0.7
     assert (dpca.model.ratios_ > dpca.model.noise_edge_).all()
-
-
-def test_the_demo_runs_from_the_command_line(tmp_path):
-    shown = run("-m", "standout", "demo", cwd=tmp_path)
-    picture = tmp_path / "standout-demo" / "demo.png"
-    assert "ARI" in shown and "dPCA" in shown and "demo.png" in shown
-    assert [path.name for path in tmp_path.iterdir()] == ["standout-demo"]
-    from PIL import Image
-
-    with Image.open(picture) as image:
-        pixels = np.asarray(image.convert("RGB"))
-    assert min(pixels.shape[:2]) > 200 and len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20

@@ -1,6 +1,5 @@
 """The verdict follows its table of cases; numbers, counts and p-values as text."""
 
-import math
 import re
 from dataclasses import replace
 from itertools import product
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from standout._spectrum import count_components
-from standout._verdict import Kind, count, number, p_text, verdict
+from standout._verdict import Kind, p_text, verdict
 from standout.inference import ReplicateFinding
 from standout.inference.assess import Assessment
 from verdict_cases import (
@@ -26,32 +25,6 @@ from verdict_cases import (
     permutation,
     stability,
 )
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (11.249, "11.2"),
-        (0.00012345, "0.000123"),
-        (12345.6, "12,346"),
-        (2.0, "2"),
-        (-2.5, "−2.5"),
-        (math.inf, "∞"),
-        (-math.inf, "−∞"),
-        (math.nan, "–"),
-    ],
-)
-def test_numbers_have_three_digits_or_all_of_a_large_number(value, text):
-    assert number(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.1, "0.100"), (111, "111"), (0, "0"), (12345.6, "12,346")])
-def test_numbers_of_a_table_keep_trailing_zeros(value, text):
-    assert number(value, trimmed=False) == text
-
-
-def test_counts_agree_with_their_noun():
-    assert [count(amount, "row") for amount in (1, 2, 12000)] == ["1 row", "2 rows", "12,000 rows"]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from standout._blas import Array
 from standout._dataset import Dataset
+from standout._display import Summary
 from standout._inputs import (
     FitArguments,
     Inputs,
@@ -33,7 +34,7 @@ from standout._kernel_model import KernelModel
 from standout._model import Model, TopFeature
 from standout._moments import Moments
 from standout._score import log_likelihood_gain, score_variances
-from standout._summary import N_EXTREMES, Extremes, Summary, extreme_rows, methods_text, summarize
+from standout._summary import N_EXTREMES, Extremes, extreme_rows, methods_text, summarize
 from standout._table_checks import data_notes
 from standout.errors import FeatureError, InputError, RowsNeededError, listed, warn_user
 from standout.io.memory import as_numpy

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from standout._blas import Array
 from standout._cpca import CPCA
 from standout._dataset import Dataset
+from standout._display import Summary, Table, display, number
 from standout._dpca import DPCA
 from standout._effective import feature_variance
-from standout._html import cell, fragment, table
 from standout._inputs import FitArguments, match_features, parse_inputs
 from standout._moments import Moments
 from standout.errors import DoubtWarning, InputError, RowsNeededError, warn_user, without_warnings
@@ -31,6 +31,8 @@ from standout.io.source import RowSource, Source, collect_values
 # The silhouette needs all pairs of rows; a sample of this size keeps it fast.
 _SILHOUETTE_ROWS = 2000
 _MAX_CLASSES = 50
+# Ratios of a method that a table lists.
+_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,33 @@ class Comparison:
 
 
 class Comparisons(list[Comparison]):
-    """The results of all methods: a list, which notebooks show as a table."""
+    """The results of all methods: a list with a summary, which notebooks show as a table."""
 
-    def _repr_html_(self) -> str:
-        labelled = any(not math.isnan(result.silhouette) for result in self)
-        rows = []
-        for result in self:
-            held_out = result.held_out.ratios if result.held_out is not None else ()
-            shown = [", ".join(map(cell, ratios)) or "–" for ratios in (held_out, result.sample_ratios)]
-            rows.append((result.name, *shown, result.share, *([result.silhouette] if labelled else [])))
-        header = ["method", "held-out ratios", "sample ratios", "share of the target variance"]
-        return fragment("Methods on the same data", table([*header, *(["silhouette"] if labelled else [])], rows))
+    def summary(self) -> Summary:
+        """Return a table of the methods: held-out and sample ratios, explained variance and silhouette."""
+        columns: dict[str, list[str]] = {"method": [result.name for result in self]}
+        columns["target variance"] = [f"{result.share:.1%}" for result in self]
+        if any(not math.isnan(result.silhouette) for result in self):
+            columns["silhouette"] = [f"{result.silhouette:.2f}" for result in self]
+        why = "sample ratios are those of the fitted rows, which favour methods that fit noise"
+        if any(result.held_out is not None for result in self):
+            why = (
+                "methods were fitted on some rows and measured on others, by the same folds; noise gives a ratio of one"
+            )
+            columns["held-out ratios"] = [
+                _ratios_text(result.held_out.ratios) if result.held_out else "no component in some fold"
+                for result in self
+            ]
+        columns["sample ratios"] = [_ratios_text(result.sample_ratios) for result in self]
+        table = Table(list(columns), list(zip(*columns.values(), strict=True)))
+        return display("Methods on the same data", table, facts=[("ratios", why)])
+
+    def _repr_html_(self) -> str | None:
+        return self.summary().html
+
+
+def _ratios_text(ratios: Array) -> str:
+    return ", ".join(map(number, ratios[:_LISTED])) or "–"
 
 
 def compare(

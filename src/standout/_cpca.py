@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from standout._base import BaseContrast, Fitted
 from standout._blas import Array, top_eigen
 from standout._dataset import Dataset, Mixture
+from standout._display import Table, display
 from standout._explained import ExplainedVariance
-from standout._html import fragment, table
 from standout._inputs import (
     FitArguments,
     Inputs,
@@ -105,7 +105,7 @@ class SubspacePath:
         best = int(np.argmax(sizes[self.labels[self.representatives]]))
         return int(self.representatives[best])
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """Return a table of the representatives: the steps that each stands for, and its similarity to the first."""
         rows = []
         for place in self.representatives:
@@ -114,7 +114,8 @@ class SubspacePath:
             rows.append((float(self.values[place]), str(len(members)), members.min(), members.max(), similarity))
         first = f"similarity to {self.over} {self.values[self.representatives[0]]:.4g}"
         title = f"Path over {self.over}: {len(self.values)} subspaces of dimension {self.components.shape[1]}"
-        return fragment(title, table([f"{self.over} of the representative", "steps", "from", "to", first], rows))
+        table = Table([f"{self.over} of the representative", "steps", "from", "to", first], rows)
+        return display(title, table).html
 
     def widened(self, kept: NDArray[np.intp], n_features: int) -> SubspacePath:
         """Return the path for all features of the target; features that were not used have weight zero."""
@@ -242,16 +243,11 @@ def _along_alpha(
 ) -> SubspacePath:
     """Compute contrastive PCA along alphas, or along a grid of that name."""
     alphas = _named_grid(problem, dpca, grid) if isinstance(grid, str) else grid
-    count, seed = _count_components(problem, reduced), problem.options.seed
+    count, seed = problem.how_many(reduced.rank)[0], problem.options.seed
     vectors = [contrastive.top_vectors(reduced, alpha, count, seed) for alpha in alphas]
     filters = [contrastive.components(reduced, basis).filters.T for basis in vectors]
     similarity = contrastive.subspace_similarity(np.stack(vectors), reduced.target if affinity == "scores" else None)
     return _clustered("alpha", alphas, filters, similarity, n_representatives, seed)
-
-
-def _count_components(problem: Problem, reduced: Reduced) -> int:
-    """Return the requested number of components; raise an error if there are not as many."""
-    return problem.how_many(reduced.rank)[0]
 
 
 def _named_grid(problem: Problem, dpca: Model, name: str) -> Array:
@@ -273,7 +269,7 @@ def _along_shrinkage(problem: Problem, values: Any, affinity: str, n_representat
     """Compute dPCA along shrinkage: one eigendecomposition of the background, then a rescaling for each step."""
     assert problem.mixture is not None
     reduced = contrastive.reduced(problem, standardised=True)
-    count, seed = _count_components(problem, reduced), problem.options.seed
+    count, seed = problem.how_many(reduced.rank)[0], problem.options.seed
     if values is None:
         solvable = problem.mixture.rows >= reduced.rank
         values = np.concatenate([[0.0] if solvable else [], np.geomspace(1e-3, 1, _STEPS)])
@@ -495,7 +491,7 @@ class CPCA(ExplainedVariance, BaseContrast):
         rho, path = 0.0, None
         with contrastive.threads(problem):
             reduced = contrastive.reduced(problem)
-            count = _count_components(problem, reduced)
+            count = problem.how_many(reduced.rank)[0]
             if self.alpha == "trace_ratio":
                 rho, notes = dpca.shrinkage, dpca.notes
                 reduced = contrastive.shrunk(reduced, rho)

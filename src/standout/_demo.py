@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from standout._blas import Array
+from standout._display import Table
 from standout._dpca import DPCA
 from standout._report.report import report as write_report
 from standout._summary import summarize
@@ -91,14 +92,14 @@ def silhouette(scores: Array, labels: ArrayLike) -> float:
 
 def table(found: list[MethodResult]) -> str:
     """Return a table of both methods, with the ratios next to the noise edge."""
-    lines = [f"{'':8}{'ARI':>8}{'silhouette':>12}   {'first two ratios':>20}{'noise edge':>12}"]
+    rows = []
     for result in found:
-        ratios, edge = "(no background)", "-"
+        ratios, edge = "(no background)", "–"
         if result.name != "PCA":
             ratios = ", ".join(f"{value:.1f}" for value in result.model.ratios_)
             edge = f"{result.model.noise_edge_:.2f}"
-        lines.append(f"{result.name:8}{result.ari:8.2f}{result.silhouette:12.2f}   {ratios:>20}{edge:>12}")
-    return "\n".join(lines)
+        rows.append((result.name, f"{result.ari:.2f}", f"{result.silhouette:.2f}", ratios, edge))
+    return "\n".join(Table(["method", "ARI", "silhouette", "first two ratios", "noise edge"], rows).lines())
 
 
 def picture(found: list[MethodResult], example: DigitsOverTiles, path: Path) -> None:

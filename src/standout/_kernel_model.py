@@ -466,8 +466,8 @@ def _how_many(options: SolveOptions, rank: int, target: Dataset) -> int:
     assert isinstance(options.n_components, int)
     if options.n_components > limit:
         raise InputError(
-            f"`n_components={options.n_components}`, and the kernel has only {limit} "
-            f"dimension{'s' if limit != 1 else ''} to offer on this data (target n_samples={target.counts.rows}). "
-            f"Ask for at most {limit}, or use another kernel or more landmarks."
+            f"`n_components={options.n_components}`, but the kernel features of these data have only "
+            f"{limit} dimension{'s' if limit != 1 else ''} (target n_samples={target.counts.rows}). Ask for at most "
+            f"{limit}, or use another kernel or more landmarks."
         )
     return options.n_components

@@ -21,8 +21,8 @@ from scipy import stats
 
 from standout._blas import Array
 from standout._dataset import Dataset
+from standout._display import Table, display
 from standout._folds import Index, coded, rows_by_unit, unit_means
-from standout._html import fragment, table
 from standout.errors import InputError, ReplicateWarning
 from standout.io.memory import is_missing
 from standout.io.missing import raw_rows
@@ -106,8 +106,8 @@ class ReplicateFinding:
     text: str
     match: str | None = None
 
-    def _repr_html_(self) -> str:
-        return fragment("Replicates", table(["rows", "units"], [(self.n_rows, self.n_units)]), notes=[self.text])
+    def _repr_html_(self) -> str | None:
+        return display("Replicates", Table(["rows", "units"], [(self.n_rows, self.n_units)]), notes=[self.text]).html
 
 
 def find_replicates(rows: Any, ids: Any = None, labels: Any = None) -> ReplicateFinding | None:

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from standout._blas import Array
-from standout._html import fragment, table
+from standout._display import Summary, Table, capitalized, count, display, joined, number, stacked, to_html
 from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._moments import Counts
-from standout._verdict import background_estimate, count, joined, number, p_text, verdict
+from standout._verdict import background_estimate, p_text, problem_text, ratio_text, verdict
 from standout._version import __version__
 from standout.errors import visible
 from standout.io.options import as_text
@@ -51,28 +51,6 @@ _REFERENCES = {
 }
 _MIXES = {"pooled": "by number of rows", "equal": "equal weights", "minimax": "minimax weights"}
 _SEARCHES = {"auto": ", chosen by a search over subspaces", "trace_ratio": ", the trace ratio"}
-
-
-class Summary(str):
-    """String whose repr is the text itself, without quotes, for the prompt; notebooks show its HTML, if it has any."""
-
-    html: str | None = None
-
-    def __new__(cls, text: str = "") -> Summary:
-        """Escape control characters: names in the text come from the data, and terminals obey such characters."""
-        return super().__new__(cls, visible(text))
-
-    def with_html(self, html: str) -> Summary:
-        """Return the text with the HTML that notebooks show."""
-        found = Summary(self)
-        found.html = html
-        return found
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str | None:
-        return self.html
 
 
 class ExtremeRow(NamedTuple):
@@ -106,20 +84,15 @@ def extreme_rows(scores: Array, labels: NDArray[Any] | None, count: int) -> list
     return found
 
 
-def extremes_text(names: Sequence[str], extremes: Sequence[Extremes]) -> list[str]:
-    """Return the rows at the ends of each component as lines of text, with their scores."""
-    lines = ["  rows at the ends of each component, with their scores:"]
-    for name, rows in _shown_extremes(names, extremes).items():
-        lines += [f"  {name}", *(f"  {score:>+10.3g}  {text}" for score, text in rows)]
-    return lines
-
-
-def _shown_extremes(names: Sequence[str], extremes: Sequence[Extremes]) -> dict[str, list[tuple[float, str]]]:
-    """Return scores and texts of the most extreme rows of each component, in the order of their scores."""
-    return {
-        name: [(each.score, _row_text(each)) for each in (*low[:N_EXTREMES], *reversed(high[:N_EXTREMES]))]
-        for name, (low, high) in zip(names, extremes, strict=True)
-    }
+def extremes_text(names: Sequence[str], extremes: Sequence[Extremes]) -> Summary:
+    """Return the rows at the ends of each component, with their scores and in their order."""
+    title = "rows at the ends of each component, with their scores:"
+    lines, rows = [f"  {title}"], []
+    for name, (low, high) in zip(names, extremes, strict=True):
+        shown = [(each.score, _row_text(each)) for each in (*low[:N_EXTREMES], *reversed(high[:N_EXTREMES]))]
+        lines += [f"  {name}", *(f"  {score:>+10.3g}  {text}" for score, text in shown)]
+        rows += [(name, *row) for row in shown]
+    return Summary("\n".join(lines), to_html(capitalized(title), Table(["component", "score", "row"], rows).html()))
 
 
 def _row_text(each: ExtremeRow) -> str:
@@ -145,48 +118,31 @@ def summarize(model: Model, command: str | None = None, extremes: Sequence[Extre
     for (name, counts), share in zip(model.background_counts, model.mix, strict=True):
         weight = f", share {share:.2f}" if len(model.mix) > 1 else ""
         facts.append((visible(name, lines=False), f"{_rows(counts)}{weight}"))
-    facts.append(("problem", f"{_problem(model)} (solver {model.solver})"))
+    facts.append(("problem", f"{problem_text(model)} (solver {model.solver})"))
+    columns = ratio_columns(model)
+    rows = list(zip(model.component_names, *columns.values(), strict=True))
     found = verdict(model, command=command)
-    judged = found.lines(on_command_line=command is not None)
     further = [note.text for note in model.notes if note.text not in found.reasons]
-    columns = _columns(model)
-    lines = [title, *(f"  {name:<11} {text}" for name, text in facts), "", *_aligned(columns), "", *judged]
-    lines += [f"  ! {note}" for note in further]
-    header, *rows = zip(*columns, strict=True)
-    tables = [table(header, rows), verdict_html(judged, further)]
+    parts = [
+        display(title, Table(["component", *columns], rows), facts=facts),
+        found.summary(further, on_command_line=command is not None),
+    ]
     if extremes:
-        lines += ["", *extremes_text(model.component_names, extremes)]
-        shown = _shown_extremes(model.component_names, extremes)
-        listed = [(name, *row) for name, rows in shown.items() for row in rows]
-        tables.append(table(["component", "score", "row"], listed))
-    return Summary("\n".join(lines)).with_html(fragment(title, *tables, facts=facts))
-
-
-def verdict_html(lines: list[str], notes: Iterable[str] = ()) -> str:
-    """Return a verdict, as lines of text, and further notes as HTML."""
-    reasons = (line.strip().removeprefix("- ").removeprefix("! ") for line in lines[1:])
-    return fragment(lines[0], notes=[*reasons, *notes])
+        parts.append(extremes_text(model.component_names, extremes))
+    return stacked(parts)
 
 
 def _rows(counts: Counts, units: str = " worth {:.4g} independent units") -> str:
     return f"{counts.rows} rows" + (units.format(counts.units) if round(counts.units) != counts.rows else "")
 
 
-def _problem(model: Model) -> str:
-    if model.regime == "shrunk":
-        return f"background covariance {background_estimate(model)}"
-    if model.regime == "structural":
-        return "exact; the background does not vary in some directions (infinite ratios)"
-    return "exact"
-
-
 def ratio_columns(model: Model) -> dict[str, Array]:
-    """Return the columns of a table with one row for each component."""
+    """Return the columns of a table with one row for each component, without empty ones."""
     target_sd = np.sqrt(model.target_variance)
     if not model.background_counts:
         return {"variance": model.target_variance, "sd": target_sd}
     shrunk = model.regime == "shrunk"
-    return {
+    columns = {
         "ratio": model.ratios,
         **({"unshrunk ratio": model.unshrunk_ratios} if shrunk else {}),
         "noise edge": np.full(model.n_components, model.noise_edge),
@@ -194,21 +150,7 @@ def ratio_columns(model: Model) -> dict[str, Array]:
         "target sd": target_sd,
         "background sd, shrunk" if shrunk else "background sd": np.sqrt(model.background_variance),
     }
-
-
-def _columns(model: Model) -> list[list[str]]:
-    """Return the columns that are not empty as text, each with its name first."""
-    columns = [["component", *model.component_names]]
-    for name, values in ratio_columns(model).items():
-        if name == "noise edge" or not np.isnan(values).all():
-            columns.append([name, *("-" if math.isnan(value) else f"{value:.4g}" for value in values)])
-    return columns
-
-
-def _aligned(columns: list[list[str]]) -> list[str]:
-    """Return the rows of columns that are aligned to the right."""
-    padded = [[cell.rjust(max(map(len, column))) for cell in column] for column in columns]
-    return ["  " + "  ".join(row) for row in zip(*padded, strict=True)]
+    return {name: values for name, values in columns.items() if name == "noise edge" or not np.isnan(values).all()}
 
 
 def to_dict(estimator: Any, n_top: int = 10) -> dict[str, Any]:
@@ -375,10 +317,8 @@ def _resampling(found: Assessment) -> list[str]:
         held = found.held_out
         n_folds = len(held.fold_ratios)
         split = f"{n_folds}-fold cross-validation" if n_folds > 1 else "one split"
-        ratios = (
-            number(ratio) + ("" if math.isnan(low) else f" ({100 * held.level:g} % interval {low:.3g} to {high:.3g})")
-            for ratio, low, high in zip(held.ratios, held.low, held.high, strict=True)
-        )
+        columns = zip(held.ratios, held.low, held.high, strict=True)
+        ratios = (ratio_text(*values, held.level) for values in columns)
         sentences.append(f"In {split} by {held.by}, the held-out ratio was {_and(ratios)}.")
     if found.stability is not None:
         stable = found.stability

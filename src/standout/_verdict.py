@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from standout._display import Summary, count, interval, joined, number, to_html
 from standout._model import Model
 from standout._moments import Counts
 from standout._shrinkage import estimate_text
@@ -71,13 +72,14 @@ class Verdict:
     n_established: int | None = None  # number of leading components that the evidence supports; None if unknown
     n_doubts: int = 0  # how many of the reasons are doubts about the data
 
-    def lines(self, *, on_command_line: bool = False) -> list[str]:
-        """Return the verdict as lines of text."""
+    def summary(self, notes: Sequence[str] = (), *, on_command_line: bool = False) -> Summary:
+        """Return the verdict and further notes as text and as HTML."""
+        step = [] if self.next_step is None else [self.next_step.text(on_command_line=on_command_line)]
         marks = ["!"] * self.n_doubts + ["-"] * (len(self.reasons) - self.n_doubts)
         lines = [self.headline, *(f"  {mark} {reason}" for mark, reason in zip(marks, self.reasons, strict=True))]
-        if self.next_step is not None:
-            lines.append(f"  {self.next_step.text(on_command_line=on_command_line)}")
-        return [visible(line, lines=False) for line in lines]  # a command can name a file with a line break
+        lines += [*(f"  {each}" for each in step), *(f"  ! {note}" for note in notes)]
+        lines = [visible(line, lines=False) for line in lines]  # a command can name a file with a line break
+        return Summary("\n".join(lines), to_html(self.headline, notes=[*self.reasons, *step, *notes]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict for the JSON of the command line."""
@@ -238,10 +240,14 @@ def _is_near_level(test: PermutationTest) -> bool:
 
 def _held_out_reason(model: Model, held: HeldOut) -> str:
     ratio, low, high = (float(values[0]) for values in (held.ratios, held.low, held.high))
-    known = not (math.isnan(low) or math.isnan(high))
-    interval = f" ({100 * held.level:g} % interval {number(low)} to {number(high)})" if known else ""
     unclear = "" if low > 1 else ", which is not clearly above one"
-    return f"The held-out ratio of {model.component_names[0]} is {number(ratio)}{interval}{unclear}."
+    return f"The held-out ratio of {model.component_names[0]} is {ratio_text(ratio, low, high, held.level)}{unclear}."
+
+
+def ratio_text(ratio: float, low: float, high: float, level: float) -> str:
+    """Format a held-out ratio, with its interval if it is defined."""
+    known = not (math.isnan(low) or math.isnan(high))
+    return number(ratio) + (f" ({100 * level:g} % interval {interval(low, high)})" if known else "")
 
 
 def _formula_reason(model: Model, test: PermutationTest | None) -> str:
@@ -356,13 +362,17 @@ def _listed(names: Sequence[str]) -> str:
     return f"{names[0]} to {names[-1]}" if len(names) > 3 else joined(names)
 
 
-def joined(words: Sequence[str]) -> str:
-    """Return words as a list with commas and "and"."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
 def _be(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
+
+
+def problem_text(model: Model) -> str:
+    """Return which problem was solved."""
+    if model.regime == "shrunk":
+        return f"background covariance {background_estimate(model)}"
+    if model.regime == "structural":
+        return "exact; the background does not vary in some directions (infinite ratios)"
+    return "exact"
 
 
 def background_estimate(model: Model) -> str:
@@ -392,25 +402,3 @@ def critical_ratio(model: Model) -> float:
     if not (model.background_counts and _has_edge(model)):
         return math.nan
     return critical_value(model.rank, model.target_counts.units, model.background_units, LEVEL)
-
-
-def capitalized(text: str) -> str:
-    """Return text with an upper-case first letter."""
-    return text[:1].upper() + text[1:]
-
-
-def number(value: float, *, trimmed: bool = True) -> str:
-    """Format a number with at least three digits; ``trimmed=False`` keeps trailing zeros, for tables."""
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if 1000 <= abs(value) < 1e7:
-        return f"{value:,.0f}".replace("-", "−")
-    text = f"{value:.3g}" if trimmed or value == 0 else f"{value:#.3g}".rstrip(".")
-    return text.replace("-", "−")
-
-
-def count(amount: float, noun: str) -> str:
-    """Format a count with its noun."""
-    return f"{amount:,.0f} {noun}{'' if round(amount) == 1 else 's'}"

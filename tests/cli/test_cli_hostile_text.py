@@ -44,15 +44,18 @@ def hostile(tmp_path):
     return tmp_path
 
 
-def run(folder, *words, code=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "standout", *words], cwd=folder, capture_output=True, timeout=120,
-        env={**os.environ, "PYTHONUTF8": "1"},
-    )  # fmt: skip
-    text = (done.stdout + done.stderr).decode("utf-8")
-    assert done.returncode == code, text
-    assert CONTROLS.findall(text) == []
-    return text
+@pytest.fixture
+def run(cli, monkeypatch):
+    """Return a function that runs a command in a directory, and returns what it prints, without control characters."""
+
+    def run_in(folder, *words, code=0):
+        monkeypatch.chdir(folder)
+        found = cli(*words)
+        assert found.code == code, found.err
+        assert CONTROLS.findall(found.out + found.err) == []
+        return found.out + found.err
+
+    return run_in
 
 
 FILES = ("target\x1b[5m.csv", "-b", "one\x1b[5m.csv", "-b", "two\nStands out.csv", "--label", "kind\x1b[1m")
@@ -68,7 +71,7 @@ FILES = ("target\x1b[5m.csv", "-b", "one\x1b[5m.csv", "-b", "two\nStands out.csv
     ],
     ids=" ".join,
 )
-def test_results_are_printed_with_escapes(hostile, words):
+def test_results_are_printed_with_escapes(hostile, words, run):
     text = run(hostile, words[0], *FILES, *words[1:])
     assert "\\u001b]0;owned\\u0007" in text or words[0] == "compare"
     assert not [line for line in text.split("\n") if line.startswith("Stands out")]
@@ -97,7 +100,7 @@ def test_results_are_printed_with_escapes(hostile, words):
     ],
     ids=ascii,
 )
-def test_errors_are_printed_with_escapes(hostile, words):
+def test_errors_are_printed_with_escapes(hostile, words, run):
     assert "standout: " in run(hostile, *words, code=2)
 
 
@@ -135,7 +138,7 @@ def _read(terminal):
         return b""
 
 
-def test_tables_copy_text_of_the_input_as_it_is_and_add_only_numbers(tmp_path):
+def test_tables_copy_text_of_the_input_as_it_is_and_add_only_numbers(tmp_path, run):
     # Spreadsheets run cells that begin with =, +, - or @. They are in columns that the input had, and nowhere else.
     formulas = ["=HYPERLINK(A1)", "+1+1", "-2+3", "@SUM(A1)", "=cmd|'/c calc'!A0", '"=1"', "\t=1"]
     rng = np.random.default_rng(0)

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from commands import fitted, quiet
 
@@ -35,18 +36,21 @@ def test_report_writes_a_html_page(files, done):
     assert "standout report" in page and "standout.read(" in page and "noise" in page.lower()
 
 
-def test_demo_writes_files_for_the_commands_that_it_prints(tmp_path, done):
-    shown = done("demo", "-o", tmp_path / "demo").out
-    assert {p.name for p in (tmp_path / "demo").iterdir()} == {
-        "target.csv",
-        "background.csv",
-        "demo.png",
-        "report.html",
-    }
+def test_demo_writes_files_for_the_commands_that_it_prints(tmp_path, done, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = done("demo").out
+    assert "ARI" in shown and "dPCA" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["standout-demo"]
+    written = {path.name for path in (tmp_path / "standout-demo").iterdir()}
+    assert written == {"target.csv", "background.csv", "demo.png", "report.html"}
+    with Image.open(tmp_path / "standout-demo" / "demo.png") as image:
+        pixels = np.asarray(image.convert("RGB"))
+    assert min(pixels.shape[:2]) > 200 and len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
     commands = [line.split()[1:] for line in shown.splitlines() if line.startswith("  standout ")]
     assert len(commands) == 2
     for command in commands:
-        done(*[str(tmp_path / part) if part.endswith(".standout") else part for part in command])
+        few = ["--permutations", "19", "--bootstrap", "5"] if command[0] == "test" else []
+        done(*command, *few)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

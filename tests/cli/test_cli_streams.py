@@ -5,6 +5,9 @@ import os
 import pty
 import subprocess
 import sys
+import tempfile
+import threading
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -18,25 +21,37 @@ STANDOUT = [sys.executable, "-m", "standout"]
 
 
 @pytest.fixture
-def piped(tmp_path):
-    """Return a function that runs a command with standard input and checks that no temporary file is left."""
+def piped(tmp_path, monkeypatch, capfdbinary, entry_point):
+    """Return a function that runs a command with a pipe as standard input and checks that no temporary file is left."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 
     def run(*arguments, given=b"", code=0):
-        words = [*STANDOUT, *map(str, arguments)]
-        done = subprocess.run(words, input=given, capture_output=True, timeout=120,
-                              env={**os.environ, "TMPDIR": str(temporary)}, cwd=tmp_path)  # fmt: skip
-        assert done.returncode == code, done.stderr.decode()
+        reading, writing = os.pipe()
+        writer = threading.Thread(target=feed, args=(writing, given))
+        writer.start()
+        with open(reading) as stdin, monkeypatch.context() as replaced:
+            replaced.setattr(sys, "stdin", stdin)
+            found = entry_point([str(argument) for argument in arguments])
+        writer.join()
+        shown = capfdbinary.readouterr()
+        assert found == code, shown.err.decode()
         assert list(temporary.iterdir()) == []
-        return done
+        return shown
 
     return run
 
 
+def feed(pipe, content):
+    with suppress(BrokenPipeError), os.fdopen(pipe, "wb") as file:  # a command that is refused does not read it
+        file.write(content)
+
+
 @pytest.fixture
-def model(files, done):
-    done("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
+def model(files, piped):
+    piped("fit", files / "target.csv", "-b", files / "background.csv", "-o", files / "m.standout")
     return files / "m.standout"
 
 
@@ -94,13 +109,13 @@ def test_standard_input_can_be_split_by_label_with_groups(data, tmp_path, piped)
 def test_embed_in_a_pipe_writes_the_table_alone_to_standard_output(data, model, files, piped):
     given = frame(data.target).to_csv(index=False).encode()
     done = piped("embed", model, "-", "-o", "-", given=given)
-    found = pd.read_csv(io.BytesIO(done.stdout))
+    found = pd.read_csv(io.BytesIO(done.out))
     expected = standout.load(model).transform(frame(data.target))
     np.testing.assert_allclose(found.filter(like="dpca"), expected, rtol=1e-9, atol=1e-9)
-    assert f"{len(data.target)} rows" in done.stderr.decode()
-    binary = piped("embed", model, "-", "-o", "-.parquet", given=given).stdout
+    assert f"{len(data.target)} rows" in done.err.decode()
+    binary = piped("embed", model, "-", "-o", "-.parquet", given=given).out
     np.testing.assert_allclose(pd.read_parquet(io.BytesIO(binary)).filter(like="dpca"), expected, rtol=1e-9, atol=1e-9)
-    array = np.load(io.BytesIO(piped("denoise", model, "-", "-o", "-.npy", given=given).stdout))
+    array = np.load(io.BytesIO(piped("denoise", model, "-", "-o", "-.npy", given=given).out))
     np.testing.assert_allclose(array, standout.load(model).denoise(frame(data.target)), rtol=1e-9, atol=1e-9)
 
 
@@ -118,22 +133,22 @@ def test_two_commands_can_be_joined_by_a_pipe(data, model, tmp_path, files):
 def test_fit_writes_model_scores_or_report_to_standard_output(data, files, piped, tmp_path):
     sides = [files / "target.csv", "-b", files / "background.csv"]
     done = piped("fit", *sides, "-o", "-")
-    (tmp_path / "piped.standout").write_bytes(done.stdout)
+    (tmp_path / "piped.standout").write_bytes(done.out)
     piped("fit", *sides, "-o", "plain.standout", "--scores", "scores.csv")
     model, plain = (standout.load(tmp_path / f"{name}.standout") for name in ("piped", "plain"))
     np.testing.assert_array_equal(model.components_, plain.components_)
-    assert "noise edge" in done.stderr.decode()
-    scores = piped("fit", *sides, "--scores", "-").stdout
+    assert "noise edge" in done.err.decode()
+    scores = piped("fit", *sides, "--scores", "-").out
     assert scores == (tmp_path / "scores.csv").read_bytes()
-    page = piped("report", *sides, "-o", "-").stdout
+    page = piped("report", *sides, "-o", "-").out
     assert page.lstrip()[:15].lower() == b"<!doctype html>" and page.rstrip().endswith(b"</html>")
 
 
 def test_bad_uses_of_standard_input_and_output_are_refused_in_one_line(files, model, piped):
     def refused(*arguments, given=b"a,b\n1,2\n", match):
         done = piped(*arguments, given=given, code=2)
-        text = done.stderr.decode()
-        assert match in text and text.count("\n") == 1 and done.stdout == b"", text
+        text = done.err.decode()
+        assert match in text and text.count("\n") == 1 and done.out == b"", text
 
     target, background = files / "target.csv", files / "background.csv"
     refused("fit", "-", "-b", "-", match="Standard input (-) can be one of the inputs only")
@@ -175,7 +190,7 @@ def test_a_terminal_as_standard_input_is_refused(files):
 def test_nothing_is_written_to_standard_output_by_a_command_that_fails(files, model, piped):
     bad = frame(np.ones((3000, 5))).to_csv(index=False) + "1,2,3,4,five\n"
     done = piped("embed", model, "-", "-o", "-", "--memory", "0", given=bad.encode(), code=2)
-    assert done.stdout == b"" and "line 3002" in done.stderr.decode()
+    assert done.out == b"" and "line 3002" in done.err.decode()
 
 
 @quiet

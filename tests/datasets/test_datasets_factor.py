@@ -162,10 +162,3 @@ def test_the_population_ratio_is_one_plus_signal_over_noise():
     ratios = linalg.eigvalsh(model.target_covariance, model.background_covariance)[::-1]
     assert ratios[0] == pytest.approx(model.top_ratio)
     np.testing.assert_allclose(ratios[1:], 1, atol=1e-12)
-
-
-def test_samples_have_the_covariances_of_the_population():
-    model = FactorModel(oblique=0.5, shared_growth=2.0)
-    target, background = model.sample(400_000, 400_000)
-    np.testing.assert_allclose(np.cov(target.T), model.target_covariance, atol=0.5)
-    np.testing.assert_allclose(np.cov(background.T), model.background_covariance, atol=0.3)

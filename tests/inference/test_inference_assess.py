@@ -26,7 +26,7 @@ def test_the_summary_ends_with_the_verdict_on_all_results(pair):
     text = found.summary()
     assert found.verdict().kind == "stands_out"
     parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability)]
-    assert text == "\n\n".join([*parts, "\n".join(found.verdict().lines())])
+    assert text == "\n\n".join([*parts, found.verdict().summary()])
     assert not any("stand" in part for part in parts)
     np.testing.assert_allclose(found.estimator.ratios_, DPCA().fit(pair[0], background=pair[1]).ratios_)
 

@@ -12,9 +12,9 @@ from matplotlib.colors import to_hex
 
 import standout
 from standout._cpca import CPCA
+from standout._display import number
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
-from standout._verdict import number
 from standout.errors import MissingExtraError, OverfitWarning, ShrinkageWarning, StructuralWarning
 from standout.plot import _style
 from standout.plot._components import patterns, ratios

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from standout import inference
-from standout._verdict import number
+from standout._display import number
 from standout.plot import _style
 from standout.plot._components import null, stability
 

@@ -13,9 +13,9 @@ from sklearn.decomposition import PCA
 import standout
 from reports import close, unpacked, written
 from standout._cpca import CPCA
+from standout._display import number
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
-from standout._verdict import number
 from standout.io.stream import ReadSummary
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
@@ -265,7 +265,7 @@ def test_several_models_are_compared_in_panels_and_a_table(write, data, fitted):
     close(page.points(1, 0)["target"], models["contrastive"].transform(data.target)[:, 0])
     rows = page.table("model")[1:]
     assert [row[:3] for row in rows] == [
-        ["main", "dPCA", "exact, without shrinkage"],
+        ["main", "dPCA", "exact"],
         ["contrastive", "cPCA", "alpha = 1.5"],
     ]
 

@@ -15,8 +15,8 @@ import pytest
 
 from conftest import whole_numbers
 from reports import HOSTILE, close, hostile, written
+from standout._display import number
 from standout._dpca import DPCA
-from standout._verdict import number
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from reports import HOSTILE, written
+from standout._display import number
 from standout._dpca import DPCA
-from standout._verdict import number, stable_words, verdict
+from standout._verdict import stable_words, verdict
 from standout.inference import ReplicateFinding
 from standout.inference.assess import Assessment, assess
 

@@ -18,11 +18,12 @@ from standout._base import BaseContrast
 from standout._blas import Array
 from standout._compare import Comparison
 from standout._dataset import Dataset
+from standout._display import number
 from standout._dpca import DPCA
 from standout._inputs import FitArguments, Inputs, align, background_name, parse_inputs
 from standout._model import Model
 from standout._summary import Extremes, extreme_rows
-from standout._verdict import critical_ratio, number
+from standout._verdict import critical_ratio
 from standout.errors import InputError, RowsNeededError, StandoutWarning, listed
 from standout.inference.permutation import PermutationTest
 from standout.io.source import RowSource, Source

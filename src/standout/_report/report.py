@@ -19,21 +19,13 @@ import numpy as np
 from scipy.stats import gmean
 
 from standout._cpca import ContrastiveModel
+from standout._display import capitalized, count, interval, number
 from standout._kernel_model import KernelModel
 from standout._model import Model
 from standout._report import figures
 from standout._report.figures import Contents, Panel
 from standout._summary import ratio_columns
-from standout._verdict import (
-    EDGE,
-    background_estimate,
-    capitalized,
-    count,
-    critical_ratio,
-    number,
-    stable_words,
-    verdict,
-)
+from standout._verdict import EDGE, critical_ratio, problem_text, stable_words, verdict
 from standout._version import __version__
 from standout.errors import InputError, listed
 from standout.inference.assess import Assessment
@@ -216,7 +208,8 @@ def templates(package: str = "standout._report", what: str = "reports") -> Any:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "number": number, "cell": partial(number, trimmed=False), "counted": count, "interval": _interval_text,
+        "number": number, "cell": partial(number, trimmed=False), "counted": count,
+        "interval": partial(interval, trimmed=False),
         "sentence": capitalized, "shortened": shortened, "median": np.median, "mean_ratio": gmean,
     }  # fmt: skip
     environment.globals |= {
@@ -246,18 +239,14 @@ def _caption(panel: Panel) -> str:
 
 
 def _problem(model: Model) -> str:
-    """Return which problem was solved."""
+    """Return which problem was solved, and where alpha comes from."""
     if not model.background_counts:
         return "no background"
-    if model.regime == "shrunk":
-        return f"background covariance {background_estimate(model)}"
-    if isinstance(model, ContrastiveModel):
-        path = model.path
-        search = "" if path is None else f", chosen from {len(path.representatives)} representatives of the search"
-        return f"alpha = {number(model.alpha)}{search}"
-    if model.regime == "structural":
-        return "exact; the background does not vary in some directions"
-    return "exact, without shrinkage"
+    if not isinstance(model, ContrastiveModel) or model.regime == "shrunk":
+        return problem_text(model)
+    path = model.path
+    search = "" if path is None else f", chosen from {len(path.representatives)} representatives of the search"
+    return f"alpha = {number(model.alpha)}{search}"
 
 
 def _held_out_text(low: float, high: float) -> str:
@@ -265,13 +254,6 @@ def _held_out_text(low: float, high: float) -> str:
     if math.isnan(low) or math.isnan(high):
         return "unknown"
     return "above one" if low > 1 else "below one" if high < 1 else "includes one"
-
-
-def _interval_text(low: float, high: float) -> str:
-    """Format an interval for a table; a dash if it is undefined."""
-    if math.isnan(low) or math.isnan(high):
-        return number(math.nan)
-    return f"{number(low, trimmed=False)} to {number(high, trimmed=False)}"
 
 
 def account_text(account: ReadSummary) -> str:

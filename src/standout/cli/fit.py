@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from standout._compare import Comparison
 from standout._compare import compare as compare_methods
 from standout._dpca import DPCA
 from standout._summary import extremes_text, summarize, to_dict
@@ -121,7 +120,7 @@ def _fit(
     lines = [model_text(estimator, command=command)]
     if ends:
         names = model.component_names
-        lines += ["", *extremes_text(names, ends)]
+        lines += ["", extremes_text(names, ends)]
         result["extremes"] = [
             {"component": name, **{side: [row._asdict() for row in rows] for side, rows in each._asdict().items()}}
             for name, each in zip(names, ends, strict=True)
@@ -224,23 +223,8 @@ def compare(target: str, page: Path | None, **given: Any) -> None:
         views.append({**facts, "held_out_ratios": held_out, "model": to_dict(view.estimator)})
     judged_facts = judged.to_dict()
     result = {"command": "compare", "verdict": judged_facts, "views": views, "data": accounts(files)}
-    text = "\n".join([_table(found), "", f"Verdict on {main.name}:", *judged.lines(on_command_line=True)])
+    text = "\n".join([found.summary(), "", f"Verdict on {main.name}:", judged.summary(on_command_line=True)])
     session.show(result, text, {"report": page}, judged.reasons)
-
-
-def _table(found: list[Comparison]) -> str:
-    labelled = any(view.silhouette == view.silhouette for view in found)
-    held_out = any(view.held_out is not None for view in found)
-    criterion = "held-out ratios" if held_out else "sample ratios"
-    lines = [f"{'':<22}{'target variance':>17}" + ("  silhouette" if labelled else "") + f"   {criterion}"]
-    for view in found:
-        values = view.sample_ratios if not held_out else view.held_out.ratios if view.held_out is not None else ()
-        ratios = ", ".join(f"{ratio:.3g}" for ratio in values[:5])
-        quality = f"{view.silhouette:>12.2f}" if labelled else ""
-        lines.append(f"{view.name:<22}{view.share:>16.1%} {quality}   {ratios or 'no component in some fold'}")
-    how = "Every method was fitted on some rows and measured on others, by the same folds. Noise gives a ratio of one."
-    why = "Rows cannot be held out, so the ratios are those of the fitted rows, which favour methods that fit noise."
-    return "\n".join([*lines, "", how if held_out else why])
 
 
 @click.command(cls=Page, examples=_TEST_EXAMPLES, short_help="Test significance, stability and held-out ratio.")
@@ -300,7 +284,7 @@ def test(
         "data": accounts(files), **_results(found),
     }  # fmt: skip
     parts = [str(part.summary()) for part in (found.test, found.held_out, found.stability) if part is not None]
-    lines = ["\n\n".join(parts), *_reading_text(files), "", *judged.lines(on_command_line=True)]
+    lines = ["\n\n".join(parts), *_reading_text(files), "", judged.summary(on_command_line=True)]
     session.show(result, "\n".join(lines), {"report": page}, judged.reasons)
 
 

@@ -10,11 +10,10 @@ from typing import Any
 from sklearn.base import clone
 
 from standout._base import BaseContrast
+from standout._display import Summary, stacked
 from standout._dpca import DPCA
-from standout._html import fragment
 from standout._inputs import FitArguments, check_count, parse_inputs
 from standout._replicates import ReplicateFinding, replicate_findings
-from standout._summary import Summary, verdict_html
 from standout._verdict import Verdict, verdict
 from standout.errors import NotEnoughRowsError, StandoutWarning, warn_user
 from standout.inference.held_out import HeldOut, held_out_ratio
@@ -65,16 +64,12 @@ class Assessment:
 
     def summary(self) -> Summary:
         """Return the results as text, one after the other, and the verdict at the end."""
-        parts = [str(found.summary()) for found in (self.test, self.held_out, self.stability) if found is not None]
-        if self.estimator is not None:
-            parts.append("\n".join(verdict(self.estimator._solved(), self).lines()))
-        return Summary("\n\n".join(parts)).with_html(self._repr_html_())
+        parts = [found.summary() for found in (self.test, self.held_out, self.stability) if found is not None]
+        judged = self.verdict()
+        return stacked(parts if judged is None else [*parts, judged.summary()])
 
-    def _repr_html_(self) -> str:
-        parts = [found._repr_html_() for found in (self.test, self.held_out, self.stability) if found is not None]
-        if self.estimator is not None:
-            parts.append(verdict_html(verdict(self.estimator._solved(), self).lines()))
-        return fragment("Assessment", *parts)
+    def _repr_html_(self) -> str | None:
+        return self.summary().html
 
 
 def assess(

@@ -18,12 +18,11 @@ from standout import _folds
 from standout._base import BaseContrast
 from standout._blas import Array
 from standout._dataset import Mixture, fill_by_training
+from standout._display import Summary, Table, display, interval
 from standout._dpca import DPCA
 from standout._folds import Fold, Index, Spread
-from standout._html import fragment, table
 from standout._inputs import check_count, seed_from
 from standout._moments import Counts
-from standout._summary import Summary
 from standout.errors import InputError, NotEnoughRowsError, without_warnings
 from standout.inference.resampling import Samples, as_background, check_level, collect_samples
 from standout.io.source import RowView
@@ -83,35 +82,22 @@ class HeldOut:
         n_folds = len(self.fold_ratios)
         split = f"{n_folds} folds" if n_folds > 1 else "one split"
         sizes = f"{self.units[0]} in the target, {' + '.join(map(str, self.units[1:]))} in the background"
-        percent = f"{100 * self.level:g} % interval"
-        training_ratios = stats.gmean(self.training_ratios, axis=0)
-        lines = [
+        header = ["component", "training ratio", "held-out ratio", f"{100 * self.level:g} % interval"]
+        names, training = self.estimators[0].get_feature_names_out(), stats.gmean(self.training_ratios, axis=0)
+        intervals = map(interval, self.low, self.high)
+        return display(
             "Held-out ratio: components fitted on some rows, measured on others",
-            f"  split       {split} by {self.by}: {sizes}",
-            f"  interval    {self.interval}",
-            "",
-            f"  {'component':>11}  {'training ratio':>14}  {'held-out ratio':>14}  {percent:>19}",
-        ]
-        names = self.estimators[0].get_feature_names_out()
-        columns = (names, training_ratios, self.ratios, self.low, self.high)
-        for name, training, ratio, low, high in zip(*columns, strict=False):
-            lines.append(f"  {name:>11}  {training:>14.4g}  {ratio:>14.4g}  {f'{low:.3g} to {high:.3g}':>19}")
-        lines.append("  Noise alone gives a held-out ratio of one.")
-        text = Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
-        return text.with_html(self._repr_html_())
-
-    def _repr_html_(self) -> str:
-        names, percent = self.estimators[0].get_feature_names_out(), f"{100 * self.level:g} %"
-        columns = (names, stats.gmean(self.training_ratios, axis=0), self.ratios, self.low, self.high)
-        return fragment(
-            "Held-out ratio: components fitted on some rows, measured on others",
-            table(
-                ["component", "training ratio", "held-out ratio", f"{percent} interval from", "to"],
-                zip(*columns, strict=False),
-            ),
-            facts=[("folds", f"{len(self.fold_ratios)}, by {self.by}"), ("interval", self.interval)],
+            Table(header, list(zip(names, training, self.ratios, intervals, strict=False))),
+            facts=[
+                ("split", f"{split} by {self.by}: {sizes}"),
+                ("interval", self.interval),
+                ("expected", "a held-out ratio of one for noise alone"),
+            ],
             notes=self.notes,
         )
+
+    def _repr_html_(self) -> str | None:
+        return self.summary().html
 
 
 def held_out_ratio(

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from standout._blas import Array, constant_features, threads_for
+from standout._display import Summary, Table, count, display
 from standout._folds import Index
-from standout._html import fragment, table
 from standout._inputs import check_choice, check_count, solve_options
-from standout._summary import Summary
 from standout._table_checks import rare_features
-from standout._verdict import LEVEL, count
+from standout._verdict import LEVEL
 from standout.errors import InputError, NotEnoughRowsError, listed, named_features
 from standout.inference.resampling import (
     Samples,
@@ -130,32 +129,22 @@ class PermutationTest:
         total = f"{self.n_possible:.0f}" if self.complete else f"{self.n_possible:.3g}"
         total = total if self.n_possible < _MOST_LABELLINGS else f"more than {_MOST_LABELLINGS:.0e}"
         labellings = f"all {total}" if self.complete else f"{self.null.shape[1]} of {total}"
-        lines = [
-            "Permutation test: could this ratio arise if labels were random?",
-            f"  permuted    {permuted}; {labellings} labellings",
-            f"  problem     {f'background shrunk by {self.shrinkage:.3g}' if self.shrinkage else 'exact'}",
-            "",
-            f"  {'component':>9}  {'tested ratio':>12}  {'5 % critical value':>18}  {'p':>7}",
+        facts = [
+            ("permuted", f"{permuted}; {labellings} labellings"),
+            ("problem", f"background shrunk by {self.shrinkage:.3g}" if self.shrinkage else "exact"),
         ]
-        for k, (ratio, edge, p) in enumerate(zip(self.ratios, self.edge(), self.p_values, strict=True)):
-            lines.append(f"  {f'dpca{k}':>9}  {ratio:>12.4g}  {edge:>18.4g}  {p:>7.3g}")
         if self.without_rare is not None:
             rest = self.without_rare
-            lines.append(f"  without {_few(self.rare)}: ratio {rest.ratios[0]:.4g}, p = {rest.p_values[0]:.3g}")
-        text = Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
-        return text.with_html(self._repr_html_())
-
-    def _repr_html_(self) -> str:
+            text = f"without {_few(self.rare)}: ratio {rest.ratios[0]:.4g}, p = {rest.p_values[0]:.3g}"
+            facts.append(("rare", text))
         columns = zip(self.ratios, self.edge(), self.p_values, strict=True)
-        rows = [(f"dpca{k}", *values) for k, values in enumerate(columns)]
-        every = "all" if self.complete else "random"
-        facts = [("permuted", f"{self.permuted}, {self.null.shape[1] + self.complete} {every} labellings")]
-        return fragment(
-            "Permutation test: could this ratio arise if labels were random?",
-            table(["component", "tested ratio", "5 % critical value", "p"], rows),
-            facts=facts,
-            notes=self.notes,
-        )
+        rows = [(f"dpca{k}", ratio, edge, f"{p:.3g}") for k, (ratio, edge, p) in enumerate(columns)]
+        table = Table(["component", "tested ratio", "5 % critical value", "p"], rows)
+        title = "Permutation test: could this ratio arise if labels were random?"
+        return display(title, table, facts=facts, notes=self.notes)
+
+    def _repr_html_(self) -> str | None:
+        return self.summary().html
 
 
 def permutation_test(

@@ -17,14 +17,13 @@ from scipy.optimize import linear_sum_assignment
 
 from standout._blas import Array
 from standout._dataset import Dataset
+from standout._display import Summary, Table, display
 from standout._dpca import DPCA
 from standout._folds import Index, Units, rows_by_unit
-from standout._html import fragment, table
 from standout._inputs import check_count, seed_from
 from standout._model import Model, fit_model
-from standout._summary import Summary
 from standout._verdict import stable_words
-from standout.errors import InputError, NotEnoughRowsError, visible
+from standout.errors import InputError, NotEnoughRowsError
 from standout.inference.resampling import Samples, check_level, collect_samples, run_chunks
 from standout.io.source import RowSource, RowView
 from standout.solvers.problem import SolveOptions
@@ -122,39 +121,31 @@ class Stability:
 
     def summary(self, count: int = 5) -> Summary:
         """Return the result as text, with the top features of each component."""
-        lines = [
-            f"Stability: {len(self.correlations)} bootstrap samples of {self.by}",
-            f"  all components together: median angle {np.median(self.angles):.0f}°",
-        ]
-        for k, features in enumerate(self.top_features(count)):
-            interval = f"{self.median[k]:.2f} ({self.low[k]:.2f} to {self.high[k]:.2f})"
-            lines.append(f"  dpca{k}: correlation {interval}, {stable_words(self.low[k])}")
-            lines += [
-                f"    {visible(str(feature.feature), lines=False):<20} {feature.weight:>7.2f} "
-                f"({feature.low:.2f} to {feature.high:.2f}), "
-                f"same sign in {100 * feature.same_sign:.0f} %"
-                for feature in features
-            ]
-        lines.append(
-            "  Intervals of weights include the error of the background sd and are wider than the range of bootstrap "
-            "weights: they can contain zero even if the sign is always the same."
-        )
-        text = Summary("\n".join([*lines, *(f"  ! {note}" for note in self.notes)]))
-        return text.with_html(self._repr_html_())
-
-    def _repr_html_(self) -> str:
         components, weights = [], []
-        for k, features in enumerate(self.top_features()):
-            own = (self.median[k], self.low[k], self.high[k])
-            components.append((f"dpca{k}", *own, stable_words(self.low[k])))
-            weights += [(f"dpca{k}", top.feature, top.weight, top.low, top.high, top.same_sign) for top in features]
-        return fragment(
+        for k, features in enumerate(self.top_features(count)):
+            own, name = f"{self.low[k]:.2f} to {self.high[k]:.2f}", f"dpca{k}"
+            components.append((name, f"{self.median[k]:.2f}", own, stable_words(self.low[k])))
+            for top in features:
+                own, share = f"{top.low:.2f} to {top.high:.2f}", f"{100 * top.same_sign:.0f} %"
+                weights.append((name, top.feature, f"{top.weight:.2f}", own, share))
+        interval = f"{100 * self.level:g} % interval"
+        return display(
             f"Stability: {len(self.correlations)} bootstrap samples of {self.by}",
-            table(["component", "median correlation", "from", "to", ""], components),
-            table(["component", "feature", "weight", "from", "to", "share of the same sign"], weights),
-            facts=[("median angle of all components", f"{np.median(self.angles):.0f}°")],
+            Table(["component", "correlation", interval, "stability"], components),
+            Table(["component", "feature", "weight", interval, "same sign in"], weights),
+            facts=[
+                ("angle", f"{np.median(self.angles):.0f}°, the median over samples, of all components together"),
+                (
+                    "intervals",
+                    "those of weights include the error of the background sd and are wider than the range of bootstrap "
+                    "weights: they can contain zero even if the sign is always the same",
+                ),
+            ],
             notes=self.notes,
         )
+
+    def _repr_html_(self) -> str | None:
+        return self.summary().html
 
 
 def stability(

@@ -11,9 +11,10 @@ import numpy as np
 
 from standout._base import BaseContrast
 from standout._blas import Array
+from standout._display import number
 from standout._inputs import check_count
 from standout._model import Model, TopFeature
-from standout._verdict import critical_ratio, number
+from standout._verdict import critical_ratio
 from standout.errors import InputError
 from standout.inference.permutation import PermutationTest
 from standout.inference.stability import Stability
@@ -233,7 +234,7 @@ def null(test: PermutationTest, component: int = 0, *, axes: Any = None) -> Any:
     title = f"dpca{index}: p = {number(test.p_values[index])}"
     axes.set(title=title, xlabel="ratio of target to background variance", ylabel="permutations")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.legend(edgecolor="none")  # with a pale background, because it may cover the line of the observed ratio
     return axes
 
 

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator
 
 from standout._blas import Array
 from standout._cpca import SubspacePath
+from standout._display import number
 from standout._inputs import are_several
-from standout._verdict import number
 from standout.errors import InputError, RowsNeededError
 from standout.io.memory import as_numpy, checked_block, is_missing
 from standout.io.read import is_on_cluster, read

@@ -1,6 +1,7 @@
-"""Results in notebooks: small tables, well-formed, with everything from the data escaped."""
+"""Results as text and, in notebooks, as small well-formed tables, with everything from the data escaped."""
 
 import copy
+import math
 import pickle
 from xml.etree import ElementTree
 
@@ -11,6 +12,8 @@ import pytest
 import standout
 from helpers import quiet
 from standout import CPCA, DPCA, KernelDPCA
+from standout._display import count, number
+from standout.errors import visible
 
 pytestmark = quiet
 
@@ -69,7 +72,7 @@ def test_a_comparison_is_a_table_of_methods():
     assert isinstance(found, list)
     html = found._repr_html_()
     assert {result.name for result in found} <= set(cells(html, "th"))
-    assert f"{found[0].share:.4g}" in cells(html)
+    assert f"{found[0].share:.1%}" in cells(html) and "held-out ratios" in found.summary()
 
 
 def test_a_path_is_a_table_of_its_representatives():
@@ -108,3 +111,35 @@ def test_long_tables_are_cut():
     model = DPCA(None).fit(RNG.normal(size=(300, 60)), background=RNG.normal(size=(900, 60)))
     html = model.summary()._repr_html_()
     assert len(list(parsed(html).iter("tr"))) < 30 and "and 40 more" in html
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (11.249, "11.2"),
+        (0.00012345, "0.000123"),
+        (12345.6, "12,346"),
+        (2.0, "2"),
+        (-2.5, "−2.5"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (math.nan, "–"),
+    ],
+)
+def test_numbers_have_three_digits_or_all_of_a_large_number(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.1, "0.100"), (111, "111"), (0, "0"), (12345.6, "12,346")])
+def test_numbers_of_a_table_keep_trailing_zeros(value, text):
+    assert number(value, trimmed=False) == text
+
+
+def test_counts_agree_with_their_noun():
+    assert [count(amount, "row") for amount in (1, 2, 12000)] == ["1 row", "2 rows", "12,000 rows"]
+
+
+def test_text_and_html_have_the_same_results():
+    for found in (assessed().summary(), DPCA(2).fit(TARGET, background=BACKGROUND).summary()):
+        shown = [cell for cell in cells(found.html) if cell is not None]
+        assert shown and all(visible(cell, lines=False) in found for cell in shown)
