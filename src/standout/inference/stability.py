@@ -137,8 +137,8 @@ class Stability:
                 ("angle", f"{np.median(self.angles):.0f}°, the median over samples, of all components together"),
                 (
                     "intervals",
-                    "those of weights include the error of the background sd and are wider than the range of bootstrap "
-                    "weights: they can contain zero even if the sign is always the same",
+                    "those of weights include the error of the background sd, and so can contain zero even if the sign "
+                    "is the same in every sample",
                 ),
             ],
             notes=self.notes,
