@@ -340,6 +340,29 @@ def test_several_hugging_face_splits_are_several_backgrounds(data):
     np.testing.assert_allclose(model.ratios_, DPCA(2).fit(data.target, background=splits).ratios_, rtol=1e-10)
 
 
+def test_a_dict_of_datasets_is_not_one_target(data, refused):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    split = datasets.Dataset.from_dict(dict(zip(NAMES, data.target.T.tolist(), strict=True)))
+    refused(lambda: DPCA().fit(datasets.DatasetDict(train=split)), "target: a dict of datasets, 'train'", "Give one")
+
+
+def test_columns_of_any_type_may_stand_next_to_the_features():
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    query = "select x, x * x as y, to_days(x::int) as age, {'a': x} as pair, uuid() as id from range(5) t(x)"
+    with pytest.warns(FeatureWarning, match="'age', 'pair', 'id'"):
+        assert standout.read(duckdb.sql(query)).names == ("x", "y")
+
+
+@pytest.mark.parametrize("form", ["Table", "RecordBatch"])
+def test_scores_of_arrow_columns_of_float32_are_float32(data, form):
+    table = pa.table(dict(zip(NAMES, data.target.astype(np.float32).T, strict=True)))
+    rows = table if form == "Table" else table.to_batches()[0]
+    model = DPCA(1).fit(rows, background=pa.table(dict(zip(NAMES, data.background.T, strict=True))))
+    assert model.transform(rows).dtype == np.float32
+    half = table.set_column(0, NAMES[0], pa.array(data.target[:, 0]))
+    assert model.transform(half).dtype == np.float64
+
+
 def test_selected_and_shuffled_rows_of_a_hugging_face_dataset_are_read_in_that_order(data):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     rows = datasets.Dataset.from_dict(dict(zip(NAMES, data.target.T.tolist(), strict=True)))

@@ -188,6 +188,8 @@ def _read(
     data: Any, role: str, *, key: str | None, subjects: str | None, genes: Any, dropped: frozenset[str]
 ) -> Source:
     """Read an AnnData or a file without the dropped genes. Of raw, which has more genes, ``genes`` are used."""
+    if key == "raw" and kind_of(data) == "anndata" and data.raw is None:
+        raise InputError(f"{role}: use_raw=True, and this AnnData has no raw. Leave use_raw= out, or set its raw.")
     source = read(data, role=role, key=key, groups=subjects)
     if key == "raw":
         position = {name: i for i, name in enumerate(source.names or ())}
