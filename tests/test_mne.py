@@ -623,7 +623,9 @@ def bad_calls(task, rest, model):
 
 
 BAD = [
-    "masked array", "no times", "all dropped", "all annotated", "lags of a mask", "nested lags", "endless lags", "pick of another type", "scalings of another type", "scalings of text",
+    "masked array", "no times", "all dropped", "all annotated",
+    "lags of a mask", "nested lags", "endless lags", "pick of another type", "scalings of another type",
+    "scalings of text",
     "component of another type", "mask of components", "epochs instead of info",
     "no data channels", "all bad", "pick", "pick of a type", "spectrum", "mixed list", "list of Epochs",
     "list of arrays", "rates",
