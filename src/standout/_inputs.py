@@ -356,8 +356,7 @@ def _part(role: str, given: FitArguments, source: Source, mask: NDArray[np.bool_
                 raise InputError(f"{name}: shape {array.shape} for {len(mask)} rows. Give one value for each row of X.")
             cut[name] = array[mask]
     if not isinstance(source, RowSource):  # a stream: one pass for each part, with weight zero for the other rows
-        weights = mask.astype(np.float64)
-        weights[mask] = 1.0 if cut["sample_weight"] is None else cut["sample_weight"]
+        weights = mask * (1.0 if given.sample_weight is None else as_numpy(given.sample_weight))
         stream = ColumnView(source, np.arange(source.n_features))
         stream.checkpoint = None
         return Dataset(role, given=stream.moments(weights, given.groups, names=source.names, role=role))

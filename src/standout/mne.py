@@ -371,21 +371,15 @@ def _recording(inst: Any, picks: Any, scalings: Scalings, reject: bool, role: st
         omit = "omit" if reject else None
         data, times = inst.get_data(picks=channels, reject_by_annotation=omit, return_times=True, verbose="error")
         samples = np.rint(times * info["sfreq"]).astype(np.intp) + inst.first_samp
-        starts = [*samples[1:][np.diff(samples) > 1], *_joints(inst)]
+        starts, joint = samples[1:][np.diff(samples) > 1], "EDGE boundary"  # as marked by mne.concatenate_raws
+        if joint in inst.annotations.description:
+            events = import_module("mne").events_from_annotations(inst, {joint: 1}, regexp=None, verbose="error")[0]
+            starts = np.append(starts, events[:, 0])
         segments = np.split(data, np.unique(np.searchsorted(samples, starts)), axis=1)
     if scalings is not None:
         factors = _factors(info, channels, scalings)[:, None]
         segments = [segment * factors for segment in segments]
     return _Recording(segments, names, float(info["sfreq"]), labels, is_list or kind == "BaseEpochs")
-
-
-def _joints(raw: Any) -> NDArray[Any]:
-    """Return the samples at which recordings were joined by ``mne.concatenate_raws``."""
-    mark = "EDGE boundary"
-    if mark not in raw.annotations.description:
-        return np.empty(0, dtype=np.intp)
-    events: NDArray[Any] = import_module("mne").events_from_annotations(raw, {mark: 1}, regexp=None, verbose="error")[0]
-    return events[:, 0]
 
 
 def _picked(info: Any, picks: Any, bad: Collection[str], role: str) -> list[int]:
