@@ -57,7 +57,8 @@ def test_labels_select_target_and_background(cells):
         np.testing.assert_allclose(found[name], getattr(plain, f"{name}_"), rtol=1e-9)
     assert found["regime"] == plain.regime_ and found["shrinkage"] == plain.shrinkage_ and found["notes"] == ""
     chosen = {"groupby": "condition", "target": "stim", "background": "ctrl", "n_comps": 2}
-    assert found["params"] == {"zero_center": True, "use_highly_variable": False, "use_raw": False} | chosen
+    scanpy = {"zero_center": True, "use_highly_variable": False, "mask_var": None, "use_raw": False}
+    assert found["params"] == scanpy | chosen
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
@@ -220,6 +221,8 @@ def test_use_raw_takes_the_values_of_raw_for_the_genes_of_adata(cells, tmp_path)
     np.testing.assert_allclose(few.obsm["X_dpca"], expected.obsm["X_dpca"], rtol=1e-10, atol=1e-10)
     assert few.uns["dpca"]["params"]["use_raw"] is True
     stim, ctrl = (few[few.obs["condition"] == side].copy() for side in ("stim", "ctrl"))
+    with pytest.raises(InputError, match="use_raw=True: background has no raw"):
+        dpca(stim, anndata.AnnData(ctrl.X, var=ctrl.var), use_raw=True)
     ctrl.write_h5ad(tmp_path / "ctrl.h5ad")
     for background in (ctrl, tmp_path / "ctrl.h5ad"):
         dpca(stim, background, use_raw=True)

@@ -311,6 +311,22 @@ def test_spans_annotated_as_bad_are_left_out_and_not_bridged_by_delays(arrays):
     assert len(standout.mne.read(raw, reject_by_annotation=False).array) == 120
 
 
+def test_delays_do_not_bridge_joined_recordings(arrays, tmp_path):
+    parts = [mne.io.RawArray(np.hstack(arrays[0][i : i + 2]), measurement()) for i in (0, 2)]  # 120 samples each
+    joined = mne.concatenate_raws([part.copy() for part in parts])
+    rows = [standout.mne.read(part, lags=3).array for part in parts]
+    np.testing.assert_array_equal(standout.mne.read(joined, lags=3).array, np.concatenate(rows))
+    joined.crop(tmin=10 / 250)  # boundaries are found where the recording does not start at its first sample
+    np.testing.assert_array_equal(standout.mne.read(joined, lags=3).array, np.concatenate([rows[0][10:], rows[1]]))
+    assert standout.mne.read(joined).n_rows == 230
+
+
+def test_events_without_a_name_are_labelled_by_their_code(task):
+    task.events[:3, 2] = 7
+    labels = standout.mne.read(task).labels
+    assert list(labels[:: len(task.times)][:4]) == ["7", "7", "7", "1"]
+
+
 # Data on disk
 
 
@@ -546,6 +562,7 @@ def bad_calls(task, rest, model):
     all_bad.info["bads"] = list(CHANNELS)
     evoked = list(task[:2].iter_evoked())
     raw = mne.io.RawArray(np.hstack(task.get_data()), info)
+    annotated = raw.copy().set_annotations(mne.Annotations(0, 100, "BAD"))
     other = evoked[1].copy().resample(125)
     few = evoked[1].copy().pick(["Fz", "Cz"])
     read = standout.mne.read
@@ -554,7 +571,9 @@ def bad_calls(task, rest, model):
     unnamed = DPCA(1).fit(task.get_data(), background=rest.get_data())
     return {
         "masked array": (lambda: DPCA().fit(np.ma.masked_invalid(holed)), ["target", "4 values are masked"]),
-        "no times": (lambda: DPCA().fit(holed[:, :, :0]), ["target", "minimum of 1"]),
+        "no times": (lambda: DPCA().fit(holed[:, :, :0]), ["target: no samples"]),
+        "all dropped": (lambda: DPCA().fit(task.copy().drop(range(40))), ["target: no samples", "dropped"]),
+        "all annotated": (lambda: DPCA().fit(annotated), ["target: no samples", "annotated as bad"]),
         "pick of another type": (lambda: read(task, picks=slice(2)), ["slice", "neither a channel"]),
         "scalings of another type": (lambda: read(task, scalings=3), ["scalings=3", "dict of factors"]),
         "scalings of text": (lambda: read(task, scalings={"eeg": "µV"}), ["no positive factor for 'eeg'"]),
@@ -574,7 +593,10 @@ def bad_calls(task, rest, model):
         "lags": (lambda: read(task, lags=-1), ["`lags=-1`"]),
         "lags twice": (lambda: read(task, lags=[1, 1]), ["`lags=[1, 1]`"]),
         "lags of time": (lambda: read(task, lags=0.5), ["`lags=0.5`"]),
-        "long lags": (lambda: read(task, lags=60), ["delays from 0 to 60 samples exceed the epochs"]),
+        "lags of a mask": (lambda: read(task, lags=True), ["`lags=True`"]),
+        "nested lags": (lambda: read(task, lags=[[0, 1]]), ["`lags=[[0, 1]]`"]),
+        "endless lags": (lambda: read(task, lags=10**12), ["lags=1000000000000", "epochs of at most 60 samples"]),
+        "long lags": (lambda: read(task, lags=60), ["lags=60", "epochs of at most 60 samples"]),
         "scalings": (lambda: read(task, scalings="si"), ["`scalings='si'`", "'mne'"]),
         "scalings of a type": (lambda: read(task, scalings={"mag": 1}), ["no positive factor for 'eeg'"]),
         "groups of Raw": (lambda: read(raw, groups=[1]), ["groups are for epochs", "make_fixed_length_epochs"]),
@@ -582,7 +604,7 @@ def bad_calls(task, rest, model):
         "no metadata": (lambda: read(task, groups="subject"), ["groups='subject'", "no metadata"]),
         "picks of an array": (lambda: read(task.get_data(), picks="eeg"), ["picks and scalings need channel names"]),
         "2-D array": (lambda: read(np.ones((3, 4))), ["shape (3, 4)", "epochs × channels × times"]),
-        "no epochs": (lambda: DPCA().fit(task[:0].get_data()), ["target", "minimum of 1"]),
+        "no epochs": (lambda: DPCA().fit(task[:0].get_data()), ["target: no samples"]),
         "options of tables": (lambda: standout.read(task, columns="Fz"), ["standout.mne.read"]),
         "table options of an array": (lambda: standout.read(holed, missing="auto"), ["dimensions", "drop epochs"]),
         "missing values": (lambda: DPCA().fit(epochs_of(holed)), ["target", "4 NaN", "Pz (4)"]),
@@ -601,7 +623,9 @@ def bad_calls(task, rest, model):
 
 
 BAD = [
-    "masked array", "no times", "pick of another type", "scalings of another type", "scalings of text",
+    "masked array", "no times", "all dropped", "all annotated",
+    "lags of a mask", "nested lags", "endless lags", "pick of another type", "scalings of another type",
+    "scalings of text",
     "component of another type", "mask of components", "epochs instead of info",
     "no data channels", "all bad", "pick", "pick of a type", "spectrum", "mixed list", "list of Epochs",
     "list of arrays", "rates",
@@ -631,6 +655,16 @@ def test_flat_channels_are_named_in_a_warning_and_new_epochs_may_have_them(task,
     np.testing.assert_allclose(
         model.transform(epochs_of(flat)), model.transform(pd.DataFrame(by_hand(flat), columns=CHANNELS)), rtol=1e-9
     )
+
+
+def test_arrays_keep_their_precision_and_the_phase_of_analytic_signals(model, arrays):
+    expected = standout.mne.apply(model, arrays[0])
+    single = standout.mne.apply(model, arrays[0].astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    mean = model.mean_[:, None]
+    found = standout.mne.apply(model, arrays[0] + 1j * (arrays[0] - mean))
+    np.testing.assert_allclose(found, expected + 1j * (expected - mean), atol=1e-12 * np.abs(expected).max())
 
 
 def test_a_component_that_is_named_twice_is_kept_once(model, task):

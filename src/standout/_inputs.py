@@ -30,7 +30,7 @@ from standout.errors import (
 from standout.io.checkpoint import check_apart, warn_unused
 from standout.io.memory import as_numpy, is_missing
 from standout.io.read import is_dataset, open_data
-from standout.io.source import RowSource, RowView, Source
+from standout.io.source import ColumnView, RowSource, RowView, Source
 from standout.solvers.problem import SolveOptions
 from standout.solvers.solution import Note
 
@@ -280,7 +280,7 @@ def _by_label(given: FitArguments, background_label: Any, whole: bool) -> Inputs
         )
     source = open_data(given.X, "X")
     roles = [_SINGLE if len(wanted) == 1 else background_name(label) for label in wanted]
-    if not isinstance(source, RowSource):
+    if not (source.is_local and source.rereadable) or source.is_incomplete:
         moments, found = source.moments_by_label(given.y, wanted, given.sample_weight, given.groups, roles)
         if whole:
             _check_occurring([label for i, label in enumerate(wanted) if i not in moments], -1 in moments, found)
@@ -313,14 +313,14 @@ def _check_occurring(absent: Sequence[Any], has_target: bool, found: list[Any]) 
         )
 
 
-def _labels(y: Any, source: RowSource, wanted: list[Any]) -> NDArray[Any]:
+def _labels(y: Any, source: Source, wanted: list[Any]) -> NDArray[Any]:
     if y is None:
         y = source.labels
     if y is None:
         shown = wanted[0] if len(wanted) == 1 else wanted
         raise InputError(f"background_label={shown!r} needs y, the label of each row. Give y, or use background=.")
     labels = as_numpy(y)
-    if labels.ndim != 1 or len(labels) != source.n_rows:
+    if labels.ndim != 1 or source.n_rows not in (len(labels), None):
         raise InputError(f"y: shape {labels.shape} for {source.n_rows} rows. Give one label for each row.")
     check_no_missing(count_missing(labels), len(labels))
     return labels
@@ -347,7 +347,7 @@ def equal_labels(labels: NDArray[Any], label: Any) -> NDArray[np.bool_]:
     return equal if isinstance(equal, np.ndarray) else np.zeros(len(labels), dtype=bool)
 
 
-def _part(role: str, given: FitArguments, source: RowSource, mask: NDArray[np.bool_]) -> Dataset:
+def _part(role: str, given: FitArguments, source: Source, mask: NDArray[np.bool_]) -> Dataset:
     cut: dict[str, Any] = {"sample_weight": given.sample_weight, "groups": given.groups}
     for name, values in cut.items():
         if values is not None:
@@ -355,6 +355,11 @@ def _part(role: str, given: FitArguments, source: RowSource, mask: NDArray[np.bo
             if array.shape[:1] != mask.shape:
                 raise InputError(f"{name}: shape {array.shape} for {len(mask)} rows. Give one value for each row of X.")
             cut[name] = array[mask]
+    if not isinstance(source, RowSource):  # a stream: one pass for each part, with weight zero for the other rows
+        weights = mask * (1.0 if given.sample_weight is None else as_numpy(given.sample_weight))
+        stream = ColumnView(source, np.arange(source.n_features))
+        stream.checkpoint = None
+        return Dataset(role, given=stream.moments(weights, given.groups, names=source.names, role=role))
     return Dataset(role, RowView(source, np.flatnonzero(mask)), weights=cut["sample_weight"], groups=cut["groups"])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from importlib import import_module
 from numbers import Integral
 from typing import Any
 
@@ -28,6 +29,7 @@ from standout._moments import Moments
 from standout.errors import FeatureError, InputError, did_you_mean, listed, named_features
 from standout.io.memory import as_ids, checked_table
 from standout.io.options import Options
+from standout.io.read import as_precise
 from standout.io.source import ArraySource, Source, import_extra
 
 __all__ = ["apply", "moments", "read", "spatial_filter"]
@@ -100,14 +102,16 @@ def read(
     >>> standout.mne.read(epochs, lags=2).n_features                    # delays of 0, 1 and 2 samples
     12
     """
-    delays = _checked_lags(lags)
     recording = _recording(inst, picks, scalings, reject_by_annotation, role)
+    longest = max((segment.shape[1] for segment in recording.segments), default=0)
+    if longest == 0:
+        problem = "no samples: all epochs were dropped, or the whole recording is annotated as bad"
+        raise InputError(f"{role}: {problem}. Give data with at least one good epoch.")
+    delays = _checked_lags(lags, longest)
     parts = [_lagged(segment, delays) for segment in recording.segments]
-    if any(segment.size for segment in recording.segments) and not any(map(len, parts)):
-        raise InputError(
-            f"{role}: delays from {min(delays)} to {max(delays)} samples exceed the epochs. Use smaller lags."
-        )
-    rows = checked_table(np.ascontiguousarray(np.concatenate(parts)) if parts else np.empty((0, 1)), role)
+    if not any(map(len, parts)):
+        raise InputError(f"{role}: lags={lags!r} exceed the epochs of at most {longest} samples. Use smaller lags.")
+    rows = checked_table(np.ascontiguousarray(np.concatenate(parts)), role)
     names, size = recording.names, len(recording.segments[0])
     flat = np.flatnonzero(rows.max(axis=0)[:size] == rows.min(axis=0)[:size])
     if len(flat) and len(rows) > 1:
@@ -283,7 +287,8 @@ def apply(
         if inst.ndim != 3 or inst.shape[1] != model.n_features_in_:
             found = f"shape {inst.shape} does not fit (n_epochs, {model.n_features_in_}, n_times)"
             raise InputError(f"inst: {found}. Give the channels that the model was fitted to.")
-        return _filter(model, chosen, mode, np.ones(inst.shape[1]), slice(None))(np.asarray(inst, dtype=np.float64))
+        function = _filter(model, chosen, mode, np.ones(inst.shape[1]), slice(None))
+        return as_precise(function(inst.astype(np.result_type(inst, np.float64))), inst)
     if _kind(inst) not in _INSTANCES:
         raise InputError(f"inst: unsupported type {type(inst).__name__}. Give {_SUPPORTED}.")
     channels = _positions(inst.info, _features(model, inst.info), "inst")
@@ -361,12 +366,16 @@ def _recording(inst: Any, picks: Any, scalings: Scalings, reject: bool, role: st
         epochs = inst if inst.preload else inst.copy().load_data()
         segments = list(epochs.get_data(picks=channels, verbose="error"))
         events = {code: name for name, code in epochs.event_id.items()}
-        labels = [events[code] for code in epochs.events[:, 2]]
+        labels = [events.get(code, str(code)) for code in epochs.events[:, 2].tolist()]
     else:
         omit = "omit" if reject else None
         data, times = inst.get_data(picks=channels, reject_by_annotation=omit, return_times=True, verbose="error")
-        gaps = np.diff(np.rint(times * info["sfreq"])) > 1
-        segments = np.split(data, np.flatnonzero(gaps) + 1, axis=1)
+        samples = np.rint(times * info["sfreq"]).astype(np.intp) + inst.first_samp
+        starts, joint = samples[1:][np.diff(samples) > 1], "EDGE boundary"  # as marked by mne.concatenate_raws
+        if joint in inst.annotations.description:
+            events = import_module("mne").events_from_annotations(inst, {joint: 1}, regexp=None, verbose="error")[0]
+            starts = np.append(starts, events[:, 0])
+        segments = np.split(data, np.unique(np.searchsorted(samples, starts)), axis=1)
     if scalings is not None:
         factors = _factors(info, channels, scalings)[:, None]
         segments = [segment * factors for segment in segments]
@@ -416,9 +425,11 @@ def _factors(info: Any, channels: Sequence[int], scalings: Any) -> Array:
     return np.array([scalings[types[i]] for i in channels], dtype=np.float64)
 
 
-def _checked_lags(lags: Any) -> tuple[int, ...]:
-    given = list(range(int(lags) + 1)) if isinstance(lags, Integral) else np.atleast_1d(lags).tolist()
-    if not given or len(set(given)) < len(given) or not all(isinstance(lag, int) for lag in given):
+def _checked_lags(lags: Any, longest: int) -> tuple[int, ...]:
+    """Return the delays; of a number that exceeds the longest epoch, only so many that this is found."""
+    one = isinstance(lags, Integral) and not isinstance(lags, bool)
+    given = list(range(min(int(lags), longest) + 1)) if one else np.atleast_1d(lags).tolist()
+    if not all(type(lag) is int for lag in given) or not 0 < len(given) == len(set(given)):
         raise InputError(f"`lags={lags!r}` is not possible. Use a number from 0 on, or different whole numbers.")
     return tuple(given)
 

@@ -19,7 +19,7 @@ import standout
 from conftest import NAMES, whole_numbers
 from standout._dpca import DPCA
 from standout._moments import Moments
-from standout.errors import FeatureError, FeatureWarning, InputError
+from standout.errors import FeatureError, FeatureWarning, InputError, RowsNeededError
 from standout.io.stream import Stream, TableInMemory
 
 
@@ -338,6 +338,56 @@ def test_several_hugging_face_splits_are_several_backgrounds(data):
     }
     model = DPCA(2).fit(data.target, background=datasets.DatasetDict(named))
     np.testing.assert_allclose(model.ratios_, DPCA(2).fit(data.target, background=splits).ratios_, rtol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+@pytest.mark.parametrize("kind", ["lazy", "csv", "csv with a checkpoint"])
+def test_rows_that_are_streamed_are_split_by_label(frame, kind, tmp_path):
+    described = frame.drop(columns=["gaps", "age"])
+    described.to_csv(tmp_path / "rows.csv", index=False)
+    table = pl.from_pandas(described).lazy() if kind == "lazy" else tmp_path / "rows.csv"
+    options = {"memory": 0} | ({"checkpoint": tmp_path / "sums"} if "checkpoint" in kind else {})
+    weights = np.random.default_rng(0).integers(0, 3, 500)
+    for chosen in ({}, {"sample_weight": weights}, {"groups": frame["subject"]}):
+        expected = DPCA(1, background_label="well").fit(frame[list(NAMES)], frame["state"], **chosen)
+        rows = standout.read(table, columns=list(NAMES), **options)
+        found = DPCA(1, background_label="well").fit(rows, frame["state"], **chosen)
+        np.testing.assert_allclose(found.ratios_, expected.ratios_, rtol=1e-10)
+        if "groups" not in chosen:  # the rows show how alike those of a group are, the moments do not
+            np.testing.assert_allclose(found.noise_edge_, expected.noise_edge_, rtol=1e-10)
+    labelled = standout.read(table, **options, label="state", groups="subject", drop="row")
+    again = DPCA(1, background_label="well").fit(labelled)
+    np.testing.assert_allclose(again.ratios_, expected.ratios_, rtol=1e-10)
+    assert list(again.feature_names_in_) == list(NAMES)
+    assert again.noise_edge_ == found.noise_edge_
+
+
+def test_a_reader_larger_than_memory_is_not_split_by_label(table, refused):
+    rows = standout.read(table.to_reader(64), memory=0, label="state", drop=["subject", "row", "gaps"])
+    refused(lambda: DPCA(1, background_label="well").fit(rows), "read more than once", kind=RowsNeededError)
+
+
+def test_a_dict_of_datasets_is_not_one_target(data, refused):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    split = datasets.Dataset.from_dict(dict(zip(NAMES, data.target.T.tolist(), strict=True)))
+    refused(lambda: DPCA().fit(datasets.DatasetDict(train=split)), "target: a dict of datasets, 'train'", "Give one")
+
+
+def test_columns_of_any_type_may_stand_next_to_the_features():
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    query = "select x, x * x as y, to_days(x::int) as age, {'a': x} as pair, uuid() as id from range(5) t(x)"
+    with pytest.warns(FeatureWarning, match="'age', 'pair', 'id'"):
+        assert standout.read(duckdb.sql(query)).names == ("x", "y")
+
+
+@pytest.mark.parametrize("form", ["Table", "RecordBatch"])
+def test_scores_of_arrow_columns_of_float32_are_float32(data, form):
+    table = pa.table(dict(zip(NAMES, data.target.astype(np.float32).T, strict=True)))
+    rows = table if form == "Table" else table.to_batches()[0]
+    model = DPCA(1).fit(rows, background=pa.table(dict(zip(NAMES, data.background.T, strict=True))))
+    assert model.transform(rows).dtype == np.float32
+    half = table.set_column(0, NAMES[0], pa.array(data.target[:, 0]))
+    assert model.transform(half).dtype == np.float64
 
 
 def test_selected_and_shuffled_rows_of_a_hugging_face_dataset_are_read_in_that_order(data):

@@ -185,6 +185,24 @@ def test_bfloat16_of_jax_gives_the_fit_of_its_values(data):
     np.testing.assert_allclose(DPCA(2).fit(rows).ratios_, DPCA(2).fit(data[0]).ratios_, rtol=1e-10)
 
 
+def test_booleans_with_a_constant_feature_give_the_fit_of_their_values():
+    rows = np.random.default_rng(0).random((300, 4)) < [0.5, 0.3, 0.2, 0.0]
+    rows[100:, 0] &= rows[100:, 1]  # varies less in the background
+    model = DPCA(1).fit(strict.asarray(rows[:100]), background=strict.asarray(rows[100:]))
+    np.testing.assert_allclose(model.ratios_, DPCA(1).fit(rows[:100], background=rows[100:]).ratios_, rtol=1e-12)
+
+
+def test_values_that_torch_negates_lazily_or_that_numpy_lacks_give_the_fit_of_their_values(data):
+    torch = pytest.importorskip("torch", reason="torch is not installed: no tests of its tensors")
+    expected = DPCA(1).fit(data[0], background=data[1]).ratios_
+    lazy = torch.tensor(-1j * data[0]).conj().imag  # a view with the negative bit set
+    assert lazy.is_neg()
+    np.testing.assert_allclose(DPCA(1).fit(lazy, background=data[1]).ratios_, expected, rtol=1e-12)
+    tiny = torch.tensor(data[0]).to(torch.float8_e4m3fn)
+    expected = DPCA(1).fit(tiny.to(torch.float64), background=data[1]).ratios_
+    np.testing.assert_allclose(DPCA(1).fit(tiny, background=data[1]).ratios_, expected, rtol=1e-12)
+
+
 def test_gradients_are_not_tracked(data):
     torch = pytest.importorskip("torch", reason="torch is not installed: no tests of its tensors")
     rows = torch.nn.Parameter(torch.asarray(data[0]))

@@ -174,9 +174,7 @@ def _matrix_key(adata: Any, layer: str | None, use_raw: bool) -> str | None:
     if layer is not None:
         check_name("layer", layer, adata.layers, "a layer of adata", "leave layer= out")
         return f"layers/{layer}"
-    if use_raw and adata.raw is None:
-        raise InputError("use_raw=True: adata has no raw. Leave use_raw= out, or set adata.raw.")
-    if use_raw:
+    if use_raw and adata.raw is not None:
         lost = [name for name in adata.var_names if name not in adata.raw.var_names]
         if lost:
             found = f"{len(lost)} genes of adata are not in adata.raw: {listed(lost)}"
@@ -188,6 +186,8 @@ def _read(
     data: Any, role: str, *, key: str | None, subjects: str | None, genes: Any, dropped: frozenset[str]
 ) -> Source:
     """Read an AnnData or a file without the dropped genes. Of raw, which has more genes, ``genes`` are used."""
+    if key == "raw" and kind_of(data) == "anndata" and data.raw is None:
+        raise InputError(f"use_raw=True: {role} has no raw. Leave use_raw= out, or set its raw.")
     source = read(data, role=role, key=key, groups=subjects)
     if key == "raw":
         position = {name: i for i, name in enumerate(source.names or ())}

@@ -276,14 +276,16 @@ def keys_of(key: str) -> tuple[str, str]:
 
 
 def storable(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments, except those that are None, in types that an h5ad file can store."""
+    """Return arguments in types that an h5ad file can store, without those that are None."""
 
     def stored(value: Any) -> Any:
         if isinstance(value, str | bool | int | float | np.ndarray):
             return value
         return np.array([str(item) for item in value]) if isinstance(value, list | tuple | set) else str(value)
 
-    return {name: stored(value) for name, value in arguments.items() if value is not None}
+    mask = {"mask_var": None} if arguments["mask_var"] is None else {}  # as scanpy
+
+    return {name: stored(value) for name, value in arguments.items() if value is not None} | mask
 
 
 def _store(

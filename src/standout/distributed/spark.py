@@ -62,8 +62,9 @@ def open_collection(data: Any, options: Options, role: str) -> SparkSource:
     numbered = frame.toDF(*map(str, range(len(fields))))
     names: tuple[str, ...] | None = tuple(fields[i].name for i in features)
     width = None
-    if features and fields[features[0]].name in vectors:
-        width, names = _width(numbered, fields[features[0]], str(features[0]), role)
+    if features and (field := fields[features[0]]).name in vectors:
+        numbered = numbered if hasattr(field.dataType, "elementType") else _with_lists(numbered, str(features[0]))
+        width, names = _width(numbered, field, str(features[0]), role)
     if width == 0 or not features:
         checked_table(np.empty((1, 0)), role)
     return SparkSource(numbered, fields, features, aside, options, BatchReader(role, names, len(features), width))
@@ -97,6 +98,14 @@ def _is_vector(kind: Any) -> bool:
     if type(kind).__name__ == "ArrayType":
         return type(kind.elementType).__name__ in _NUMBERS
     return type(kind).__name__ == "VectorUDT"
+
+
+def _with_lists(frame: Any, column: str) -> Any:
+    """Return the frame with a column of pyspark.ml vectors as lists."""
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql.functions import col, when
+
+    return frame.withColumn(column, when(col(column).isNotNull(), vector_to_array(col(column))))
 
 
 def _width(frame: Any, field: Any, column: str, role: str) -> tuple[int, tuple[str, ...] | None]:
@@ -261,9 +270,7 @@ class BatchReader:
         """Return the features of a batch, one row per record; missing values become NaN."""
         if self.width is None:
             return numbers_of(batch.select(list(range(self.n_columns))))
-        column = batch.column(0)
-        convert = _from_vectors if pa.types.is_struct(column.type) else _from_lists
-        numbers = convert(column, self.width, self.role)
+        numbers = _from_lists(batch.column(0), self.width, self.role)
         return numbers if self.index is None else numbers[:, self.index]
 
 
@@ -366,25 +373,6 @@ def _from_lists(column: Any, width: int, role: str) -> Array:
     numbers = np.full((len(column), width), np.nan)
     values = column.flatten().cast(pa.float64(), safe=False)
     numbers[there] = values.to_numpy(zero_copy_only=False).reshape(-1, width)
-    return numbers
-
-
-def _from_vectors(column: Any, width: int, role: str) -> Array:
-    """Return pyspark.ml vectors, each dense or sparse, as an array."""
-    kind, size, indices, values = column.flatten()
-    if column.null_count == 0 and pc.all(pc.equal(kind, 1)).as_py():
-        return _from_lists(values, width, role)
-    there = column.is_valid().to_numpy(zero_copy_only=False)
-    dense = kind.fill_null(0).to_numpy(zero_copy_only=False) == 1
-    counts = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
-    _check_width(pa.array(np.where(dense, counts, size.fill_null(width).to_numpy(zero_copy_only=False))), width, role)
-    columns = np.empty(counts.sum(), dtype=np.intp)
-    filled = np.repeat(dense, counts)
-    columns[filled] = np.tile(np.arange(width), np.count_nonzero(dense))
-    columns[~filled] = indices.flatten().to_numpy(zero_copy_only=False)
-    numbers = np.zeros((len(column), width))
-    numbers[np.repeat(np.arange(len(column)), counts), columns] = values.flatten().to_numpy(zero_copy_only=False)
-    numbers[~there] = np.nan
     return numbers
 
 

@@ -225,6 +225,9 @@ def open_data(data: Any, role: str, options: Options | None = None) -> Source:
         if plain.is_default:
             return open_tensor(data, role)
         data = as_numpy(data)
+    if isinstance(data, Mapping) and not isinstance(getattr(data, "shape", None), tuple):
+        problem = f"a dict of datasets, {listed([str(name) for name in data])}, is not one dataset"
+        raise InputError(f"{role}: {problem}. Give one of them; only the background can be several.")
     table = checked_table(data, role)
     if plain.is_default:
         return SparseSource(table) if sparse.issparse(table) else ArraySource(table)
@@ -517,11 +520,13 @@ def as_precise(values: Any, rows: Any) -> Any:
     dtype('float32')
     """
     # Of a data frame, one for each column; rows that are streamed are float64.
-    types = None if kind_of(rows) == "stream" else getattr(rows, "dtypes", None)
+    types = getattr(getattr(rows, "schema", None), "types", None)  # of pyarrow
+    if types is None and kind_of(rows) != "stream":
+        types = getattr(rows, "dtypes", None)
     if types is None or isinstance(rows, np.ndarray):
         complete = isinstance(rows, ArraySource) and not rows.is_incomplete  # filled rows are float64
         types = [getattr(rows.array if complete else rows, "dtype", None)]
     elif callable(types):
         return values
-    single = len(types) > 0 and all(str(kind).lower() == "float32" for kind in types)
+    single = len(types) > 0 and all(str(kind).lower() in ("float32", "float") for kind in types)
     return values.astype(np.float32) if single and hasattr(values, "astype") else values

@@ -223,7 +223,7 @@ def coded(column: Any) -> Coded:
     except pa.ArrowNotImplementedError:  # lists, structs and similar types
         return Coded.of(column.to_pylist())
     values, kind = encoded.dictionary, encoded.dictionary.type
-    if pa.types.is_temporal(kind):
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         values = pc.replace_substring_regex(pc.cast(values, pa.string()), _NO_FRACTION, r"\1")
     texts = values.to_pylist() if values.type == pa.string() else [as_text(value) for value in values.to_pylist()]
     # Rows without a value refer to an additional entry, None.

@@ -53,10 +53,10 @@ def open_tensor(data: Any, role: str) -> TensorSource:
 
 
 def to_numpy(tensor: Any) -> NDArray[Any]:
-    """Return a tensor on any device as a numpy array; bfloat16, which numpy does not have, as float32."""
+    """Return a tensor on any device as a numpy array; as float32 if numpy does not have its type, such as bfloat16."""
     if hasattr(tensor, "detach"):  # PyTorch
-        tensor = tensor.detach()
-        return np.asarray((tensor.float() if str(tensor.dtype).endswith("bfloat16") else tensor).cpu().numpy())
+        small = tensor.is_floating_point() and tensor.element_size() < 4
+        return np.asarray((tensor.float() if small else tensor).numpy(force=True))
     if hasattr(tensor, "get"):  # CuPy
         return np.asarray(tensor.get())
     if hasattr(tensor, "addressable_shards"):  # JAX
@@ -139,7 +139,7 @@ class TensorSource(RowSource):
                 raise explain_non_finite(self, np.empty((0, self.n_features)), role, names)
         used = slice(None) if checked is None else np.flatnonzero(checked)
         small = np.flatnonzero(square < SMALLEST * weight).tolist()
-        lost = [i for i in small if np.ptp(self.columns(i, i + 1)[used]) > 0]
+        lost = [i for i in small if len(np.unique(self.columns(i, i + 1)[used])) > 1]
         if lost:
             raise explain_underflow(lost, names, role)
         ids = None if groups is None else distinct_groups(groups, checked, self.n_rows, role)
