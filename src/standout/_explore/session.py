@@ -21,7 +21,7 @@ from standout._blas import Array
 from standout._cpca import CPCA, path
 from standout._dpca import DPCA
 from standout._explore import stops as dial
-from standout._explore.results import Results
+from standout._explore.results import Results, kept
 from standout._explore.selection import (
     CHOSEN_BY_LABEL,
     FEWEST_FEATURES,
@@ -45,6 +45,7 @@ from standout.inference.resampling import collect_samples, collect_sides
 from standout.io.read import open_data
 from standout.io.source import RowView
 from standout.plot._scores import Labels
+from standout.solvers.gram import sharing
 
 # Points that are drawn; all rows are counted.
 MOST_DRAWN = 20_000
@@ -272,7 +273,7 @@ class Exploration:
 
     def fit(self, estimator: BaseContrast, method: str, on: tuple[int, ...]) -> BaseContrast:
         """Fit an estimator of a method to the given data, without repeating warnings: the verdict shows them."""
-        with without_warnings() if hasattr(self, "rows") else nullcontext():
+        with without_warnings() if hasattr(self, "rows") else nullcontext(), sharing(self.results.once):
             if method == "pca" and isinstance(estimator, DPCA):
                 estimator.fit(self.target, groups=self.groups)
             else:
@@ -280,26 +281,17 @@ class Exploration:
                 estimator.fit(self.target, background=background, groups=self.groups, background_groups=groups)
         return estimator
 
+    @kept
     def fitted(self, method: str, stop: int, on: tuple[int, ...]) -> Any:
         """Return the fitted estimator of a method at a stop, as ``fit`` gives it."""
-        if method not in self.methods:
-            raise InputError(f"unknown method {method!r}. Use one of {listed(list(self.methods))}.")
-        on = self.every if method == "pca" else on
-        return self.results.once(("fit", method, stop, on), lambda: self.fit(self.make(method, stop, on), method, on))
-
-    def start(self, method: str, on: tuple[int, ...]) -> Stops:
-        """Return the first stop of a method alone: what the library chooses. It needs no path."""
-        return self.results.once(("start", method, on), lambda: self._start(method, on))
-
-    def stops(self, method: str, on: tuple[int, ...]) -> Stops:
-        """Return all stops of a method."""
-        return self.results.once(("stops", method, on), lambda: self._stops(method, on))
+        return self.fit(self.make(method, stop, on), method, on)
 
     def best(self, view: View) -> Stops:
         """Return the stops that a view needs: all of them if the dial was moved."""
         return self.stops(view.method, view.on) if view.stop else self.start(view.method, view.on)
 
-    def _whole(self, method: str, on: tuple[int, ...]) -> BaseContrast:
+    @kept
+    def whole(self, method: str, on: tuple[int, ...]) -> BaseContrast:
         """Return the model of stop 0 with as many components as can be shown."""
         given = self.fitted(method, 0, on)
         if method in ("kernel", "signal"):
@@ -317,8 +309,10 @@ class Exploration:
         except InputError:  # the rank of the target may be lower than that of both
             return given  # type: ignore[no-any-return]
 
-    def _start(self, method: str, on: tuple[int, ...]) -> Stops:
-        whole = self._whole(method, on)
+    @kept
+    def start(self, method: str, on: tuple[int, ...]) -> Stops:
+        """Return the first stop of a method alone: what the library chooses. It needs no path."""
+        whole = self.whole(method, on)
         model = whole._solved()
         if whole.n_components_ == 0:
             raise InputError(f"{TITLES[method]}: no component stands out from noise, so there is nothing to draw.")
@@ -336,18 +330,20 @@ class Exploration:
         """Return whether the variance of the target is about its own mean."""
         return method == "pca" or getattr(self.estimator, "centering", "own") == "own"
 
-    def _stops(self, method: str, on: tuple[int, ...]) -> Stops:
+    @kept
+    def stops(self, method: str, on: tuple[int, ...]) -> Stops:
+        """Return all stops of a method."""
         first = self.start(method, on)
         parameter = PARAMETERS.get(method)
         if parameter is None or (method == "dpca" and getattr(self.estimator, "graph", None) is not None):
             return first
         given = self.make(method, 0, on)
-        with without_warnings():
+        with without_warnings(), sharing(self.results.once):
             found = path(
                 self.target, self.background(on), over=parameter, n_components=first.n_components, mix=given.mix,
                 centering=given.centering, features=given.features, random_state=given.random_state,
             )  # fmt: skip
-        model = self._whole(method, on)._solved()
+        model = self.whole(method, on)._solved()
         components = found.components if model.used is None else found.components[..., model.used]
         narrow = model.narrowed()
         stops = dial.collect(
@@ -411,11 +407,9 @@ class Exploration:
             raise InputError(f"axes: {TITLES[method]} has {available.n_components} components.")
         return found
 
+    @kept
     def target_scores(self, view: View) -> Array:
         """Return the scores of all target rows on the axes of a view, (n_rows, 2)."""
-        return self.results.once(("scores", view), lambda: self._target_scores(view))
-
-    def _target_scores(self, view: View) -> Array:
         found = self.best(view)
         if view.method == "kernel":
             both = np.asarray(self.fitted("kernel", 0, view.on)._scores(self.target))
@@ -460,7 +454,6 @@ class Exploration:
             "noise_edge": given.noise_edge_,
             "shrunk": view.method in ("dpca", "signal") and bool(value if view.stop else given.shrinkage_),
             "top_features": tops,
-            "unit": "background sd",
         }
 
     def points(self, view: View) -> bytes:
