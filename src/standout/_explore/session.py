@@ -41,7 +41,7 @@ from standout._report.figures import sample_rows
 from standout._verdict import verdict
 from standout.errors import InputError, listed, without_warnings
 from standout.inference.assess import Assessment
-from standout.inference.resampling import collect_samples, collect_sides
+from standout.inference.resampling import Sample, collect_samples, collect_sides
 from standout.io.read import open_data
 from standout.io.source import RowView
 from standout.plot._scores import Labels
@@ -137,17 +137,29 @@ class Exploration:
 
     # Data
 
-    def _shown_rows(self) -> tuple[ShownRows, ...]:
+    def _samples(self, on: tuple[int, ...]) -> tuple[Sample, ...]:
         with without_warnings():  # the fit has given them
-            samples = collect_samples(
-                self.target, self.background(self.every), self.groups, self.grouped(self.every),
-                self.estimator.features, "the explorer",
-            )  # fmt: skip
-        drawn = sample_rows([sample.n_rows for sample in samples.sets], MOST_DRAWN)
-        names = ["target", *self.names]
+            return collect_samples(
+                self.target, self.background(on), self.groups, self.grouped(on), self.estimator.features, "the explorer"
+            ).sets
+
+    def _shown_rows(self) -> tuple[ShownRows, ...]:
+        samples = self._samples(self.every)
+        drawn = sample_rows([sample.n_rows for sample in samples], MOST_DRAWN)
+        parts = zip(["target", *self.names], samples, drawn, strict=True)
+        return tuple(ShownRows(name, sample.source, sample.units, index) for name, sample, index in parts)
+
+    @kept
+    def rows_of(self, method: str, on: tuple[int, ...]) -> tuple[ShownRows, ...]:
+        """Return the rows as a model has them: missing values filled by its datasets, for scores at its mean."""
+        sources = (self.target, *self.backgrounds)
+        if method == "kernel" or not any(source.is_incomplete for source in sources):
+            return self.rows
+        used = dict(zip((0, *(number + 1 for number in on)), self._samples(on), strict=True))
+        model = self.fitted(method, 0, on)
         return tuple(
-            ShownRows(name, sample.source, sample.units, index)
-            for name, sample, index in zip(names, samples.sets, drawn, strict=True)
+            rows._replace(source=used[number].source if number in used else rows.source, scored=model._rows(source))
+            for number, (rows, source) in enumerate(zip(self.rows, sources, strict=True))
         )
 
     def background(self, on: Sequence[int]) -> Any:
@@ -322,7 +334,7 @@ class Exploration:
             model = model.narrowed()
             value, centred = self.automatic(method, on), self._centred(method)
             found = dial.collect(
-                self.rows, model.components[None], model.mean, model.scale, [value], centred=centred
+                self.rows_of(method, on), model.components[None], model.mean, model.scale, [value], centred=centred
             )  # fmt: skip
         return replace(found, ratios=model.ratios[None] if model.background_counts else None)
 
@@ -347,7 +359,7 @@ class Exploration:
         components = found.components if model.used is None else found.components[..., model.used]
         narrow = model.narrowed()
         stops = dial.collect(
-            self.rows, np.concatenate([narrow.components[None], components]), narrow.mean, narrow.scale,
+            self.rows_of(method, on), np.concatenate([narrow.components[None], components]), narrow.mean, narrow.scale,
             [first.values[0], *map(float, found.values)], parameter=parameter,
             representatives=[1 + int(number) for number in found.representatives], centred=self._centred(method),
         )  # fmt: skip
@@ -410,18 +422,18 @@ class Exploration:
     @kept
     def target_scores(self, view: View) -> Array:
         """Return the scores of all target rows on the axes of a view, (n_rows, 2)."""
-        found = self.best(view)
-        if view.method == "kernel":
-            both = np.asarray(self.fitted("kernel", 0, view.on)._scores(self.target))
-        else:
-            both = dial.scores(self.rows[0].source, found.directions[view.stop], self.centre(view))
+        both = self.all_scores(view, 0)
         y = np.arange(len(both), dtype=np.float64) if view.y < 0 else both[:, view.y]
         return np.column_stack([both[:, view.x], y])
 
-    def centre(self, view: View) -> Array:
-        """Return what is subtracted from rows before they are projected; it does not depend on the stop."""
-        mean: Array = self.fitted(view.method, 0, view.on)._solved().narrowed().mean
-        return mean
+    def all_scores(self, view: View, number: int) -> Array:
+        """Return the scores of all rows of a dataset on the components of a view, as on the screen."""
+        if view.method == "kernel":
+            source = (self.target, *self.backgrounds)[number]
+            return np.asarray(self.fitted("kernel", 0, view.on)._scores(source))
+        rows = self.rows_of(view.method, view.on)[number]
+        mean = self.fitted(view.method, 0, view.on)._solved().narrowed().mean  # that of all stops
+        return dial.scores(rows.scored or rows.source, self.best(view).directions[view.stop], mean)
 
     def component_names(self, view: View) -> list[str]:
         """Return the names of the components at the places of the screen."""

@@ -33,6 +33,7 @@ class ShownRows(NamedTuple):
     source: RowSource
     units: Units
     drawn: Index
+    scored: RowSource | None = None  # the rows as ``transform`` fills them, if values are missing
 
     @property
     def n_rows(self) -> int:
@@ -97,6 +98,8 @@ def project(rows: ShownRows, filters: Array, mean: Array, *, with_features: bool
             start += len(values)
     centre = total / rows.n_rows if centred else np.zeros(count)
     covariance = gram / rows.n_rows - np.outer(centre, centre)
+    if rows.scored is not None:
+        drawn = [scores(rows.scored, filters, mean)[rows.drawn].astype(np.float32)]
     return Projection(
         np.concatenate(drawn) if drawn else np.empty((0, count), np.float32),
         covariance,
