@@ -18,9 +18,6 @@ from standout.errors import InputError, without_warnings
 from standout.inference.assess import Assessment
 from standout.io.output import writing
 
-# Rows that are written at a time.
-_ROWS = 8192
-
 
 def shown_estimator(exploration: Exploration, view: View) -> tuple[BaseContrast, list[int], list[int]]:
     """Return the estimator behind a view, not fitted, and the components and signs of its axes."""
@@ -136,9 +133,7 @@ def write_scores(exploration: Exploration, view: View, file: Path) -> None:
     with writing(file, names, ["dataset", "row", *_id_column(exploration), *labels], "scores") as table:
         for number in range(len(exploration.rows)):
             values = exploration.all_scores(view, number)[:, [view.x, *([] if view.y < 0 else [view.y])]]
-            for start in range(0, len(values), _ROWS):
-                part = slice(start, start + _ROWS)
-                table.add(values[part], _about(exploration, number, np.arange(len(values))[part], labels))
+            table.add(values, _about(exploration, number, np.arange(len(values)), labels))
 
 
 def write_selection(exploration: Exploration, selection: Any, file: Path) -> None:

@@ -393,10 +393,20 @@ def solve(span: RowSpan, shrinkage: Shrinkage, count: int) -> Eigenpairs:
     # v = Zᵀ w has background variance λ if α = Z_x v has length λ: scale it to one.
     safe = np.where(ratios > 0, ratios, 1.0)
     weights = weights * np.where(ratios > 0, 1 / np.sqrt(safe), 0.0)
+    return _eigenpairs(span, [ratios], weights)[0][0]
+
+
+def _eigenpairs(span: RowSpan, ratios: Sequence[Array], weights: Array) -> tuple[list[Eigenpairs], Array]:
+    """Return pairs for each set of ratios, and all target scores, from pairs as combinations of rows, side by side."""
     image = np.zeros_like(weights)
-    image[:split] = span.gram[:split] @ weights
-    vectors, target_image = np.split(span.combine(np.hstack([weights, image])), 2, axis=1)
-    return Eigenpairs(ratios, vectors, target_image, target_image / safe)
+    image[: span.n_target] = span.gram[: span.n_target] @ weights
+    vectors, images = np.split(span.combine(np.hstack([weights, image])), 2, axis=1)
+    steps = zip(ratios, np.split(vectors, len(ratios), axis=1), np.split(images, len(ratios), axis=1), strict=True)
+    pairs = [
+        Eigenpairs(values, own, of_target, of_target / np.where(values > 0, values, 1.0))
+        for values, own, of_target in steps
+    ]
+    return pairs, image[: span.n_target]
 
 
 def solve_along(span: RowSpan, intensities: Array, count: int, seed: int) -> tuple[list[Eigenpairs], Array, Array]:
@@ -424,10 +434,5 @@ def solve_along(span: RowSpan, intensities: Array, count: int, seed: int) -> tup
         coefficients = np.vstack([alpha, -product(axes, factors[:, None] * product(seen, alpha))])
         ratios.append(values / rho)
         weights.append(coefficients / np.sqrt(rho * values))  # such that the background variance is one
-    flat = np.hstack(weights)
-    scores = product(gram[:split], flat)
-    image = np.vstack([scores, np.zeros((span.n_rows - split, flat.shape[1]))])
-    vectors, images = np.split(span.combine(np.hstack([flat, image])), 2, axis=1)
-    steps = zip(ratios, np.split(vectors, len(ratios), axis=1), np.split(images, len(ratios), axis=1), strict=True)
-    pairs = [Eigenpairs(values, own, of_target, of_target / values) for values, own, of_target in steps]
+    pairs, scores = _eigenpairs(span, ratios, np.hstack(weights))
     return pairs, np.stack(weights), np.stack(np.split(scores, len(ratios), axis=1))
