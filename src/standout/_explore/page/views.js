@@ -227,7 +227,7 @@ export function drawRatios(element, about) {
   }], {
     paper_bgcolor: css("--card"), plot_bgcolor: css("--card"), font: { color: css("--ink"), size: 12 },
     margin: { l: 60, r: 20, t: 22, b: 40 }, xaxis: { title: { text: "target variance / background variance" }, rangemode: "tozero", gridcolor: css("--grid") },
-    yaxis: { autorange: "reversed", automargin: true, type: "category" }, shapes: line, annotations: note,
+    yaxis: { autorange: "reversed", automargin: true, type: "category", ticks: "outside", ticklen: 6, tickcolor: css("--card") }, shapes: line, annotations: note,
   }, { ...config, displayModeBar: false, staticPlot: true });
 }
 
