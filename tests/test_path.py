@@ -157,6 +157,17 @@ def test_similarity_of_scores_is_that_of_the_projected_rows(wide):
     np.testing.assert_allclose(found.similarity, expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("affinity", ["features", "scores"])
+def test_similarity_of_few_rows_along_shrinkage_is_that_of_the_components_of_dpca(affinity):
+    target, background = few_rows()
+    found = path(target, background, over="shrinkage", affinity=affinity)
+    metric = np.diag(background.var(axis=0)) if affinity == "features" else covariance(target)
+    root = linalg.sqrtm(metric).real
+    bases = [linalg.orth(root @ components.T) for components in found.components]
+    expected = [[abs(np.linalg.det(one.T @ two)) for two in bases] for one in bases]
+    np.testing.assert_allclose(found.similarity, expected, atol=1e-6)
+
+
 def test_a_subspace_without_scores_has_similarity_zero_to_others():
     bases = np.eye(3)[:, :, None]
     np.testing.assert_array_equal(subspace_similarity(bases, np.diag([1.0, 1.0, 0.0])), np.eye(3))

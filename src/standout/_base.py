@@ -478,11 +478,13 @@ class BaseContrast(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Any:
         """Return the scores of rows as an array; ``set_output`` applies to ``transform`` only."""
-        model = self._solved()
+        return self._rows(X).map_rows(self._solved().narrowed().projection, self.get_feature_names_out())
+
+    def _rows(self, X: Any) -> Source:
+        """Return the rows that are projected: on the features in use, with missing values at the mean."""
+        used = self._solved().used
         source = self._source(X, "transform")
-        if model.used is not None:  # unused columns are not read
-            source = select_columns(source, model.used)
-        return source.map_rows(model.narrowed().projection, self.get_feature_names_out())
+        return source if used is None else select_columns(source, used)  # unused columns are not read
 
     def _variances(self, given: FitArguments) -> tuple[Array, Array, Array]:
         """Return target and background variance (divided by n) along each component, and their expected ratio.

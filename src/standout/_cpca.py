@@ -32,7 +32,7 @@ from standout._inputs import (
 )
 from standout._model import Model, fit_model
 from standout.errors import InputError, OverfitWarning, warn_user
-from standout.solvers import contrastive, solution
+from standout.solvers import contrastive, gram, solution
 from standout.solvers.contrastive import Reduced
 from standout.solvers.problem import Problem, SolveOptions
 
@@ -40,6 +40,9 @@ from standout.solvers.problem import Problem, SolveOptions
 _STEPS = 40
 # First positive alpha of the natural grid, relative to its last: a smaller alpha hardly differs from zero.
 _SPAN = 1e-3
+# Default steps of a path along shrinkage, and the smallest one at which a Gram matrix is accurate.
+_INTENSITIES = np.geomspace(1e-3, 1, _STEPS)
+_LEAST_INTENSITY = 1e-6
 _GRIDS = ("natural", "abid", "paper")
 _AFFINITIES = ("features", "scores")
 
@@ -245,7 +248,7 @@ def _along_alpha(
     alphas = _named_grid(problem, dpca, grid) if isinstance(grid, str) else grid
     count, seed = problem.how_many(reduced.rank)[0], problem.options.seed
     vectors = [contrastive.top_vectors(reduced, alpha, count, seed) for alpha in alphas]
-    filters = [contrastive.components(reduced, basis).filters.T for basis in vectors]
+    filters = [found.filters.T for found in contrastive.components_along(reduced, vectors)]
     similarity = contrastive.subspace_similarity(np.stack(vectors), reduced.target if affinity == "scores" else None)
     return _clustered("alpha", alphas, filters, similarity, n_representatives, seed)
 
@@ -268,11 +271,15 @@ def _dpca(problem: Problem, n_components: int, shrinkage: str | float) -> Model:
 def _along_shrinkage(problem: Problem, values: Any, affinity: str, n_representatives: int) -> SubspacePath:
     """Compute dPCA along shrinkage: one eigendecomposition of the background, then a rescaling for each step."""
     assert problem.mixture is not None
+    if contrastive.by_rows(problem):
+        found = _along_shrinkage_of_rows(problem, values, affinity, n_representatives)
+        if found is not None:
+            return found
     reduced = contrastive.reduced(problem, standardised=True)
     count, seed = problem.how_many(reduced.rank)[0], problem.options.seed
     if values is None:
         solvable = problem.mixture.rows >= reduced.rank
-        values = np.concatenate([[0.0] if solvable else [], np.geomspace(1e-3, 1, _STEPS)])
+        values = np.concatenate([[0.0] if solvable else [], _INTENSITIES])
     variances, axes = top_eigen(reduced.background, reduced.rank)
     target = axes.T @ reduced.target @ axes
     steps = []
@@ -288,6 +295,25 @@ def _along_shrinkage(problem: Problem, values: Any, affinity: str, n_representat
         filters.insert(0, exact)
         vectors.insert(0, basis if reduced.basis is None else reduced.basis.T @ basis)
     similarity = contrastive.subspace_similarity(np.stack(vectors), reduced.target if affinity == "scores" else None)
+    return _clustered("shrinkage", values, filters, similarity, n_representatives, seed)
+
+
+def _along_shrinkage_of_rows(
+    problem: Problem, values: Any, affinity: str, n_representatives: int
+) -> SubspacePath | None:
+    """Compute dPCA along shrinkage from the Gram matrix of the rows; None where it is not accurate enough."""
+    span = gram.row_span(problem)
+    if values is None and problem.mixture is not None and problem.mixture.rows < span.rank:
+        values = _INTENSITIES  # the exact problem has no solution
+    if values is None or values[0] < _LEAST_INTENSITY:
+        return None
+    count, seed = problem.how_many(span.rank)[0], problem.options.seed
+    pairs, weights, scores = gram.solve_along(span, values, count, seed)
+    if not pairs:
+        return None
+    filters = [solution.components(each, span.frame, count).filters.T for each in pairs]
+    by_scores = affinity == "scores"
+    similarity = contrastive.subspace_similarity(scores if by_scores else weights, None if by_scores else span.gram)
     return _clustered("shrinkage", values, filters, similarity, n_representatives, seed)
 
 

@@ -244,6 +244,7 @@ def test_a_test_can_be_cancelled_and_run_to_its_verdict(page):
     page.fill("#permutations", "99")
     page.click("#test-start")
     wait_text(page, "#test-state", "done")
+    assert page.is_enabled("#test-start")  # again, with more permutations
     assert wait_text(page, "#verdict-headline", "Stands out").startswith("Stands out")
     assert "Permutation test" in page.text_content("#test-summary")
 
@@ -296,6 +297,10 @@ def test_the_address_holds_the_whole_state(page, started):
     lasso(page, "right", 0.5, 0.99)
     wait_text(page, "#conclusion", "hold")
     page.uncheck("input[aria-label='show background2']")
+    zoom = (
+        "Plotly.relayout('right-plot', { 'xaxis.range': [-1.5, 2], 'yaxis.range': [-3, 4] })"  # as its zoom tool does
+    )
+    page.evaluate(zoom)
     address, count = page.url, page.text_content("#count-a")
     points, conclusion = coordinates(page, "right", "target"), page.text_content("#conclusion")
     load(page, address)
@@ -303,6 +308,9 @@ def test_the_address_holds_the_whole_state(page, started):
     assert page.url == address
     assert page.text_content("#count-a") == count and page.text_content("#conclusion") == conclusion
     np.testing.assert_allclose(coordinates(page, "right", "target"), points)
+    assert page.evaluate("document.getElementById('right-plot').layout.xaxis.range") == [-1.5, 2]
+    page.select_option("#right-y", "3")
+    assert state(page)["right"]["zoom"] is None
     assert page.input_value("#left-method") == "cpca" and not page.is_checked("input[aria-label='show background2']")
 
 
@@ -373,7 +381,14 @@ def test_reduced_motion_and_the_dark_theme_are_respected(browser, started):
       return count;
     }""")
     assert frames <= 3
-    assert opened.evaluate("document.getElementById('right-plot').layout.paper_bgcolor") == "#1c232b"
+    colours = """() => {
+      const plot = document.getElementById("right-plot");
+      return [plot.layout.paper_bgcolor, plot.data.find((each) => each.name === "background2").marker.color];
+    }"""
+    assert opened.evaluate(colours) == ["#1c232b", "#dadce0"]
+    opened.emulate_media(color_scheme="light")
+    opened.wait_for_function("document.getElementById('right-plot').layout.paper_bgcolor === '#ffffff'")
+    assert opened.evaluate(colours) == ["#ffffff", "#5f6368"]
     context.close()
 
 

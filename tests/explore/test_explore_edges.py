@@ -5,6 +5,7 @@ import io
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -13,7 +14,7 @@ from standout import CPCA, DPCA, KernelDPCA
 from standout._explore import export
 from standout._explore.server import _CALLS, Server
 from standout._explore.session import Exploration, Origin
-from standout.errors import MissingExtraError
+from standout.errors import MissingExtraError, without_warnings
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -24,7 +25,20 @@ def normal(*shape, seed=0):
 
 TARGET, ONE, TWO = normal(60, 5) + 0.5, normal(90, 5, seed=1), normal(40, 5, seed=2) * 1.5
 SUBJECTS = np.repeat(np.arange(18), 5)
+HOLES = np.where(np.random.default_rng(3).random(TARGET.shape) < 0.1, np.nan, TARGET)
+with without_warnings():
+    AT_MEANS = standout.read(HOLES, missing="mean")
 CASES = {
+    "missing values": (standout.read(HOLES, missing="auto"), {"u": ONE, "v": TWO}, {}),
+    "missing values at the mean": (AT_MEANS, [ONE, TWO], {}),
+    "missing values in few rows": (
+        standout.read(np.where(normal(20, 50, seed=4) > 2, np.nan, normal(20, 50)), missing="auto"),
+        [normal(25, 50, seed=1), normal(25, 50, seed=2)], {},
+    ),
+    "common features": (
+        pd.DataFrame(TARGET, columns=list("abcde")), pd.DataFrame(ONE, columns=list("xcbay")),
+        {"estimator": DPCA(features="common")},
+    ),
     "plain": (TARGET, ONE, {}),
     "one component": (TARGET, ONE, {"estimator": DPCA(1)}),
     "one feature": (TARGET[:, :1], ONE[:, :1], {"estimator": DPCA(1)}),

@@ -7,6 +7,7 @@ from scipy import sparse
 from standout import CPCA, DPCA
 from standout._explore.session import Exploration
 from standout._explore.stops import follow
+from standout.solvers.gram import RowSpan
 
 pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
@@ -67,6 +68,17 @@ def test_the_ratios_shown_are_those_of_the_scores():
     shares = np.array([len(parts[0]), len(parts[1])]) / (len(parts[0]) + len(parts[1]))
     expected = one.var(axis=0) / (shares[0] * two.var(axis=0) + shares[1] * three.var(axis=0))
     np.testing.assert_allclose(exploration.describe(view)["ratios"], expected, rtol=1e-8)
+
+
+def test_all_fits_of_wide_data_share_the_gram_matrices_of_their_rows(monkeypatch):
+    computed, measure = [], RowSpan._measure
+    monkeypatch.setattr(RowSpan, "_measure", lambda rows, units: computed.append(rows.n_rows) or measure(rows, units))
+    rng = np.random.default_rng(0)
+    exploration = Exploration(rng.normal(size=(30, 100)), rng.normal(size=(40, 100)))
+    for method in ("pca", "dpca", "cpca"):
+        for stop in range(min(3, len(exploration.stops(method, (0,)).values))):
+            exploration.judge(exploration.view(method, stop, 0, 1, [0]))
+    assert sorted(computed) == [30, 70, 70]  # PCA; in background sd for dPCA; in the units of the data for cPCA
 
 
 def test_unit_background_variance_holds_along_the_dial():

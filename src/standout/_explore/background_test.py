@@ -31,12 +31,9 @@ class BackgroundTest:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
             start_new_session=True,  # Ctrl-C goes to the server, which stops the test
-        )
+        )  # fmt: skip
         self._thread = threading.Thread(target=self._watch, args=(job,), daemon=True)
         self._thread.start()
 

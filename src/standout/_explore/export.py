@@ -10,7 +10,6 @@ from sklearn.base import clone
 
 from standout._base import BaseContrast
 from standout._cpca import CPCA
-from standout._explore import stops as dial
 from standout._explore.session import Exploration, View
 from standout._inputs import check_count
 from standout._model_file import save
@@ -18,9 +17,6 @@ from standout._version import __version__
 from standout.errors import InputError, without_warnings
 from standout.inference.assess import Assessment
 from standout.io.output import writing
-
-# Rows that are written at a time.
-_ROWS = 8192
 
 
 def shown_estimator(exploration: Exploration, view: View) -> tuple[BaseContrast, list[int], list[int]]:
@@ -132,20 +128,12 @@ def write_model(exploration: Exploration, view: View, file: Path) -> None:
 
 def write_scores(exploration: Exploration, view: View, file: Path) -> None:
     """Write the scores of all rows on the axes of a view, with their dataset, number, id and labels."""
-    found = exploration.best(view)
     names = [exploration.component_names(view)[place] for place in (view.x, *([] if view.y < 0 else [view.y]))]
     labels = [column for column in exploration.columns if column not in names]
     with writing(file, names, ["dataset", "row", *_id_column(exploration), *labels], "scores") as table:
-        for number, rows in enumerate(exploration.rows):
-            if view.method == "kernel":
-                source = (exploration.target, *exploration.backgrounds)[number]
-                values = np.asarray(exploration.fitted("kernel", 0, view.on)._scores(source))
-            else:
-                values = dial.scores(rows.source, found.directions[view.stop], exploration.centre(view))
-            values = values[:, [view.x, *([] if view.y < 0 else [view.y])]]
-            for start in range(0, len(values), _ROWS):
-                part = slice(start, start + _ROWS)
-                table.add(values[part], _about(exploration, number, np.arange(len(values))[part], labels))
+        for number in range(len(exploration.rows)):
+            values = exploration.all_scores(view, number)[:, [view.x, *([] if view.y < 0 else [view.y])]]
+            table.add(values, _about(exploration, number, np.arange(len(values)), labels))
 
 
 def write_selection(exploration: Exploration, selection: Any, file: Path) -> None:

@@ -36,14 +36,7 @@ def web_server() -> Any:
 class Explorer:
     """A running explorer; it ends with ``close()``, with its context, or with the process.
 
-    Attributes
-    ----------
-    url : str
-        The address of the page, with the token without which every request is refused.
-
-    See Also
-    --------
-    standout.explore : Start an explorer.
+    ``url`` is the address of the page, with the token without which every request is refused.
 
     Examples
     --------

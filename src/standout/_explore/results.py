@@ -6,13 +6,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
 
+from standout.io.source import Source
+
 # What a result takes besides its arrays: its key, its object, its texts. Roughly.
 _OVERHEAD = 10_000
 _T = TypeVar("_T")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class Results:
@@ -66,8 +70,18 @@ class Results:
                 del self._found[old]
 
 
+def kept(method: _Method) -> _Method:
+    """Keep the results of a method in ``self.results``, by its arguments."""
+
+    @wraps(method)
+    def once(self: Any, *arguments: Any) -> Any:
+        return self.results.once((method.__name__, *arguments), lambda: method(self, *arguments))
+
+    return once  # type: ignore[return-value]
+
+
 def array_bytes(value: Any) -> int:
-    """Return the size of all arrays in an object, its attributes and its items; each counts once.
+    """Return the size of all arrays in an object, its attributes and its items, but not of rows; each counts once.
 
     Examples
     --------
@@ -78,7 +92,7 @@ def array_bytes(value: Any) -> int:
     rest, total = [value], 0
     while rest:
         item = rest.pop()
-        if id(item) in seen or isinstance(item, str | bytes | type):
+        if id(item) in seen or isinstance(item, str | bytes | type | Source):
             continue
         seen.add(id(item))
         if isinstance(item, np.ndarray):

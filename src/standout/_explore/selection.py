@@ -42,19 +42,7 @@ CHOSEN_BY_LABEL = "The rows were chosen by label, not by score, so the intervals
 
 
 def inside(points: Array, region: Array) -> Mask:
-    """Return which points lie inside a polygon, by the even-odd rule.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n_points, 2)
-        The points.
-    region : ndarray of shape (n_corners, 2)
-        The corners of the polygon, which is closed.
-
-    Returns
-    -------
-    ndarray of bool of shape (n_points,)
-    """
+    """Return which points, (n, 2), lie inside the closed polygon with these corners, by the even-odd rule."""
     x, y = points.T
     found = np.zeros(len(points), dtype=bool)
     for (x0, y0), (x1, y1) in zip(region, np.roll(region, -1, axis=0), strict=True):
@@ -129,7 +117,6 @@ class HalfCheck:
 
     again: float  # share of the rows selected by the axis of their own half that the axis of the other half selects too
     chance: float  # share of all rows that the axis of the other half selects
-    n_splits: int
     size: Array  # effect sizes of the rows that the other half selects, a mean over splits; NaN if there are none
     low: Array
     high: Array
@@ -147,9 +134,9 @@ class HalfCheck:
     def sentence(self) -> str:
         """Return what may be concluded, in one sentence."""
         shares = (
-            f"the axis of the other half selects {self.again:.0%} of the rows that the axis of their own half selects"
+            f"the axis of the other half selects {self.again:.0%} of the rows that the axis of their own half selects "
+            f"(by chance: {self.chance:.0%})"
         )
-        shares += f" (by chance: {self.chance:.0%})"
         if self.kind == "holds":
             return (
                 f"The selection holds: {shares}. These rows differ in the features listed; whether they are a group "
@@ -166,22 +153,11 @@ Scorer = Callable[[list[Index]], Array]
 def check_halves(
     rows: RowSource, sets: Sequence[Units], region: Array, shown: Array, fit: Scorer, n_splits: int
 ) -> HalfCheck:
-    """Select rows again by axes that other subjects chose.
+    """Select target rows again by axes that other subjects chose, with random splits into halves.
 
-    Parameters
-    ----------
-    rows : RowSource
-        The target.
-    sets : sequence of Units
-        The units of the target and of each background.
-    region : ndarray of shape (n_corners, 2)
-        The polygon that selected them.
-    shown : ndarray of shape (n_rows, 2)
-        The scores on the screen.
-    fit : callable
-        Returns the scores of all target rows, (n_rows, k), from a fit to these rows of each dataset.
-    n_splits : int
-        Number of random splits into halves.
+    ``region`` is the polygon that selected rows by their scores on the screen, ``shown``, (n_rows, 2). ``sets`` are the
+    units of the target and of each background, and ``fit`` returns the scores of all target rows, (n_rows, k), from a
+    fit to these rows of each dataset.
     """
     again, chance, found = [], [], []
     for split in range(n_splits):
@@ -197,12 +173,8 @@ def check_halves(
         chance.append(held.mean())
         if min(held.sum(), (~held).sum()) >= FEWEST_ROWS:
             found.append(effects(rows, sets[0], held, ~held))
-    nothing = np.full(rows.n_features, math.nan)
-    size, low, high = (
-        np.mean([getattr(each, name) for each in found], axis=0) if found else nothing
-        for name in ("size", "low", "high")
-    )
-    return HalfCheck(float(np.mean(again)), float(np.mean(chance)), n_splits, size, low, high)
+    sizes: list[Any] = [(each.size, each.low, each.high) for each in found] or [np.full((3, rows.n_features), math.nan)]
+    return HalfCheck(float(np.mean(again)), float(np.mean(chance)), *np.mean(sizes, axis=0))
 
 
 def _halves(units: Units, rng: np.random.Generator) -> Mask:

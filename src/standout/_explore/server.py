@@ -25,7 +25,7 @@ from starlette.routing import Mount, Route
 
 from standout._explore import export
 from standout._explore.background_test import BackgroundTest
-from standout._explore.session import TITLES, Exploration, View
+from standout._explore.session import TITLES, Exploration, View, shown, shown_text
 from standout._report.report import plotly_script
 from standout._summary import plain
 from standout._version import __version__
@@ -42,8 +42,6 @@ _POLICY = (
 )
 # Requests are small: a lasso has a few hundred corners.
 _LARGEST_REQUEST = 1_000_000
-# Names in the page: longer ones are cut, so that one cell of a table cannot fill it.
-_LONGEST_NAME, _LONGEST_TEXT = 200, 5000
 _MOST_CLASSES = 40
 _EXPORTS = {
     "scores.csv": "text/csv", "scores.parquet": "application/vnd.apache.parquet", "selection.csv": "text/csv",
@@ -51,17 +49,6 @@ _EXPORTS = {
 }  # fmt: skip
 
 Handler = Callable[["Server", dict[str, Any]], Any]
-
-
-def shown(name: Any) -> str:
-    """Return a name for the page: one line, not too long, without characters that change the direction of text."""
-    text = shown_text(str(name)[: _LONGEST_NAME + 1])
-    return text if len(text) <= _LONGEST_NAME else text[:_LONGEST_NAME] + "…"
-
-
-def shown_text(text: str) -> str:
-    """Return a sentence of the library for the page; names in it may hold anything."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:_LONGEST_TEXT])
 
 
 class Server:
@@ -233,15 +220,7 @@ def _stops(server: Server, given: dict[str, Any]) -> dict[str, Any]:
 
 def _describe(server: Server, given: dict[str, Any]) -> dict[str, Any]:
     """Return the ratios and patterns of a view."""
-    found = server.exploration.describe(server.view(given))
-    for tops in found["top_features"]:
-        for top in tops:
-            top["feature"] = shown(top["feature"])
-    return {**found, "title": TITLES[str(given.get("method"))]}
-
-
-def _points(server: Server, given: dict[str, Any]) -> Response:
-    return Response(server.exploration.points(server.view(given)), media_type="application/octet-stream")
+    return {**server.exploration.describe(server.view(given)), "title": TITLES[str(given.get("method"))]}
 
 
 def _colour(server: Server, given: dict[str, Any]) -> dict[str, Any]:
@@ -268,7 +247,8 @@ def _colour(server: Server, given: dict[str, Any]) -> dict[str, Any]:
             sets.append({"codes": codes[labels.codes[rows.drawn]]})
     return {
         "classes": [shown(name) for name in kept],
-        "values": kept,
+        # Numbers of the target's classes: names may be long. None if the target has no such rows.
+        "values": [target.names.index(name) if target is not None and sizes[name] else None for name in kept],
         "counts": [sizes[name] for name in kept],
         "others": len(names) - len(kept),
         "sets": sets,
@@ -288,8 +268,10 @@ def _verdict(server: Server, given: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict of the library on a view, with the result of its test if there is one."""
     view = server.view(given)
     assessment = server.assessment(view)
-    found = server.exploration.judge(view, assessment)
-    summary = None if assessment is None else [shown_text(line) for line in str(assessment.summary()).splitlines()]
+    found, spell = server.exploration.judge(view, assessment), server.exploration.origin.spell
+    summary = (
+        None if assessment is None else [shown_text(spell(line)) for line in str(assessment.summary()).splitlines()]
+    )
     return {**found, "reasons": [shown_text(text) for text in found["reasons"]], "summary": summary}
 
 
@@ -304,24 +286,13 @@ def _select(server: Server, given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _compare(server: Server, given: dict[str, Any]) -> dict[str, Any]:
-    found = server.exploration.compare(given.get("first"), given.get("second"))
-    for feature in found["features"]:
-        feature["feature"] = shown(feature["feature"])
-    return found
-
-
-def _check(server: Server, given: dict[str, Any]) -> dict[str, Any]:
-    return server.exploration.check(given.get("selection"))
-
-
 def _start_test(server: Server, given: dict[str, Any]) -> dict[str, Any]:
-    """Start the test of a view, unless it runs or is done."""
+    """Start the test of a view, unless it runs."""
     view = server.view(given)
     job = export.test_job(server.exploration, view, given.get("permutations", 999))
     with server.starting:
         running = server.tests.get(view.model)
-        if running is None or running.state in ("cancelled", "failed"):
+        if running is None or running.state != "running":
             for other in server.tests.values():  # one at a time
                 if other.state == "running":
                     other.cancel()
@@ -353,8 +324,13 @@ def _code(server: Server, given: dict[str, Any]) -> dict[str, Any]:
 
 
 _CALLS: dict[str, Handler] = {
-    "session": _session, "stops": _stops, "describe": _describe, "points": _points, "colour": _colour, "ids": _ids,
-    "verdict": _verdict, "select": _select, "compare": _compare, "check": _check, "start-test": _start_test,
+    "session": _session, "stops": _stops, "describe": _describe, "colour": _colour, "ids": _ids,
+    "verdict": _verdict, "select": _select, "start-test": _start_test,
     "test": _test, "cancel-test": _cancel, "code": _code,
+    "points": lambda server, given: Response(
+        server.exploration.points(server.view(given)), media_type="application/octet-stream"
+    ),
+    "compare": lambda server, given: server.exploration.compare(given.get("first"), given.get("second")),
+    "check": lambda server, given: server.exploration.check(given.get("selection")),
     "alive": lambda _server, _given: {"alive": True},
 }  # fmt: skip

@@ -21,7 +21,7 @@ from standout._blas import Array
 from standout._cpca import CPCA, path
 from standout._dpca import DPCA
 from standout._explore import stops as dial
-from standout._explore.results import Results
+from standout._explore.results import Results, kept
 from standout._explore.selection import (
     CHOSEN_BY_LABEL,
     FEWEST_FEATURES,
@@ -41,10 +41,11 @@ from standout._report.figures import sample_rows
 from standout._verdict import verdict
 from standout.errors import InputError, listed, without_warnings
 from standout.inference.assess import Assessment
-from standout.inference.resampling import collect_samples, collect_sides
+from standout.inference.resampling import Sample, background_keys, collect_samples, collect_sides
 from standout.io.read import open_data
 from standout.io.source import RowView
 from standout.plot._scores import Labels
+from standout.solvers.gram import sharing
 
 # Points that are drawn; all rows are counted.
 MOST_DRAWN = 20_000
@@ -58,8 +59,23 @@ _NULL = 1e-12
 _COMPONENTS = 2
 TITLES = {"pca": "PCA", "dpca": "dPCA", "signal": "dPCA, signal axes", "cpca": "cPCA", "kernel": "Kernel dPCA"}
 PARAMETERS = {"dpca": "shrinkage", "cpca": "alpha"}
+# Parameters that estimators of different methods share.
+_SHARED = ("features", "centering", "random_state")
+# Names on the page: longer ones are cut, so that one cell of a table cannot fill it.
+_LONGEST_NAME, _LONGEST_TEXT = 200, 5000
 # Bytes of the results that are kept, if they are more than twice the data. The rows themselves do not count.
 _MOST_KEPT = 512e6
+
+
+def shown(name: Any) -> str:
+    """Return a name for the page: one line, not too long, without characters that change the direction of text."""
+    text = shown_text(str(name)[: _LONGEST_NAME + 1])
+    return text if len(text) <= _LONGEST_NAME else text[:_LONGEST_NAME] + "…"
+
+
+def shown_text(text: str) -> str:
+    """Return a sentence of the library for the page; names in it may hold anything."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:_LONGEST_TEXT])
 
 
 @dataclass(frozen=True)
@@ -110,17 +126,16 @@ class Exploration:
             raise InputError("background: there is none to compare with. Give `background=`.")
         self.title = title or "What is specific to the target"
         target, background = collect_sides(open_data(target, "target"), background)
-        several = isinstance(background, Mapping | list | tuple)
-        named = dict(background) if isinstance(background, Mapping) else dict(enumerate(background)) if several else {}
+        keys = background_keys(background)
         self.target = target
-        self.names = [str(key) for key in named] if several else ["background"]
-        self.keys: list[Any] = list(named)
-        self.backgrounds = [open_data(data, "background") for data in named.values()] if several else [background]
-        self.groups = groups
-        self.given_groups = background_groups
-        grouped = background_groups if several else [background_groups]
+        self.keys: tuple[Any, ...] = keys or ()
+        self.names = ["background"] if keys is None else [str(key) for key in keys]
+        parts = [background] if keys is None else [background[key] for key in keys]
+        self.backgrounds = [open_data(part, "background") for part in parts]
+        self.groups, self.given_groups = groups, background_groups
+        grouped = [background_groups] if keys is None else background_groups
         self.background_groups = (
-            [None] * len(self.names) if grouped is None
+            [None] * len(parts) if grouped is None
             else [grouped.get(key) for key in self.keys] if isinstance(grouped, Mapping) else list(grouped)
         )  # fmt: skip
         self.origin = origin or Origin("target", tuple(f"background[{key!r}]" for key in self.keys) or ("background",))
@@ -136,17 +151,29 @@ class Exploration:
 
     # Data
 
-    def _shown_rows(self) -> tuple[ShownRows, ...]:
+    def _samples(self, on: tuple[int, ...]) -> tuple[Sample, ...]:
         with without_warnings():  # the fit has given them
-            samples = collect_samples(
-                self.target, self.background(self.every), self.groups, self.grouped(self.every),
-                self.estimator.features, "the explorer",
-            )  # fmt: skip
-        drawn = sample_rows([sample.n_rows for sample in samples.sets], MOST_DRAWN)
-        names = ["target", *self.names]
+            return collect_samples(
+                self.target, self.background(on), self.groups, self.grouped(on), self.estimator.features, "the explorer"
+            ).sets
+
+    def _shown_rows(self) -> tuple[ShownRows, ...]:
+        samples = self._samples(self.every)
+        drawn = sample_rows([sample.n_rows for sample in samples], MOST_DRAWN)
+        parts = zip(["target", *self.names], samples, drawn, strict=True)
+        return tuple(ShownRows(name, sample.source, sample.units, index) for name, sample, index in parts)
+
+    @kept
+    def rows_of(self, method: str, on: tuple[int, ...]) -> tuple[ShownRows, ...]:
+        """Return the rows as a model has them: missing values filled by its datasets, for scores at its mean."""
+        sources = (self.target, *self.backgrounds)
+        if method == "kernel" or not any(source.is_incomplete for source in sources):
+            return self.rows
+        used = dict(zip((0, *(number + 1 for number in on)), self._samples(on), strict=True))
+        model = self.fitted(method, 0, on)
         return tuple(
-            ShownRows(name, sample.source, sample.units, index)
-            for name, sample, index in zip(names, samples.sets, drawn, strict=True)
+            rows._replace(source=used[number].source if number in used else rows.source, scored=model._rows(source))
+            for number, (rows, source) in enumerate(zip(self.rows, sources, strict=True))
         )
 
     def background(self, on: Sequence[int]) -> Any:
@@ -233,34 +260,25 @@ class Exploration:
     def make(self, method: str, stop: int, on: tuple[int, ...], n_components: Any = None) -> BaseContrast:
         """Return the estimator of a method at a stop, not fitted."""
         given = self.estimator.get_params()
-        count = given["n_components"] if n_components is None else n_components
-        shared = {name: given[name] for name in ("features", "centering", "random_state") if name in given}
-        mix = self._mix(given["mix"], on)
-        value = None
+        count, mix = given["n_components"] if n_components is None else n_components, self._mix(given["mix"], on)
+        if method == "kernel":
+            return clone(self.estimator).set_params(mix=mix)  # type: ignore[no-any-return]
+        if method in ("pca", "cpca") and count == "auto":  # needs the ratios of dPCA
+            count = _COMPONENTS
+        if method == "pca" and given.get("features") != "common":
+            return DPCA(count, random_state=given["random_state"])
+        kind = CPCA if method in ("pca", "cpca") else DPCA
+        own = given if isinstance(self.estimator, kind) else {name: given[name] for name in _SHARED if name in given}
+        fixed: dict[str, dict[str, Any]] = {
+            "pca": {"alpha": 0.0}, "cpca": {}, "dpca": {"axes": "ratio"}, "signal": {"axes": "signal"},
+        }  # fmt: skip
+        changed = fixed[method]
         if stop:
             values = self.stops(method, on).values
             if stop >= len(values):
                 raise InputError(f"the dial of {TITLES[method]} has {len(values)} stops. Choose one of them.")
-            value = values[stop]
-        if method == "kernel":
-            kernel: BaseContrast = clone(self.estimator).set_params(mix=mix)
-            return kernel
-        if method in ("pca", "cpca") and count == "auto":  # needs the ratios of dPCA
-            count = _COMPONENTS
-        if method == "pca":
-            if shared.get("features") == "common":
-                return CPCA(count, alpha=0.0, mix=mix, **shared)
-            return DPCA(count, random_state=shared["random_state"])
-        if method == "cpca":
-            own = given if isinstance(self.estimator, CPCA) else {}
-            rest = {name: own[name] for name in ("grid", "affinity", "n_representatives") if name in own}
-            alpha = own.get("alpha", "auto") if value is None else value
-            return CPCA(count, alpha=alpha, mix=mix, **rest, **shared)
-        own = given if isinstance(self.estimator, DPCA) else {}
-        rest = {name: own[name] for name in ("normalize", "solver", "graph", "smoothness") if name in own}
-        shrinkage = own.get("shrinkage", "auto") if value is None else value
-        axes = "signal" if method == "signal" else "ratio"
-        return DPCA(count, shrinkage=shrinkage, axes=axes, mix=mix, **rest, **shared)
+            changed[PARAMETERS[method]] = values[stop]
+        return kind(**{**own, "n_components": count, "mix": mix, **changed})
 
     def _mix(self, mix: Any, on: tuple[int, ...]) -> Any:
         """Return the mixture weights of the backgrounds in use, as numbers that code can show."""
@@ -272,7 +290,7 @@ class Exploration:
 
     def fit(self, estimator: BaseContrast, method: str, on: tuple[int, ...]) -> BaseContrast:
         """Fit an estimator of a method to the given data, without repeating warnings: the verdict shows them."""
-        with without_warnings() if hasattr(self, "rows") else nullcontext():
+        with without_warnings() if hasattr(self, "rows") else nullcontext(), sharing(self.results.once):
             if method == "pca" and isinstance(estimator, DPCA):
                 estimator.fit(self.target, groups=self.groups)
             else:
@@ -280,34 +298,22 @@ class Exploration:
                 estimator.fit(self.target, background=background, groups=self.groups, background_groups=groups)
         return estimator
 
+    @kept
     def fitted(self, method: str, stop: int, on: tuple[int, ...]) -> Any:
         """Return the fitted estimator of a method at a stop, as ``fit`` gives it."""
-        if method not in self.methods:
-            raise InputError(f"unknown method {method!r}. Use one of {listed(list(self.methods))}.")
-        on = self.every if method == "pca" else on
-        return self.results.once(("fit", method, stop, on), lambda: self.fit(self.make(method, stop, on), method, on))
-
-    def start(self, method: str, on: tuple[int, ...]) -> Stops:
-        """Return the first stop of a method alone: what the library chooses. It needs no path."""
-        return self.results.once(("start", method, on), lambda: self._start(method, on))
-
-    def stops(self, method: str, on: tuple[int, ...]) -> Stops:
-        """Return all stops of a method."""
-        return self.results.once(("stops", method, on), lambda: self._stops(method, on))
+        return self.fit(self.make(method, stop, on), method, on)
 
     def best(self, view: View) -> Stops:
         """Return the stops that a view needs: all of them if the dial was moved."""
         return self.stops(view.method, view.on) if view.stop else self.start(view.method, view.on)
 
-    def _whole(self, method: str, on: tuple[int, ...]) -> BaseContrast:
+    @kept
+    def whole(self, method: str, on: tuple[int, ...]) -> BaseContrast:
         """Return the model of stop 0 with as many components as can be shown."""
         given = self.fitted(method, 0, on)
-        if method in ("kernel", "signal"):
-            return given  # type: ignore[no-any-return]
         model = given._solved()
-        most = min(model.rank, model.target_counts.rows - 1)
-        count = max(min(MOST_COMPONENTS, most), given.n_components_)
-        if count == given.n_components_:
+        count = max(min(MOST_COMPONENTS, model.rank, model.target_counts.rows - 1), given.n_components_)
+        if method in ("kernel", "signal") or count == given.n_components_:
             return given  # type: ignore[no-any-return]
         estimator = self.make(method, 0, on, count)
         if method == "cpca":  # the search for alpha depends on the number of components
@@ -317,8 +323,10 @@ class Exploration:
         except InputError:  # the rank of the target may be lower than that of both
             return given  # type: ignore[no-any-return]
 
-    def _start(self, method: str, on: tuple[int, ...]) -> Stops:
-        whole = self._whole(method, on)
+    @kept
+    def start(self, method: str, on: tuple[int, ...]) -> Stops:
+        """Return the first stop of a method alone: what the library chooses. It needs no path."""
+        whole = self.whole(method, on)
         model = whole._solved()
         if whole.n_components_ == 0:
             raise InputError(f"{TITLES[method]}: no component stands out from noise, so there is nothing to draw.")
@@ -326,9 +334,11 @@ class Exploration:
             found = dial.of_scores(self.rows, [whole._scores(source) for source in (self.target, *self.backgrounds)])
         else:
             model = model.narrowed()
-            value, centred = self.automatic(method, on), self._centred(method)
+            name = PARAMETERS.get(method)
+            value = None if name is None else float(getattr(self.fitted(method, 0, on), f"{name}_"))
             found = dial.collect(
-                self.rows, model.components[None], model.mean, model.scale, [value], centred=centred
+                self.rows_of(method, on), model.components[None], model.mean, model.scale, [value],
+                centred=self._centred(method),
             )  # fmt: skip
         return replace(found, ratios=model.ratios[None] if model.background_counts else None)
 
@@ -336,22 +346,24 @@ class Exploration:
         """Return whether the variance of the target is about its own mean."""
         return method == "pca" or getattr(self.estimator, "centering", "own") == "own"
 
-    def _stops(self, method: str, on: tuple[int, ...]) -> Stops:
+    @kept
+    def stops(self, method: str, on: tuple[int, ...]) -> Stops:
+        """Return all stops of a method."""
         first = self.start(method, on)
         parameter = PARAMETERS.get(method)
         if parameter is None or (method == "dpca" and getattr(self.estimator, "graph", None) is not None):
             return first
         given = self.make(method, 0, on)
-        with without_warnings():
+        with without_warnings(), sharing(self.results.once):
             found = path(
                 self.target, self.background(on), over=parameter, n_components=first.n_components, mix=given.mix,
                 centering=given.centering, features=given.features, random_state=given.random_state,
             )  # fmt: skip
-        model = self._whole(method, on)._solved()
+        model = self.whole(method, on)._solved()
         components = found.components if model.used is None else found.components[..., model.used]
         narrow = model.narrowed()
         stops = dial.collect(
-            self.rows, np.concatenate([narrow.components[None], components]), narrow.mean, narrow.scale,
+            self.rows_of(method, on), np.concatenate([narrow.components[None], components]), narrow.mean, narrow.scale,
             [first.values[0], *map(float, found.values)], parameter=parameter,
             representatives=[1 + int(number) for number in found.representatives], centred=self._centred(method),
         )  # fmt: skip
@@ -377,13 +389,6 @@ class Exploration:
     def _background_variance(self, stops: Stops, shares: Array, on: tuple[int, ...]) -> Array:
         parts = [share * stops.background_variance[number] for share, number in zip(shares, on, strict=True)]
         return np.sum(parts, axis=0)  # type: ignore[no-any-return]
-
-    def automatic(self, method: str, on: tuple[int, ...]) -> float | None:
-        """Return the value of the dial that the library chose, where there is one."""
-        model = self.fitted(method, 0, on)
-        if method == "dpca":
-            return float(model.shrinkage_)
-        return float(model.alpha_) if method == "cpca" else None
 
     def shares(self, method: str, on: tuple[int, ...]) -> Array:
         """Return the share of each background in use."""
@@ -411,23 +416,21 @@ class Exploration:
             raise InputError(f"axes: {TITLES[method]} has {available.n_components} components.")
         return found
 
+    @kept
     def target_scores(self, view: View) -> Array:
         """Return the scores of all target rows on the axes of a view, (n_rows, 2)."""
-        return self.results.once(("scores", view), lambda: self._target_scores(view))
-
-    def _target_scores(self, view: View) -> Array:
-        found = self.best(view)
-        if view.method == "kernel":
-            both = np.asarray(self.fitted("kernel", 0, view.on)._scores(self.target))
-        else:
-            both = dial.scores(self.rows[0].source, found.directions[view.stop], self.centre(view))
+        both = self.all_scores(view, 0)
         y = np.arange(len(both), dtype=np.float64) if view.y < 0 else both[:, view.y]
         return np.column_stack([both[:, view.x], y])
 
-    def centre(self, view: View) -> Array:
-        """Return what is subtracted from rows before they are projected; it does not depend on the stop."""
-        mean: Array = self.fitted(view.method, 0, view.on)._solved().narrowed().mean
-        return mean
+    def all_scores(self, view: View, number: int) -> Array:
+        """Return the scores of all rows of a dataset on the components of a view, as on the screen."""
+        if view.method == "kernel":
+            source = (self.target, *self.backgrounds)[number]
+            return np.asarray(self.fitted("kernel", 0, view.on)._scores(source))
+        rows = self.rows_of(view.method, view.on)[number]
+        mean = self.fitted(view.method, 0, view.on)._solved().narrowed().mean  # that of all stops
+        return dial.scores(rows.scored or rows.source, self.best(view).directions[view.stop], mean)
 
     def component_names(self, view: View) -> list[str]:
         """Return the names of the components at the places of the screen."""
@@ -451,17 +454,13 @@ class Exploration:
         tops = []
         for row in [] if moves is None else moves:
             order = np.argsort(-np.abs(row), kind="stable")[:N_FEATURES]
-            tops.append([{"feature": self.feature_names[j], "weight": float(row[j])} for j in order if row[j]])
+            tops.append([{"feature": shown(self.feature_names[j]), "weight": float(row[j])} for j in order if row[j]])
         value = found.values[view.stop]
         return {
-            "names": self.component_names(view),
-            "value": value,
-            "ratios": ratios,
-            "noise_edge": given.noise_edge_,
+            "names": self.component_names(view), "ratios": ratios, "noise_edge": given.noise_edge_,
             "shrunk": view.method in ("dpca", "signal") and bool(value if view.stop else given.shrinkage_),
-            "top_features": tops,
-            "unit": "background sd",
-        }
+            "value": value, "top_features": tops,
+        }  # fmt: skip
 
     def points(self, view: View) -> bytes:
         """Return the scores of the drawn rows on the axes of a view: x then y of each dataset, as float32."""
@@ -487,11 +486,11 @@ class Exploration:
         if not isinstance(selection, dict):
             raise InputError("selection: give a region of a view, or a label.")
         if selection.get("kind") == "label":
-            column, value = str(selection.get("column")), str(selection.get("value"))
+            column, value = str(selection.get("column")), selection.get("value")
             labels = self.colour(column)[0]
-            if labels is None or value not in labels.names:
-                raise InputError(f"selection: no target row has the label {value!r} in {column!r}.")
-            return labels.codes == labels.names.index(value), None, None
+            if labels is None or type(value) is not int or not 0 <= value < len(labels.names):
+                raise InputError(f"selection: the target has no label number {value!r} in {column!r}.")
+            return labels.codes == value, None, None
         view = self.view(*(selection.get(name) for name in ("method", "stop", "x", "y", "on")))
         region = as_region(selection.get("points"))
         return inside(self.target_scores(view), region), view, region
@@ -504,12 +503,11 @@ class Exploration:
             "units": found.units if self.rows[0].units.ids else None,
             "features": [
                 {
-                    "feature": self.feature_names[j], "difference": found.difference[j],
+                    "feature": shown(self.feature_names[j]), "difference": found.difference[j],
                     "size": found.size[j], "low": found.low[j], "high": found.high[j],
                 }
                 for j in found.largest(N_FEATURES)
             ],
-            "indices": found.largest(N_FEATURES),
         }  # fmt: skip
 
     def effects(self, first: Any, second: Any = None) -> Effects:
@@ -540,17 +538,11 @@ class Exploration:
             found = self.results.once(key, lambda: self._check(view, region))
         except InputError as error:
             return {"kind": "impossible", "sentence": f"The check on halves is not possible: {error}"}
-        largest = [int(j) for j in self.compare(selection)["indices"]]
+        largest = self.effects(selection).largest(N_FEATURES)
         return {
-            "kind": found.kind,
-            "sentence": found.sentence(),
-            "again": found.again,
-            "chance": found.chance,
-            "n_splits": found.n_splits,
-            "size": found.size[largest],
-            "low": found.low[largest],
-            "high": found.high[largest],
-        }
+            "kind": found.kind, "sentence": found.sentence(), "again": found.again, "chance": found.chance,
+            "size": found.size[largest], "low": found.low[largest], "high": found.high[largest],
+        }  # fmt: skip
 
     def _check(self, view: View, region: Array) -> HalfCheck:
         shown = self.target_scores(view)
@@ -563,24 +555,19 @@ class Exploration:
             estimator = self.make(view.method, view.stop, view.on, None if view.method == "kernel" else count)
             parts = [RowView(rows.source, half) for rows, half in zip(sources, halves, strict=True)]
             groups = [
-                rows.units.rows[half] if rows.units.ids else None for rows, half in zip(sources, halves, strict=True)
+                each.units.rows[half] if each.units.ids else None for each, half in zip(sources, halves, strict=True)
             ]
-            keyed = dict(zip(range(len(on)), parts[1:], strict=True))
-            own = dict(zip(range(len(on)), groups[1:], strict=True))
             if not isinstance(estimator.mix, str):
                 estimator.set_params(mix=list(self.shares(view.method, view.on)))
+            sides: dict[str, Any] = {"background": dict(enumerate(parts[1:]))} if on else {}
+            if any(each is not None for each in groups[1:]):
+                sides["background_groups"] = dict(enumerate(groups[1:]))
             with without_warnings():
-                if on:
-                    grouped = own if any(each is not None for each in own.values()) else None
-                    estimator.fit(parts[0], background=keyed, groups=groups[0], background_groups=grouped)
-                else:
-                    estimator.fit(parts[0], groups=groups[0])
+                estimator.fit(parts[0], groups=groups[0], **sides)
             scores = np.asarray(estimator._scores(self.rows[0].source))
-            if view.y < 0:  # the number of the row is its own second axis
-                return np.column_stack([scores, shown[:, 1]])
-            return scores
+            # The number of the row is its own second axis.
+            return scores if view.y >= 0 else np.column_stack([scores, shown[:, 1]])
 
         values = sum(float(rows.n_rows) for rows in self.rows) * len(self.feature_names)
-        units = [rows.units for rows in sources]
         n_splits = 1 if values > _MANY_VALUES else _SPLITS
-        return check_halves(self.rows[0].source, units, region, shown, fit, n_splits)
+        return check_halves(self.rows[0].source, [rows.units for rows in sources], region, shown, fit, n_splits)

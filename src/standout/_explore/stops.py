@@ -33,6 +33,7 @@ class ShownRows(NamedTuple):
     source: RowSource
     units: Units
     drawn: Index
+    scored: RowSource | None = None  # the rows as ``transform`` fills them, if values are missing
 
     @property
     def n_rows(self) -> int:
@@ -97,6 +98,8 @@ def project(rows: ShownRows, filters: Array, mean: Array, *, with_features: bool
             start += len(values)
     centre = total / rows.n_rows if centred else np.zeros(count)
     covariance = gram / rows.n_rows - np.outer(centre, centre)
+    if rows.scored is not None:
+        drawn = [scores(rows.scored, filters, mean)[rows.drawn].astype(np.float32)]
     return Projection(
         np.concatenate(drawn) if drawn else np.empty((0, count), np.float32),
         covariance,
@@ -168,21 +171,16 @@ def collect(
     place = order[:, :, None]
     variances = [np.diagonal(each.covariance).reshape(n_stops, count).clip(min=0.0) for each in (target, *others)]
     of_target, *of_background = (np.take_along_axis(each, order, axis=1) for each in variances)
-    return Stops(
-        parameter=parameter,
-        values=tuple(values),
-        representatives=tuple(representatives),
-        filters=filters,
-        order=order,
-        signs=signs,
-        drawn=tuple(
-            np.take_along_axis(each.drawn.reshape(-1, n_stops, count), order[None], axis=2) * signs.astype(np.float32)
-            for each in (target, *others)
-        ),
-        target_variance=of_target,
-        background_variance=tuple(of_background),
-        moves=np.take_along_axis(moves, place, axis=1) * signs.astype(np.float32)[:, :, None],
+    sign = signs.astype(np.float32)
+    drawn = tuple(
+        np.take_along_axis(each.drawn.reshape(-1, n_stops, count), order[None], axis=2) * sign
+        for each in (target, *others)
     )
+    moves = np.take_along_axis(moves, place, axis=1) * sign[:, :, None]
+    return Stops(
+        parameter, tuple(values), tuple(representatives), filters, order, signs, drawn, of_target, tuple(of_background),
+        moves,
+    )  # fmt: skip
 
 
 def of_scores(rows: Sequence[ShownRows], found: Sequence[Array]) -> Stops:

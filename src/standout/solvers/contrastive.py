@@ -9,6 +9,7 @@ span of the rows, and no matrix of size features × features is formed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -61,8 +62,15 @@ def threads(problem: Problem) -> AbstractContextManager[None]:
 
 def reduced(problem: Problem, *, standardised: bool = False) -> Reduced:
     """Reduce a problem to its joint range, in the units of the data or in those of the background sd."""
-    by_rows = problem.has_rows and problem.target.n_features > problem.n_rows
-    return (_from_rows if by_rows else _from_moments)(problem, standardised)
+    if not by_rows(problem):
+        return _from_moments(problem, standardised)
+    found: Reduced = gram.shared("reduced", problem, standardised, lambda: _from_rows(problem, standardised))
+    return found
+
+
+def by_rows(problem: Problem) -> bool:
+    """Return whether a problem is solved in the span of its rows: there are more features."""
+    return problem.has_rows and problem.target.n_features > problem.n_rows
 
 
 def _from_moments(problem: Problem, standardised: bool) -> Reduced:
@@ -194,10 +202,22 @@ def components(problem: Reduced, vectors: Array) -> Components:
     The patterns are ``C_xx U (Uᵀ C_xx U)⁻¹``: the regression of the target on its scores, so that
     ``uᵢᵀ pⱼ = δᵢⱼ``. A component along which the target does not vary is its own pattern.
     """
-    filters = problem.lifted(vectors)
-    image = problem.target @ vectors
+    return components_along(problem, [vectors])[0]
+
+
+def components_along(problem: Reduced, bases: Sequence[Array]) -> list[Components]:
+    """Return the components of each of several sets of k vectors; all are mapped in one product."""
+    flat = np.hstack(bases)
+    images = problem.target @ flat
+    filters, full = np.split(problem.lifted(np.hstack([flat, images])), 2, axis=1)
+    full = full if problem.images is None else problem.images @ flat
+    parts = zip(*(np.split(part, len(bases), axis=1) for part in (images, filters, full)), strict=True)
+    return [_components(problem, *each) for each in zip(bases, parts, strict=True)]
+
+
+def _components(problem: Reduced, vectors: Array, mapped: tuple[Array, Array, Array]) -> Components:
+    image, filters, full_image = mapped
     inside = symmetric(vectors.T @ image)
-    full_image = problem.lifted(image) if problem.images is None else problem.images @ vectors
     inverse = linalg.pinvh(inside, rtol=rank_tolerance(problem.rank), check_finite=False)
     patterns = full_image @ inverse + filters @ (np.eye(len(inside)) - inside @ inverse)
     filters, patterns = problem.frame.filters(filters), problem.frame.images(patterns)

@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
 from functools import cached_property, partial
 from typing import Any
 
@@ -35,13 +38,14 @@ from standout._blas import (
     rank_tolerance,
     squared_norm,
     symmetric,
+    threads_for,
     times,
     top_eigen,
 )
 from standout._dataset import Dataset
 from standout._shrinkage import Factors, FactorSearch, Shrinkage, start_features, target_axes
 from standout.io.memory import explain_non_finite, row_block, sparse_rows, transposed, with_values
-from standout.solvers.dense import best_pairs
+from standout.solvers.dense import best_pairs, pays_off
 from standout.solvers.problem import Problem
 from standout.solvers.solution import Eigenpairs, FeatureScale
 
@@ -49,6 +53,9 @@ from standout.solvers.solution import Eigenpairs, FeatureScale
 _PANEL_BYTES = 32 * 2**20
 # Rows of a sparse Gram matrix computed at once.
 _GRAM_ROWS = 256
+# Returns the result for a key, computed at most once.
+Once = Callable[[Any, Callable[[], Any]], Any]
+_once: ContextVar[Once | None] = ContextVar("once", default=None)
 
 
 class Span(FactorSearch):
@@ -291,7 +298,36 @@ class SparseSpan(RowSpan):
         return np.asarray(transposed(self.matrix) @ weighted - self.centres.T @ sums)
 
 
+@contextmanager
+def sharing(once: Once) -> Iterator[None]:
+    """Compute what depends on the rows alone once for all fits in this context, with results kept by ``once``."""
+    token = _once.set(once)
+    try:
+        yield
+    finally:
+        _once.reset(token)
+
+
+def shared(what: str, problem: Problem, standardised: bool, compute: Callable[[], Any]) -> Any:
+    """Return a result that depends on the rows and the shares of a problem only."""
+    once = _once.get()
+    if once is None:
+        return compute()
+    # What is kept refers to the problem, so that no other object gets the ids of its sources.
+    data = [(id(part.source), id(part.weights)) for part in (problem.target, *problem.backgrounds)]
+    shares = None if problem.mixture is None else tuple(problem.mixture.shares)
+    key = (what, *data, shares, problem.options.own_centre, standardised)
+    return once(key, lambda: (problem, compute()))[1]
+
+
 def row_span(problem: Problem, standardised: bool = True) -> RowSpan:
+    """Return the span of the rows, which may be rescaled."""
+    span: RowSpan = copy(shared("span", problem, standardised, lambda: _row_span(problem, standardised)))
+    span.means, span.variances, span.scale = span.means.copy(), span.variances.copy(), span.scale.copy()
+    return span
+
+
+def _row_span(problem: Problem, standardised: bool) -> RowSpan:
     """Return the span of rows, with sparse products if these are cheaper, otherwise with dense panels."""
     parts = [data.counted().rows for data in (problem.target, *problem.backgrounds)]
     matrices = [sparse_rows(rows) for rows in parts if rows is not None]
@@ -357,7 +393,46 @@ def solve(span: RowSpan, shrinkage: Shrinkage, count: int) -> Eigenpairs:
     # v = Zᵀ w has background variance λ if α = Z_x v has length λ: scale it to one.
     safe = np.where(ratios > 0, ratios, 1.0)
     weights = weights * np.where(ratios > 0, 1 / np.sqrt(safe), 0.0)
+    return _eigenpairs(span, [ratios], weights)[0][0]
+
+
+def _eigenpairs(span: RowSpan, ratios: Sequence[Array], weights: Array) -> tuple[list[Eigenpairs], Array]:
+    """Return pairs for each set of ratios, and all target scores, from pairs as combinations of rows, side by side."""
     image = np.zeros_like(weights)
-    image[:split] = span.gram[:split] @ weights
-    vectors, target_image = np.split(span.combine(np.hstack([weights, image])), 2, axis=1)
-    return Eigenpairs(ratios, vectors, target_image, target_image / safe)
+    image[: span.n_target] = span.gram[: span.n_target] @ weights
+    vectors, images = np.split(span.combine(np.hstack([weights, image])), 2, axis=1)
+    steps = zip(ratios, np.split(vectors, len(ratios), axis=1), np.split(images, len(ratios), axis=1), strict=True)
+    pairs = [
+        Eigenpairs(values, own, of_target, of_target / np.where(values > 0, values, 1.0))
+        for values, own, of_target in steps
+    ]
+    return pairs, image[: span.n_target]
+
+
+def solve_along(span: RowSpan, intensities: Array, count: int, seed: int) -> tuple[list[Eigenpairs], Array, Array]:
+    """Return the top pairs for each intensity ρ > 0 of the shrinkage toward the diagonal.
+
+    Also return the pairs as combinations of rows, (n, n_rows, k), and their target scores, (n, n_target, k). There are
+    no pairs if the target does not vary along all of them.
+
+    With K_yy = Q diag(μ) Qᵀ and W = Qᵀ K_yx, the matrix of :class:`GramProblem` is K_xx − Wᵀ diag((1 − ρ)/s) W, over ρ,
+    with s = (1 − ρ) μ + ρ: the background is decomposed once for all ρ.
+    """
+    split, gram = span.n_target, span.gram
+    sizes, axes = top_eigen(gram[split:, split:], span.n_rows - split)
+    seen = np.asfortranarray(product(axes.T, gram[split:, :split]))
+    ratios, weights = [], []
+    for rho in intensities:
+        factors = (1 - rho) / ((1 - rho) * sizes.clip(min=0.0) + rho)
+        apart = np.array(gram[:split, :split], order="F")
+        apart = blas.dsyrk(-1.0, np.sqrt(factors)[:, None] * seen, beta=1.0, c=apart, trans=1, lower=1, overwrite_c=1)
+        # A single matrix-vector product is too little work for a second thread.
+        with threads_for(float(split) ** 2 if pays_off(split, count) else math.inf):
+            values, alpha, _ = best_pairs(apart, None, count, seed=seed)
+        if values[-1] <= rank_tolerance(span.n_rows) * values[0]:
+            return [], np.empty(0), np.empty(0)
+        coefficients = np.vstack([alpha, -product(axes, factors[:, None] * product(seen, alpha))])
+        ratios.append(values / rho)
+        weights.append(coefficients / np.sqrt(rho * values))  # such that the background variance is one
+    pairs, scores = _eigenpairs(span, ratios, np.hstack(weights))
+    return pairs, np.stack(weights), np.stack(np.split(scores, len(ratios), axis=1))

@@ -12,7 +12,6 @@ const GLYPHS = {
 };
 const dials = { left: null, right: null };
 let session;
-let labelValues = []; // of the column that colours the rows
 
 /** Return a new element with attributes and children; text never becomes markup. */
 function element(tag, attributes = {}, ...children) {
@@ -59,12 +58,12 @@ function buildView(section) {
 }
 
 function setMethod(name, method) {
-  state[name] = { method, stop: 0, x: 0, y: 1 };
+  state[name] = { method, stop: 0, x: 0, y: 1, zoom: null };
   return refreshView(name);
 }
 
 function setAxis(name, axis, value) {
-  state[name][axis] = Number(value);
+  state[name] = { ...state[name], [axis]: Number(value), zoom: null };
   return refreshView(name);
 }
 
@@ -102,7 +101,7 @@ async function drawView(name) {
       about = await views.show(name);
     } catch (error) {
       if (state[name].y === -1 && state[name].x === 0) throw error;
-      state[name] = { ...state[name], x: 0, y: -1 }; // a model with one component
+      state[name] = { ...state[name], x: 0, y: -1, zoom: null }; // a model with one component
       about = await views.show(name);
     }
     message(name, "");
@@ -241,7 +240,7 @@ async function watchTest(found) {
   const { state: now, what, share, error } = found ?? (await call("test", request("right")).catch((failed) => ({ state: "failed", error: failed.message })));
   get("test-row").dataset.state = now;
   const runs = now === "running";
-  get("test-start").disabled = runs || now === "done";
+  get("test-start").disabled = runs;
   get("test-cancel").hidden = !runs;
   get("test-progress").hidden = !runs;
   get("test-progress").value = share ?? 0;
@@ -321,12 +320,12 @@ async function refreshColour() {
   }
   const sets = views.setColours(found);
   get("legend").replaceChildren(...[...sets].sort((one, two) => one.dataset - two.dataset).slice(0, 60).map((set) =>
-    element("span", { class: "key" }, set.numbers
-      ? element("span", { class: "swatch", style: "background: linear-gradient(90deg, #440154, #2a788e, #fde725)" })
-      : element("span", { "aria-hidden": "true", style: `color: ${set.color}` }, GLYPHS[set.symbol] ?? "●"), set.name)));
-  labelValues = found?.values ?? [];
-  choices(get("label-value"), labelValues.map((_, index) => [index, `${found.classes[index]} (${found.counts[index].toLocaleString()} rows)`]), "");
-  get("label-form").querySelector("button").disabled = !found?.values?.length;
+    element("span", { class: "key" }, element("span", { "aria-hidden": "true", style: set.numbers ? "" : `color: ${set.color}` }, GLYPHS[set.symbol] ?? "●"), set.name)));
+  const range = views.colourRange();
+  if (range) get("legend").append(element("span", { class: "key" }, number(range[0]), element("span", { class: "scale", "aria-hidden": "true" }), number(range[1])));
+  const labels = (found?.values ?? []).map((value, index) => [value, `${found.classes[index]} (${found.counts[index].toLocaleString()} rows)`]);
+  choices(get("label-value"), labels.filter(([value]) => value !== null), "");
+  get("label-form").querySelector("button").disabled = !get("label-value").options.length;
 }
 
 // Selections
@@ -432,6 +431,12 @@ async function refreshCode() {
   }
 }
 
+async function copy(id) {
+  getSelection().selectAllChildren(get(id)); // so that it can be copied where a page may not
+  const copied = await navigator.clipboard?.writeText(get(id).textContent).then(() => true, () => false);
+  get("export-state").textContent = copied ? "The code is copied." : "The code is selected. Copy it with Ctrl-C.";
+}
+
 async function exportFile(name) {
   const status = get("export-state");
   if (["selection.csv", "effects.csv"].includes(name) && !state.a) {
@@ -456,9 +461,11 @@ function listen() {
   get("range-form").addEventListener("submit", selectRange);
   get("label-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    setSelection(which(), { kind: "label", column: state.colour, value: labelValues[get("label-value").value] });
+    setSelection(which(), { kind: "label", column: state.colour, value: Number(get("label-value").value) });
   });
   document.querySelectorAll("[data-export]").forEach((button) => button.addEventListener("click", () => exportFile(button.dataset.export)));
+  document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", () => copy(button.dataset.copy)));
+  views.dark.addEventListener("change", async () => { await refreshColour(); await Promise.all([views.redraw(), drawView("right")]); });
   document.querySelectorAll("[data-picture]").forEach((button) => button.addEventListener("click", () => views.picture("right", button.dataset.picture)));
 }
 

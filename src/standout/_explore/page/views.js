@@ -1,7 +1,7 @@
 // The two plots: scores of the drawn rows, coloured by a column, with rings around selected rows.
 
 import { call, points } from "./api.js";
-import { request, state } from "./state.js";
+import { request, state, writeAddress } from "./state.js";
 
 /* global Plotly */
 const MOST_TWEENED = 6000; // points that a plot can move smoothly
@@ -11,7 +11,7 @@ const config = {
   modeBarButtonsToRemove: ["toImage", "autoScale2d", "hoverClosestCartesian", "hoverCompareCartesian", "toggleSpikelines"],
 };
 const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
+export const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // Plotly interprets some HTML tags, LaTeX between dollar signs and variables after a percent sign: escape them all.
@@ -39,28 +39,36 @@ export async function start(found, onSelect) {
       Plotly.relayout(plot(name), { selections: [] }); // rings show the rows, also after the dial has moved
       onSelect(name, polygon(corners));
     });
+    plot(name).on("plotly_relayout", (changes) => {
+      if (!Object.keys(changes).some((key) => key.includes("axis"))) return;
+      const { xaxis, yaxis } = plot(name).layout;
+      state[name].zoom = xaxis.autorange && yaxis.autorange ? null : [...xaxis.range, ...yaxis.range].map(rounded);
+      writeAddress();
+    });
     link(name);
   }
-  dark.addEventListener("change", () => ["left", "right"].forEach((name) => draw(name)));
 }
+
+const rounded = (value) => Number(value.toPrecision(6));
 
 /** Return the corners of a lasso or a box, at most 200 of them. */
 function polygon({ x, y }) {
   const box = x.length === 2;
   const corners = box ? [[x[0], y[0]], [x[1], y[0]], [x[1], y[1]], [x[0], y[1]]] : x.map((value, index) => [value, y[index]]);
   const step = Math.ceil(corners.length / 200);
-  return corners.filter((_, index) => index % step === 0).map((pair) => pair.map((value) => Number(value.toPrecision(6))));
+  return corners.filter((_, index) => index % step === 0).map((pair) => pair.map(rounded));
 }
 
 /** Divide the drawn rows into traces by dataset and class. */
 export function setColours(colour) {
   sets = [];
-  const palette = session.colors.map((color) => (dark.matches && color === "#000000" ? "#ffffff" : color));
+  const lighter = { "#000000": "#ffffff", "#5f6368": "#dadce0" };
+  const [palette, greys] = [session.colors, session.greys].map((colors) => colors.map((color) => (dark.matches && lighter[color]) || color));
   session.datasets.forEach((dataset, index) => {
     const symbol = session.symbols[index % session.symbols.length] + (index ? "-open" : "");
     const values = colour?.sets[index];
     const rows = Array.from({ length: dataset.drawn }, (_, row) => row);
-    const plain = index ? session.greys[(index - 1) % session.greys.length] : palette[0];
+    const plain = index ? greys[(index - 1) % greys.length] : palette[0];
     const label = index ? dataset.name : "target";
     if (values?.numbers) {
       sets.push({ dataset: index, rows, symbol, numbers: values.numbers, name: label });
@@ -86,22 +94,29 @@ const opacity = (set) => (set.dataset ? 0.45 : 0.8);
 function layout(name) {
   const about = shown[name]?.about;
   const title = (place) => (place < 0 ? "row number" : about ? literal(`${about.names[place]} · ratio ${number(about.ratios[place])}`) : "");
-  const axis = (place) => ({
+  const { zoom } = state[name];
+  const axis = (place, range) => ({
+    autorange: !range, ...(range && { range }),
     title: { text: title(place), standoff: 8 }, zeroline: true, zerolinecolor: css("--line"), gridcolor: css("--grid"), automargin: true,
   });
   return {
     paper_bgcolor: css("--card"), plot_bgcolor: css("--card"), font: { color: css("--ink"), size: 12 },
     margin: { l: 52, r: 8, t: 8, b: 44 }, showlegend: false, dragmode: "lasso", hovermode: "closest", selections: [],
     newselection: { line: { color: css("--ring"), width: 1, dash: "dot" } },
-    xaxis: axis(state[name].x), yaxis: axis(state[name].y), uirevision: `${state[name].method} ${state[name].x} ${state[name].y}`,
+    xaxis: axis(state[name].x, zoom?.slice(0, 2)), yaxis: axis(state[name].y, zoom?.slice(2)),
   };
+}
+
+/** Return the smallest and the largest of the numbers that colour the rows, if there are numbers. */
+export function colourRange() {
+  const numbers = sets.flatMap((set) => set.numbers ?? []).filter((value) => value !== null);
+  return numbers.length ? numbers.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]) : null;
 }
 
 /** Return the traces of a plot: the points, rings around the selections, and a ring at the pointer. */
 function traces(name, coordinates) {
   const places = offsets();
-  const numbers = sets.flatMap((set) => (set.numbers ? set.rows.map((row) => set.numbers[row]) : [])).filter((value) => value !== null);
-  const [low, high] = [Math.min(...numbers.slice(0, 50000)), Math.max(...numbers.slice(0, 50000))];
+  const [low, high] = colourRange() ?? [];
   const many = session.datasets.reduce((sum, dataset) => sum + dataset.drawn, 0) > 4000;
   const points = sets.map((set) => {
     const { x, y } = places[set.dataset];
@@ -203,16 +218,16 @@ function link(name) {
 export function drawRatios(element, about) {
   const finite = about.ratios.map((ratio) => (ratio === "inf" ? null : ratio));
   const edge = typeof about.noise_edge === "number" ? about.noise_edge : null;
-  const line = edge === null ? [] : [{ type: "line", x0: edge, x1: edge, y0: 0, y1: 1, yref: "paper", line: { color: css("--orange"), dash: "dash", width: 2 } }];
+  const line = edge === null ? [] : [{ layer: "below", type: "line", x0: edge, x1: edge, y0: 0, y1: 1, yref: "paper", line: { color: css("--orange"), dash: "dash", width: 2 } }];
   const note = edge === null ? [] : [{ x: edge, y: 1, yref: "paper", yanchor: "bottom", text: `noise edge ${number(edge)}${about.shrunk ? " (unshrunk)" : ""}`, showarrow: false, font: { color: css("--orange") } }];
   element.setAttribute("aria-label", `Ratios: ${about.names.map((name, k) => `${name} ${number(about.ratios[k])}`).join(", ")}${edge === null ? "" : `; noise edge ${number(edge)}`}.`);
   return Plotly.react(element, [{
-    type: "bar", orientation: "h", y: about.names, x: finite, text: about.ratios.map(number), textposition: "outside", cliponaxis: false, hoverinfo: "skip",
+    type: "bar", orientation: "h", y: about.names.map((name, k) => `${name}  <b>${number(about.ratios[k])}</b>`), x: finite, hoverinfo: "skip",
     marker: { color: finite.map((ratio) => (edge !== null && ratio > edge ? css("--blue") : session.greys[0])) },
   }], {
     paper_bgcolor: css("--card"), plot_bgcolor: css("--card"), font: { color: css("--ink"), size: 12 },
-    margin: { l: 60, r: 44, t: 22, b: 40 }, xaxis: { title: { text: "target variance / background variance" }, rangemode: "tozero", gridcolor: css("--grid") },
-    yaxis: { autorange: "reversed", automargin: true, type: "category" }, shapes: line, annotations: note,
+    margin: { l: 60, r: 20, t: 22, b: 40 }, xaxis: { title: { text: "target variance / background variance" }, rangemode: "tozero", gridcolor: css("--grid") },
+    yaxis: { autorange: "reversed", automargin: true, type: "category", ticks: "outside", ticklen: 6, tickcolor: css("--card") }, shapes: line, annotations: note,
   }, { ...config, displayModeBar: false, staticPlot: true });
 }
 
