@@ -384,10 +384,10 @@ def solve(span: RowSpan, shrinkage: Shrinkage, count: int) -> Eigenpairs:
     """Return the top pairs against the shrunk background, or of the target alone without a background."""
     split = span.n_target
     if span.mixture is None:
-        ratios, weights = top_eigen(span.gram, count)
+        ratios, weights, _ = best_pairs(span.gram, None, count, seed=span.problem.options.seed)
     else:
         problem = GramProblem(span.gram, split, shrinkage)
-        ratios, alpha = top_eigen(problem.matrix(), count)
+        ratios, alpha, _ = best_pairs(problem.matrix(), None, count, seed=span.problem.options.seed)
         weights = problem.coefficients(alpha)
     ratios = ratios.clip(min=0.0)
     # v = Zᵀ w has background variance λ if α = Z_x v has length λ: scale it to one.
