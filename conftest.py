@@ -19,10 +19,10 @@ def _absent(error: BaseException | None) -> str | None:
     """Return the absent package that an error, or one of its causes, reports."""
     if isinstance(error, UnexpectedException):
         error = error.exc_info[1]
-    while error is not None:
-        if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in _ABSENT:
+    while isinstance(error, ImportError):
+        if (error.name or "").partition(".")[0] in _ABSENT:
             return error.name
-        error = error.__cause__
+        error = error.__cause__ or error.__context__
     return None
 
 

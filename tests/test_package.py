@@ -17,7 +17,8 @@ from standout.datasets.tiles import digits_over_tiles
 ROOT = Path(standout.__file__).parents[2]
 HEAVY = {
     "sklearn", "pandas", "polars", "matplotlib", "narwhals", "joblib", "threadpoolctl", "PIL", "pyarrow", "dask",
-    "pyspark", "anndata", "h5py", "zarr", "click", "rich", "plotly", "jinja2", "mne", "contrastive",
+    "pyspark", "anndata", "h5py", "zarr", "click", "rich", "plotly", "jinja2", "mne", "contrastive", "openpyxl",
+    "array_api_compat", "starlette", "uvicorn", "distributed", "scanpy",
 }  # fmt: skip
 
 
@@ -117,6 +118,8 @@ def test_the_demo_separates_groups_that_pca_does_not(seed):
 
 
 def test_the_demo_runs_from_the_command_line(tmp_path):
+    for package in ("click", "rich", "pyarrow", "matplotlib", "plotly", "jinja2"):
+        pytest.importorskip(package)
     shown = run("-m", "standout", "demo", cwd=tmp_path)
     picture = tmp_path / "standout-demo" / "demo.png"
     assert "ARI" in shown and "dPCA" in shown and "demo.png" in shown
