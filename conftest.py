@@ -19,6 +19,8 @@ def _absent(error: BaseException | None) -> str | None:
     """Return the absent package that an error, or one of its causes, reports."""
     if isinstance(error, UnexpectedException):
         error = error.exc_info[1]
+    elif isinstance(error, (pytest.Collector.CollectError, pytest.fail.Exception)):  # as when no warning was raised
+        error = error.__cause__ or error.__context__
     while isinstance(error, ImportError):
         if (error.name or "").partition(".")[0] in _ABSENT:
             return error.name
@@ -52,7 +54,7 @@ def pytest_runtest_call() -> Iterator[None]:
 def _skip_if_absent() -> Iterator[None]:
     try:
         return (yield)
-    except Exception as error:
+    except (Exception, pytest.fail.Exception) as error:
         if package := _absent(error):
             pytest.skip(f"{package} is not installed")
         raise

@@ -10,6 +10,8 @@ import pytest
 
 from commands import fitted, quiet
 
+pytest.importorskip("click")
+
 
 @quiet
 def test_compare_shows_all_methods(data, files, done):
