@@ -1,12 +1,13 @@
 """Models to compare with and damaged files, for tests of the command line."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from conftest import NAMES
+from helpers import OptionalPackage
 from standout._dpca import DPCA
 
+pd = OptionalPackage("pandas")
 quiet = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 
 

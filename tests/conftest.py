@@ -8,15 +8,12 @@ from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from hypothesis import settings
 from scipy import sparse
 
 import standout
 from standout._moments import Moments
-from standout.cli import main
 from standout.errors import InputError, StandoutError
 from standout.io.source import Source
 
@@ -98,9 +95,29 @@ def sliced(rows):
     return roomy[::2, ::3]
 
 
+def pandas(rows, names=NAMES, **options):
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=names, **options)
+
+
+def polars(rows):
+    import polars as pl
+
+    return pl.DataFrame(rows, schema=NAMES)
+
+
 def unlike_columns(rows):
+    import pandas as pd
+
     kinds = ("int64", "float32", "Int64", "Float64", "uint8")
     return pd.DataFrame({name: pd.array(rows[:, i], dtype=kinds[i]) for i, name in enumerate(NAMES)})
+
+
+def unlike_polars_columns(rows):
+    import polars as pl
+
+    return polars(rows).cast({"a": pl.Int8, "d": pl.Float32})
 
 
 DTYPES = ["f2", "f4", "f8", "g", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">f8", ">f4", ">i2", "<i8"]
@@ -115,12 +132,12 @@ KINDS = {
     "tuple of arrays": lambda rows, _: tuple(rows),
     "memory map": memory_map,
     "memory map of bytes": lambda rows, folder: memory_map(rows.astype("u1"), folder),
-    "pandas": lambda rows, _: pd.DataFrame(rows, columns=NAMES),
-    "pandas, numbered columns": lambda rows, _: pd.DataFrame(rows),
-    "pandas, odd index": lambda rows, _: pd.DataFrame(rows, columns=NAMES, index=["x"] * len(rows)),
+    "pandas": lambda rows, _: pandas(rows),
+    "pandas, numbered columns": lambda rows, _: pandas(rows, names=None),
+    "pandas, odd index": lambda rows, _: pandas(rows, index=["x"] * len(rows)),
     "pandas, unlike columns": lambda rows, _: unlike_columns(rows),
-    "polars": lambda rows, _: pl.DataFrame(rows, schema=NAMES),
-    "polars, unlike columns": lambda rows, _: pl.DataFrame(rows, schema=NAMES).cast({"a": pl.Int8, "d": pl.Float32}),
+    "polars": lambda rows, _: polars(rows),
+    "polars, unlike columns": lambda rows, _: unlike_polars_columns(rows),
     "csr_matrix": lambda rows, _: sparse.csr_matrix(rows),
     "csc_matrix": lambda rows, _: sparse.csc_matrix(rows),
     "csr_array": lambda rows, _: sparse.csr_array(rows),
@@ -197,6 +214,9 @@ class Result:
 @pytest.fixture
 def entry_point():
     """Return the entry point that the fixtures below run: arguments to exit code."""
+    pytest.importorskip("click")
+    from standout.cli import main
+
     return main
 
 
@@ -239,19 +259,21 @@ def holding(tmp_path):
 @pytest.fixture
 def files(data, tmp_path):
     """A target with ids and labels, and a background, as csv."""
-    target = pd.DataFrame(data.target, columns=NAMES)
+    target = pandas(data.target)
     target.insert(0, "id", [f"r{i}" for i in range(len(target))])
     target["kind"] = np.where(np.arange(len(target)) % 3 == 0, "one", "two")
     target.to_csv(tmp_path / "target.csv", index=False)
-    pd.DataFrame(data.background, columns=NAMES).to_csv(tmp_path / "background.csv", index=False)
+    pandas(data.background).to_csv(tmp_path / "background.csv", index=False)
     return tmp_path
 
 
 @pytest.fixture
 def one_file(data, tmp_path):
     """Target and two backgrounds in one file, distinguished by a column."""
+    import pandas as pd
+
     parts = {"ill": data.target, "sham": data.background[:140], "rest": data.background[140:]}
-    frames = [pd.DataFrame(rows, columns=NAMES).assign(state=name) for name, rows in parts.items()]
+    frames = [pandas(rows).assign(state=name) for name, rows in parts.items()]
     whole = pd.concat(frames).sample(frac=1, random_state=0)
     whole.to_csv(tmp_path / "all.csv", index=False)
     return tmp_path / "all.csv"

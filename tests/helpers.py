@@ -2,8 +2,8 @@
 
 import csv
 from functools import cache
+from importlib import import_module
 
-import mpmath
 import numpy as np
 import pytest
 from scipy import linalg, stats
@@ -12,6 +12,20 @@ from scipy.stats import binomtest, wishart
 from standout._dpca import DPCA
 from standout._moments import Moments
 
+
+class OptionalPackage:
+    """A package that is imported when it is used: without it, only the tests that use it are skipped."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, attribute):
+        if attribute.startswith("__"):  # inspection by pytest is not a use
+            raise AttributeError(attribute)
+        return getattr(import_module(self._name), attribute)
+
+
+mpmath = OptionalPackage("mpmath")
 EPS = float(np.finfo(float).eps)
 quiet = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
 

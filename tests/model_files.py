@@ -10,27 +10,32 @@ from types import SimpleNamespace
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
-import pandas as pd
 from scipy import sparse
 from sklearn.base import clone
 
 from conftest import NAMES, whole_numbers
+from helpers import OptionalPackage
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._moments import Moments
 from standout.errors import StandoutError
 
+pd = OptionalPackage("pandas")
+
 GOLDEN = Path(__file__).parent / "data" / "format1"
 DATA = whole_numbers(60, 90)
 X, Y = DATA
-FRAMES = pd.DataFrame(X, columns=NAMES), pd.DataFrame(Y[:, ::-1], columns=NAMES[::-1])
 CHAIN = sparse.diags_array([np.ones(4), np.ones(4)], offsets=[-1, 1])
 LABELS = np.repeat(["case", "control", "sham"], [60, 45, 45])
 WIDE = SimpleNamespace(
     target=np.random.default_rng(1).normal(size=(12, 40)) * np.where(np.arange(40) == 7, 5.0, 1.0),
     background=np.random.default_rng(2).normal(size=(15, 40)),
 )
+
+
+def frames():
+    return pd.DataFrame(X, columns=NAMES), pd.DataFrame(Y[:, ::-1], columns=NAMES[::-1])
 
 
 def batches(estimator):
@@ -51,9 +56,9 @@ CASES = {
     "all components": lambda: DPCA(None, shrinkage="oas", solver="dense").fit(X, **ONE),
     "signal axes": lambda: DPCA(axes="signal", centering="background").fit(X, **ONE),
     "unit background": lambda: DPCA(3, normalize="background", shrinkage=0.25).fit(X, **ONE),
-    "common features": lambda: DPCA(features="common").fit(FRAMES[0], background=FRAMES[1].drop(columns="b")),
-    "frames": lambda: DPCA().fit(FRAMES[0], background=FRAMES[1]),
-    "names of the background alone": lambda: DPCA().partial_fit(background=FRAMES[1]).partial_fit(Moments.of(X)),
+    "common features": lambda: DPCA(features="common").fit(frames()[0], background=frames()[1].drop(columns="b")),
+    "frames": lambda: DPCA().fit(frames()[0], background=frames()[1]),
+    "names of the background alone": lambda: DPCA().partial_fit(background=frames()[1]).partial_fit(Moments.of(X)),
     "several": lambda: DPCA(mix="equal").fit(X, background=TWO),
     "shares": lambda: DPCA(mix=np.array([1, 3], dtype=">i2")).fit(X, background=[Y[:50], Y[50:]]),
     "shares in a tuple": lambda: DPCA(mix=(0.5, 0.5)).fit(X, background=[Y[:50], Y[50:]]),
@@ -84,10 +89,10 @@ CASES = {
     "cPCA at one alpha": lambda: CPCA(alpha=2).fit(X, **ONE),
     "cPCA without alpha": lambda: CPCA(alpha="trace_ratio").fit(WIDE.target, background=WIDE.background),
     "cPCA without background": lambda: CPCA(3).fit(X),
-    "cPCA, common features": lambda: CPCA(features="common").fit(FRAMES[0], background=FRAMES[1][["a", "c", "e"]]),
+    "cPCA, common features": lambda: CPCA(features="common").fit(frames()[0], background=frames()[1][["a", "c", "e"]]),
     "cPCA, batches": lambda: batches(CPCA()),
     "kernel": lambda: KernelDPCA(n_landmarks=20, random_state=1).fit(X, **ONE),
-    "kernel of frames": lambda: KernelDPCA(kernel="poly", degree=3).fit(FRAMES[0], background=FRAMES[1]),
+    "kernel of frames": lambda: KernelDPCA(kernel="poly", degree=3).fit(frames()[0], background=frames()[1]),
     "kernel, several": lambda: KernelDPCA(kernel="cosine", mix=[0.2, 0.8]).fit(X, background=TWO),
     "kernel PCA": lambda: KernelDPCA(None, kernel="linear").fit(X),
 }

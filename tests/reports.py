@@ -7,11 +7,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
+from helpers import OptionalPackage
 from standout._dpca import DPCA
 from standout._report.report import report
 from standout.io.stream import ReadSummary
+
+pd = OptionalPackage("pandas")
 
 HOSTILE = (
     "</script><script>document.title='run'</script>",

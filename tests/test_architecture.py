@@ -17,7 +17,7 @@ MOST_LINES = 29_200
 # expressions do not count.
 CHECKS = {"_effective.py", "_replicates.py", "_table_checks.py"}
 MOST_MODULES_OF_THE_ROAD, MOST_FUNCTIONS_OF_THE_ROAD = 14, 73
-MOST_FUNCTIONS_OF_THE_CHECKS = 26
+MOST_FUNCTIONS_OF_THE_CHECKS = 25
 
 SHORT = {"__init__.py", "__main__.py", "_version.py"}
 

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 
 import joblib
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 import sklearn
 from scipy import linalg, sparse, stats
@@ -20,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import standout
 import standout._dpca as home
 from conftest import NAMES
-from helpers import likelihood_gain, quiet, sample_pair
+from helpers import OptionalPackage, likelihood_gain, quiet, sample_pair
 from reports import Page
 from standout._cpca import CPCA
 from standout._dpca import DPCA
@@ -32,6 +30,9 @@ from standout.errors import (
     NotEnoughRowsError,
     StandoutWarning,
 )
+
+pd = OptionalPackage("pandas")
+pl = OptionalPackage("polars")
 
 
 @pytest.fixture
@@ -124,10 +125,10 @@ def test_the_same_input_gives_bitwise_equal_results(data, wide):
                 same(*(DPCA(**settings).fit(rows.target, background=rows.background) for _ in range(2)))
 
 
-@pytest.mark.parametrize(("kind", "frame"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
-def test_transform_can_return_data_frames(model, data, kind, frame):
+@pytest.mark.parametrize(("kind", "library"), [("pandas", pd), ("polars", pl)])
+def test_transform_can_return_data_frames(model, data, kind, library):
     scores = clone(model).set_output(transform=kind).fit(data.target, background=data.background).transform(data.target)
-    assert isinstance(scores, frame) and list(scores.columns) == ["dpca0", "dpca1"]
+    assert isinstance(scores, library.DataFrame) and list(scores.columns) == ["dpca0", "dpca1"]
     np.testing.assert_array_equal(scores.to_numpy(), model.transform(data.target))
     assert model.get_feature_names_out().tolist() == ["dpca0", "dpca1"]
     np.testing.assert_allclose(model.inverse_transform(scores), model.inverse_transform(scores.to_numpy()))

@@ -2,9 +2,7 @@
 
 import warnings
 
-import contrastive
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import linalg
 from sklearn.base import clone
@@ -13,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conftest import NAMES, OneShot
 from helpers import (
+    OptionalPackage,
     cosine,
     covariance,
     few_rows,
@@ -29,6 +28,9 @@ from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import OverfitWarning, StandoutError
+
+pd = OptionalPackage("pandas")
+contrastive = OptionalPackage("contrastive")
 
 pytestmark = quiet
 

@@ -3,14 +3,13 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import linalg
 from sklearn.decomposition import PCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conftest import NAMES
-from helpers import likelihood_gain, quiet
+from helpers import OptionalPackage, likelihood_gain, quiet
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.datasets.factor import FactorModel
@@ -22,6 +21,8 @@ from standout.errors import (
     StandoutError,
     StructuralWarning,
 )
+
+pd = OptionalPackage("pandas")
 
 
 @parametrize_with_checks(

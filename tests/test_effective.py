@@ -1,16 +1,17 @@
 """Effective numbers of rows: between all rows and one row per group, and serially correlated rows."""
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from scipy import sparse
 
 import standout
-from helpers import quiet
+from helpers import OptionalPackage, quiet
 from standout import DPCA
 from standout._effective import degrees_of_freedom, serial_correlation
 from standout.errors import SerialWarning
+
+pd = OptionalPackage("pandas")
+pl = OptionalPackage("polars")
 
 
 def grouped(rng, sizes, n_features, correlation):
@@ -136,16 +137,23 @@ def test_serial_correlation_is_found_and_sorted_classes_are_not_taken_for_it():
 
 @pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")
 @pytest.mark.parametrize(
-    "kind", [pd.DataFrame, pl.DataFrame, sparse.csr_array, lambda rows: standout.read(pd.DataFrame(rows))]
+    "kind",
+    [
+        lambda rows: pd.DataFrame(rows),
+        lambda rows: pl.DataFrame(rows),
+        sparse.csr_array,
+        lambda rows: standout.read(pd.DataFrame(rows)),
+    ],
+    ids=["pandas", "polars", "sparse", "source"],
 )
 def test_serial_correlation_is_found_in_every_container(kind):
     rng = np.random.default_rng(9)
-    X, Y = (series(rng, 1, length, 4, 0.9)[0] for length in (300, 50))
+    X, Y = (kind(series(rng, 1, length, 4, 0.9)[0]) for length in (300, 50))
     with (
         pytest.warns(SerialWarning, match="target: consecutive rows"),
         pytest.warns(SerialWarning, match="background: "),
     ):
-        DPCA(1).fit(kind(X), background=kind(Y))
+        DPCA(1).fit(X, background=Y)
 
 
 @pytest.mark.filterwarnings("ignore::standout.errors.OverfitWarning")

@@ -1,12 +1,14 @@
 """Rows at the ends of each component: in Python, in the summary, on the command line and in the report."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import standout
+from helpers import OptionalPackage
 from standout import CPCA, DPCA, KernelDPCA, report
 from standout.errors import InputError
+
+pd = OptionalPackage("pandas")
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +60,9 @@ def test_equal_scores_are_at_one_end_only(corpora):
     assert not {each.row for each in low} & {each.row for each in high}
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("missing", [lambda: None, lambda: np.nan, lambda: pd.NA], ids=["None", "NaN", "NA"])
 def test_a_missing_label_is_none(corpora, missing):
+    missing = missing()
     target, background, _ = corpora
     model = DPCA(1).fit(target, background=background)
     found = model.extremes(target, [missing] * len(target), n=1)[0]

@@ -4,13 +4,11 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from scipy import sparse
 
 from conftest import NAMES
-from helpers import likelihood_gain, quiet
+from helpers import OptionalPackage, likelihood_gain, quiet
 from standout import CPCA, DPCA, KernelDPCA
 from standout._dataset import Mixture
 from standout._moments import Counts, Moments
@@ -20,6 +18,9 @@ from standout.errors import (
     InputError,
     NonFiniteError,
 )
+
+pd = OptionalPackage("pandas")
+pl = OptionalPackage("polars")
 
 
 def fit(data, target=None, background=None, *, given=None, **named):
@@ -69,7 +70,7 @@ def test_an_error_names_the_background_that_has_the_bad_value(data, refused):
     refused(lambda: fit(data, background=list(several.values())), "background 1: 2 NaN", kind=NonFiniteError)
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, pd.DataFrame])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, lambda rows: pd.DataFrame(rows)])
 def test_non_finite_values_are_located_on_wide_data(wide, form, refused):
     bad = spoilt(wide.target, range(7), [np.nan] * 6 + [np.inf])
     message = ["6 NaN and 1 inf values in 7 of 40 features", "0 (1)", "and 2 more"]
@@ -171,18 +172,18 @@ def test_constant_data_are_an_error(data, wide, refused):
 
 
 TEXT = {
-    "text": ["x", "y"] * 100,
-    "categories": pd.Categorical(["x", "y"] * 100),
-    "dates": pd.date_range("2020-01-01", periods=200),
-    "durations": pd.to_timedelta(range(200), unit="D"),
-    "complex": np.arange(200) * 1j,
-    "lists": [[1, 2]] * 200,
+    "text": lambda: ["x", "y"] * 100,
+    "categories": lambda: pd.Categorical(["x", "y"] * 100),
+    "dates": lambda: pd.date_range("2020-01-01", periods=200),
+    "durations": lambda: pd.to_timedelta(range(200), unit="D"),
+    "complex": lambda: np.arange(200) * 1j,
+    "lists": lambda: [[1, 2]] * 200,
 }
 
 
 @pytest.mark.parametrize("kind", TEXT)
 def test_non_numeric_columns_are_named(data, kind, refused):
-    bad = frame(data.target).assign(d=pd.Series(TEXT[kind]))
+    bad = frame(data.target).assign(d=pd.Series(TEXT[kind]()))
     refused(lambda: fit(data, bad), "target: 1 of 5 columns do not hold numbers: 'd'", "frame.drop(columns=['d'])")
 
 
@@ -210,11 +211,12 @@ def test_advice_about_non_numeric_polars_columns_is_valid_polars(data, refused):
         3.0,
         {"a": [1, 2]},
         (row for row in [[1.0, 2.0]]),
-        pd.Series([1.0, 2.0]),
+        lambda: pd.Series([1.0, 2.0]),
     ],
     ids=lambda rows: f"{type(rows).__name__} {getattr(rows, 'dtype', '')} {getattr(rows, 'ndim', '')}",
 )
 def test_anything_but_a_numeric_table_is_an_error_with_a_short_message(data, rows, refused):
+    rows = rows() if callable(rows) else rows
     refused(lambda: fit(data, rows), "target: ")
     refused(lambda: fit(data, background=rows), "background")
     with pytest.raises(InputError) as error:
@@ -287,9 +289,9 @@ def test_bad_groups_raise_an_error(data, ids, refused):
     refused(lambda: fit(data.target, background=half, **given), "background groups: ", shape)
 
 
-@pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
+@pytest.mark.parametrize("missing", [lambda: np.nan, lambda: None, lambda: pd.NA], ids=["NaN", "None", "NA"])
 def test_missing_group_ids_raise_an_error(data, missing, refused):
-    ids = pd.Series(["m1"] * 100 + ["m2"] * 97 + [missing] * 3, dtype=object)
+    ids = pd.Series(["m1"] * 100 + ["m2"] * 97 + [missing()] * 3, dtype=object)
     given = {"groups": ids, "background_groups": np.arange(300) // 2}
     refused(lambda: DPCA().fit(data.target, background=data.background, **given), "target groups: ", "3")
 
@@ -382,9 +384,9 @@ def test_a_background_label_that_never_occurred_is_an_error():
         _ = model.ratios_
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("missing", [lambda: None, lambda: np.nan, lambda: pd.NA], ids=["None", "NaN", "NA"])
 def test_missing_labels_are_an_error(missing):
-    y = np.array(["c"] * 100 + ["t"] * 99 + [missing], dtype=object)
+    y = np.array(["c"] * 100 + ["t"] * 99 + [missing()], dtype=object)
     with pytest.raises(InputError, match="1 of 200 rows have no label"):
         DPCA(background_label="c").fit(T, y)
 
@@ -452,7 +454,7 @@ def test_the_mean_of_a_mixture_is_the_weighted_mean():
 
 
 @quiet
-@pytest.mark.parametrize("container", [np.asarray, pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("container", [np.asarray, lambda columns: pd.DataFrame(columns), lambda c: pl.DataFrame(c)])
 @pytest.mark.parametrize("kind", ["i8", "u8"])
 def test_integers_that_float64_cannot_distinguish_are_an_error(container, kind, refused):
     rng = np.random.default_rng(2)

@@ -4,7 +4,6 @@ import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import linalg, sparse
 from scipy.spatial.distance import pdist
@@ -13,7 +12,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from helpers import covariance, quiet, ridge, same_up_to_sign, sample_pair, second_order
+from helpers import OptionalPackage, covariance, quiet, ridge, same_up_to_sign, sample_pair, second_order
 from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA, choose_landmarks, median_gamma
@@ -21,6 +20,8 @@ from standout._kernel_model import Kernel
 from standout._model_file import load, save
 from standout._moments import Moments
 from standout.errors import FeatureError, InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
+
+pd = OptionalPackage("pandas")
 
 pytestmark = quiet
 

@@ -1,12 +1,14 @@
 """What a fitted model shows: patterns, top features, the summary, and results that follow from its definition."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from conftest import NAMES
+from helpers import OptionalPackage
 from standout._dpca import DPCA
 from standout.errors import StandoutWarning
+
+pd = OptionalPackage("pandas")
 
 
 @pytest.fixture

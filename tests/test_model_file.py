@@ -6,20 +6,21 @@ import warnings
 from zipfile import ZipFile
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 import standout
-from helpers import quiet
-from model_files import CASES, CHAIN, FRAMES, GOLDEN, X, Y, answers, differences, fitted, rows_for
+from helpers import OptionalPackage, quiet
+from model_files import CASES, CHAIN, GOLDEN, X, Y, answers, differences, fitted, frames, rows_for
 from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._model_file import header, load, save
 from standout.errors import ModelFileError
+
+pd = OptionalPackage("pandas")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -74,7 +75,7 @@ def test_any_parameters_survive_saving(tmp_path_factory, data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimator.fit(
-            *draw(st.sampled_from([(X,), (FRAMES[0],)])), background=background if many > 1 else background[0]
+            *draw(st.sampled_from([(X,), (frames()[0],)])), background=background if many > 1 else background[0]
         )
     about = draw(st.none() | st.dictionaries(st.text(), st.lists(st.text() | st.integers() | st.booleans())))
     path = save(estimator, tmp_path_factory.mktemp("models") / "model", about=about)
@@ -89,9 +90,9 @@ def test_feature_names_of_any_text_survive_saving(tmp_path):
 
 
 def test_the_output_container_survives_saving(tmp_path):
-    frame = load(save(fitted("frames").set_output(transform="pandas"), tmp_path / "m")).transform(FRAMES[0])
+    frame = load(save(fitted("frames").set_output(transform="pandas"), tmp_path / "m")).transform(frames()[0])
     assert list(frame.columns) == ["dpca0", "dpca1"]
-    np.testing.assert_array_equal(frame.to_numpy(), fitted("frames").transform(FRAMES[0]))
+    np.testing.assert_array_equal(frame.to_numpy(), fitted("frames").transform(frames()[0]))
 
 
 def test_a_loaded_model_can_be_refitted_but_not_updated(tmp_path, refused):

@@ -10,17 +10,19 @@ from tempfile import mkdtemp
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
+from helpers import OptionalPackage
 from model_files import X, Y, fitted
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._model_file import header, load, save
 from standout.errors import ModelFileError, OutputError
+
+pd = OptionalPackage("pandas")
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from standout.datasets.tiles import digits_over_tiles
 ROOT = Path(standout.__file__).parents[2]
 HEAVY = {
     "sklearn", "pandas", "polars", "matplotlib", "narwhals", "joblib", "threadpoolctl", "PIL", "pyarrow", "dask",
-    "pyspark", "anndata", "h5py", "zarr", "click", "rich", "plotly", "jinja2", "mne", "contrastive",
+    "pyspark", "anndata", "h5py", "zarr", "click", "rich", "plotly", "jinja2", "mne", "contrastive", "openpyxl",
+    "array_api_compat", "starlette", "uvicorn", "distributed", "scanpy",
 }  # fmt: skip
 
 

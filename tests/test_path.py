@@ -1,14 +1,13 @@
 """Paths: subspaces along alpha and shrinkage, their clusters, and the trace ratio."""
 
-import contrastive
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import linalg
 from sklearn.decomposition import PCA
 
 from conftest import NAMES, OneShot
 from helpers import (
+    OptionalPackage,
     covariance,
     few_rows,
     quiet,
@@ -22,6 +21,9 @@ from standout._dpca import DPCA
 from standout._moments import Moments
 from standout.errors import NotEnoughRowsError, ShrinkageWarning, StructuralWarning
 from standout.solvers.contrastive import subspace_similarity
+
+pd = OptionalPackage("pandas")
+contrastive = OptionalPackage("contrastive")
 
 pytestmark = quiet
 

@@ -1,17 +1,18 @@
 """Robust moments: their fixed point, equivariance under linear maps, and robustness to outliers."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import linalg, sparse, stats
 from sklearn.covariance import MinCovDet
 
-from helpers import cosine, covariance, mixing
+from helpers import OptionalPackage, cosine, covariance, mixing
 from standout._dpca import DPCA
 from standout._moments import Moments
 from standout._robust import robust_moments
 from standout.datasets.factor import FactorModel
 from standout.errors import InputError, NonFiniteError, NotEnoughRowsError, RowsNeededError
+
+pd = OptionalPackage("pandas")
 
 MODEL = FactorModel(signal_sd=np.sqrt(8.0))  # the largest population ratio is 9
 

@@ -1,14 +1,16 @@
 """float32 in, float32 out; sums and fitted attributes stay float64."""
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.decomposition import PCA
 
 import standout
+from helpers import OptionalPackage
 from standout import CPCA, DPCA, KernelDPCA, Moments
+
+pd = OptionalPackage("pandas")
+pl = OptionalPackage("polars")
 
 RNG = np.random.default_rng(0)
 TARGET = (RNG.normal(size=(300, 6)) * [1, 1, 4, 1, 1, 1] + 3).astype(np.float32)

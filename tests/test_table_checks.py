@@ -4,17 +4,19 @@ import itertools
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn import datasets
 
 import standout
+from helpers import OptionalPackage
 from standout._dataset import Dataset
 from standout._dpca import DPCA
 from standout._kernel_dpca import KernelDPCA
 from standout._table_checks import rare_features, table_notes
 from standout.errors import DoubtWarning, FeatureError, FeatureWarning, RareFeatureWarning, TableWarning
+
+pd = OptionalPackage("pandas")
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::standout.errors.OverfitWarning", "ignore::standout.errors.ShrinkageWarning"

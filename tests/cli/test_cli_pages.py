@@ -11,6 +11,8 @@ from PIL import Image
 
 from commands import fitted, quiet
 
+pytest.importorskip("click")
+
 
 @quiet
 def test_compare_shows_all_methods(data, files, done):

@@ -14,6 +14,8 @@ import pytest
 
 import standout
 
+pytest.importorskip("click")
+
 
 def command(*arguments, **more):
     return subprocess.Popen(

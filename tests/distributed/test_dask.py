@@ -361,6 +361,8 @@ def test_dask_is_not_imported_for_arrays():
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
+# Older releases of Dask warn if another scheduler is chosen while a client is open, as this test does on purpose.
+@pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler:UserWarning")
 def test_every_scheduler_gives_the_same_bits(client):
     rows = np.random.default_rng(0).normal(size=(5000, 40)) + 3
     array = da.from_array(rows, chunks=(700, 17))

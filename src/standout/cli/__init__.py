@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    if sys.stderr is None:  # closed by the caller, but numpy 2.0 expects an open stream when it is imported
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         from standout.cli.app import run
     except ImportError as error:
