@@ -20,7 +20,8 @@ Written by `make fuzz`. Each row counts files of one kind that were damaged at r
 read (`standout.read`), loaded (`standout.load`) or resumed from (`checkpoint=`). Damage is: flipped bits, truncation,
 bytes that are overwritten, removed, inserted or copied from elsewhere, sizes and shapes that claim up to 2⁶⁴, archives
 with duplicate names, names outside of the archive and members that expand to 512 MB, JSON with wrong or deeply nested
-values. Inside of archives, about half of the damage has correct checksums, so that it reaches the reader. Every file is
+values, and pointers and sizes in the structures of HDF5 files. In these structures, and in about half of the damage
+inside of archives, checksums are corrected, so that the damage reaches the reader. Every file is
 read in a child process with limits of processor time ({SECONDS} s) and memory.
 
 - **refused**: an error of one line that names the file.

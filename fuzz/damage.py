@@ -6,7 +6,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b, sha256
 from io import BytesIO
@@ -265,3 +265,82 @@ def checkpoint_resealed(rng: np.random.Generator, whole: bytes) -> bytes:
     if rng.random() < 0.2:
         rest = damaged(rng, rest)
     return start + rest + blake2b(start + rest, digest_size=32).digest()
+
+
+# HDF5: pointers between structures, and the checksums of newer ones
+
+# Signatures of structures; those after GCOL, and the first in newer files, end in a checksum.
+_STRUCTURES = re.compile(
+    rb"\x89HDF\r\n\x1a\n|TREE|SNOD|HEAP|GCOL|OHDR|OCHK|FRHP|FHIB|FHDB|BTHD|BTIN|BTLF|FAHD|FADB|EAHD|EAIB|EASB|EADB|"
+    rb"FSHD|FSSE|SMTB|SMLI"
+)
+_LONGEST = 600  # bytes of a structure
+_FLAGS = (0, 1, 2, 3, 4, 8, 16, 127, 128, 255)
+_MASK = 2**32 - 1
+
+
+def linked(rng: np.random.Generator, whole: bytes) -> bytes:
+    """Damage an HDF5 file: mostly pointers, sizes and flags in its structures, whose checksums are made correct."""
+    if rng.random() < 0.3:
+        return damaged(rng, whole)
+    places, sums = _structures(whole)
+    found = bytearray(whole)
+    while found == whole:
+        for _ in range(rng.integers(1, 4)):
+            start = places[rng.integers(len(places))]
+            place = start + int(rng.integers(4, 160))
+            if rng.random() < 0.6:  # a pointer that is there becomes one to another structure, or to itself
+                known = [i for i in range(start + 4, min(start + 400, len(whole) - 8)) if _points(whole, i, places)]
+                place = known[rng.integers(len(known))] if known else place
+                to = start if rng.random() < 0.3 else places[rng.integers(len(places))]
+                _put(found, place, to + int(rng.choice([0, 0, 0, 0, 8, -8])), 8)
+            elif rng.random() < 0.5:
+                size = int(rng.choice([1, 2, 4, 8]))
+                _put(found, place, CLAIMS[rng.integers(len(CLAIMS))], size)
+            elif place < len(found):
+                found[place] = _FLAGS[rng.integers(len(_FLAGS))]
+    for start, length in sums:
+        struct.pack_into("<I", found, start + length, _lookup3(bytes(found[start : start + length])))
+    return bytes(found)
+
+
+def _put(found: bytearray, place: int, value: int, size: int) -> None:
+    found[place : place + size] = (value % 256**size).to_bytes(size, "little")[: max(0, len(found) - place)]
+
+
+def _points(whole: bytes, place: int, places: Sequence[int]) -> bool:
+    return int.from_bytes(whole[place : place + 8], "little") in places[1:]
+
+
+@cache
+def _structures(whole: bytes) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return where structures begin, and those that end in a checksum with the length up to it."""
+    places = [match.start() for match in _STRUCTURES.finditer(whole)]
+    sums = []
+    for start in places:
+        for length in range(8, min(_LONGEST, len(whole) - start - 4)):
+            claimed = whole[start + length : start + length + 4]
+            if claimed != b"\0\0\0\0" and struct.pack("<I", _lookup3(whole[start : start + length])) == claimed:
+                sums.append((start, length))
+                break
+    return places, sums
+
+
+def _lookup3(data: bytes) -> int:
+    """Return the checksum of HDF5 structures: Jenkins' lookup3."""
+    a = b = c = (0xDEADBEEF + len(data)) & _MASK
+    for start in range(0, len(data), 12):
+        x, y, z = struct.unpack("<III", data[start : start + 12].ljust(12, b"\0"))
+        a, b, c = (a + x) & _MASK, (b + y) & _MASK, (c + z) & _MASK
+        if start + 12 < len(data):
+            for k in (4, 6, 8, 16, 19, 4):
+                a, c = ((a - c) & _MASK) ^ _rotated(c, k), (c + b) & _MASK
+                a, b, c = b, c, a
+    for k in (14, 11, 25, 16, 4, 14, 24):
+        c = ((c ^ b) - _rotated(b, k)) & _MASK
+        a, b, c = b, c, a
+    return b
+
+
+def _rotated(x: int, k: int) -> int:
+    return ((x << k) | (x >> (32 - k))) & _MASK

@@ -64,8 +64,9 @@ XZ = partial(lzma.compress, preset=0), lzma.decompress
 def read_rows(path: Path, how: Mapping[str, Any]) -> str:
     """Read a file completely, in every way its source offers, and return a digest of what was found."""
     source = standout.read(path, **how)
-    blocks = list(source.blocks(7))
-    assert all(block.ndim == 2 and block.shape[1] == source.n_features and 0 < len(block) <= 7 for block in blocks)
+    rows = 7 if (source.n_rows or 0) < 1000 else 4096  # thousands of small blocks only take time
+    blocks = list(source.blocks(rows))
+    assert all(block.ndim == 2 and block.shape[1] == source.n_features and 0 < len(block) <= rows for block in blocks)
     assert sum(map(len, blocks)) == source.n_rows, "other rows than announced"
     assert source.names is None or len(source.names) == source.n_features
     found = [source.n_rows, source.n_features, source.names, *(np.ascontiguousarray(b).tobytes() for b in blocks)]
@@ -129,9 +130,25 @@ def _hdf5(path: Path, **how: Any) -> None:
         file["more"] = ["text", "of any length"] * 6
 
 
-def _h5ad(path: Path, matrix: Any) -> None:
+def _structures(path: Path, libver: str, how: int) -> None:
+    """Write the structures of HDF5 that other writers here do not: dense links and attributes, indices of chunks."""
+    shape: Any = [{"chunks": (2, 1)}, {"chunks": (2, 1), "maxshape": (None, 5)}, {"maxshape": (None, None)}, {}][how]
+    filters: Any = [{"compression": "lzf"}, {"fletcher32": True}, {"scaleoffset": 2, "shuffle": True}, {}][how]
+    with h5py.File(path, "w", libver=libver, track_order=how == 1) as file:
+        for i in range(30):
+            file.create_dataset(f"g/{i}", data=i)
+        file["g"].create_dataset("rows", data=ROWS, **shape, **filters)
+        file["g"].create_dataset("label", data=list("abc") * 4, chunks=(4,) if how else None, dtype=h5py.string_dtype())
+        file["g"].create_dataset("number", data=np.arange(12), dtype="f4" if how else ">i2")
+        for i in range(12):
+            file["g/rows"].attrs[f"note{i}"] = "text" * how
+        file["g/rows"].attrs["names"] = list(NAMES)
+        file["soft"] = h5py.SoftLink("/g/rows")
+
+
+def _h5ad(path: Path, matrix: Any, **how: Any) -> None:
     obs = pd.DataFrame({"c": pd.Categorical(["a", "b"] * 6)}, index=[f"cell{i}" for i in range(12)])
-    anndata.AnnData(matrix, obs=obs, var=pd.DataFrame(index=list(NAMES))).write_h5ad(path)
+    anndata.AnnData(matrix, obs=obs, var=pd.DataFrame(index=list(NAMES))).write_h5ad(path, **how)
 
 
 def _cell_ranger(path: Path, version: int) -> None:
@@ -318,6 +335,25 @@ KINDS = {
     ], options=TABLE),
     "arrow stream": Kind("a.arrow", [lambda path: _arrow(path, pa.ipc.new_stream)], options=TABLE),
     "h5": Kind("a.h5", [_hdf5, lambda path: _hdf5(path, libver="latest")]),
+    "h5, structures": Kind("a.h5", [
+        partial(_structures, libver=libver, how=how) for libver in ("earliest", "v110", "latest") for how in range(4)
+    ], damage.linked, options=({"key": "g/rows"}, {"key": "g/rows", "memory": 0})),
+    "h5ad, structures": Kind("a.h5ad", [
+        lambda path: _h5ad(path, ROWS),
+        lambda path: _h5ad(path, sparse.csr_matrix(ROWS), compression="gzip"),
+    ], damage.linked, options=({}, {"memory": 0}, {"label": "c"})),
+    "loom, structures": Kind("a.loom", [
+        _loom,
+        lambda path: _loom(path, libver="latest"),
+    ], damage.linked, options=LABELLED),
+    "10x HDF5, structures": Kind("a.h5", [
+        lambda path: _cell_ranger(path, 3),
+        lambda path: _cell_ranger(path, 2),
+    ], damage.linked),
+    "mat 7.3, structures": Kind("a.mat", [
+        lambda path: _mat73(path, ROWS),
+        lambda path: _mat73(path, sparse.csc_array(ROWS)),
+    ], damage.linked, options=LABELLED),
     "h5ad": Kind("a.h5ad", [
         lambda path: _h5ad(path, ROWS),
         lambda path: _h5ad(path, sparse.csr_matrix(ROWS)),

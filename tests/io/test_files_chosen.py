@@ -1,12 +1,15 @@
 """Rows and columns of a table are selected by value and name, whatever the spelling of numbers."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
 import standout
 from conftest import NAMES
-from standout.errors import ColumnError, FeatureError, StandoutWarning
+from standout.errors import ColumnError, FeatureError, InputError, StandoutWarning
 
 
 @pytest.mark.parametrize("memory", ["1GB", 0])
@@ -60,3 +63,14 @@ def test_only_stars_and_question_marks_are_wildcards(tmp_path, refused):
     with pytest.raises(ColumnError) as error:
         names(drop=["y", "x[12]"])
     assert error.value.argument == "drop" and error.value.column == "x[12]"
+
+
+def test_devices_and_named_pipes_are_errors_instead_of_being_read_for_ever(tmp_path):
+    os.mkfifo(tmp_path / "a.csv")
+    (tmp_path / "b.csv").symlink_to("/dev/zero")
+    (tmp_path / "a.zarr").mkdir()
+    zarr.create_array(tmp_path / "a.zarr", data=np.ones((4, 2)), chunks=(2, 2), overwrite=True)
+    os.mkfifo(tmp_path / "a.zarr" / "c" / "1" / "1")
+    for name in ("a.csv", "b.csv", "a.zarr"):
+        with pytest.raises(InputError, match="a device or a named pipe"):
+            standout.read(tmp_path / name)

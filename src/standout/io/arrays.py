@@ -319,18 +319,20 @@ def open_hdf5(path: Path, options: Options, role: str) -> Source:
     group, with one value for each row, are metadata.
     """
     location = f"{role}: {path}"
+    store = import_extra("standout.io.hdf5", location).HDF5Store(path, location)
     h5py = import_extra("h5py", location)
-    store = import_extra("standout.io.heap", location).HDF5Store(path, location)
     with readable(location, "HDF5", path), store.open() as file:
         items: dict[str, Any] = {}
         file.visititems(items.__setitem__)
         arrays = {k: v for k, v in items.items() if isinstance(v, h5py.Dataset) and v.shape is not None}
         text = {key for key, array in arrays.items() if h5py.check_string_dtype(array.dtype) is not None}
         members = {key: Member(array.shape, array.dtype, key in text) for key, array in arrays.items()}
-        matrix = None
-        if path.suffix.lower() == ".mat":
+        suffix, matrix = path.suffix.lower(), None
+        if suffix in (".mat", ".loom"):
+            store.check_links()
+        if suffix == ".mat":
             matrix = import_module("standout.io.matlab").stored_matrix(store, items, options)
-        elif not options.cube:
+        elif not options.cube and not store.external:  # layouts in which a link could be followed
             matrix = import_module("standout.io.genomics").stored_matrix(store, file, options)
         if matrix is not None:
             return as_source(matrix, options, role)
@@ -406,8 +408,8 @@ class Store:
     def __init__(self, path: Path, location: str):
         self.path, self.location = path, location
 
-    def open(self, numbers: bool = False) -> AbstractContextManager[Any]:
-        """Open the store, to read text and attributes, too, or only arrays of numbers."""
+    def open(self) -> AbstractContextManager[Any]:
+        """Open the store."""
         raise NotImplementedError
 
     def check(self, item: Any) -> None:
@@ -421,27 +423,29 @@ class Store:
 
     def check_size(self, array: Any) -> None:
         """Raise an error for an array that claims far more bytes than the store can hold."""
-        if not (getattr(array, "is_virtual", False) or getattr(array, "external", None)):  # stored in other files
+        if not getattr(array, "is_virtual", False):  # stored in other files
             claimed = max(math.prod(array.shape), math.prod(array.chunks or ())) * array.dtype.itemsize
             name = str(array.name or "").strip("/")
             files.check_size(claimed, self.size, f"{self.location}: {name}" if name else self.location)
 
     @contextmanager
-    def item(self, key: str, numbers: bool = False) -> Iterator[Any]:
+    def item(self, key: str) -> Iterator[Any]:
         """Open the array or group at ``key`` (empty: the store itself)."""
-        with self.open(numbers) as root:
+        with self.open() as root:
             yield root[key] if key else root
 
     def read(self, key: str) -> NDArray[Any]:
         """Return the values of an array of numbers or text."""
         with self.item(key) as item:
             self.check(item)
+            if item.dtype.names is not None:
+                raise ValueError(f"{key} is a structured array")
             return np.asarray(item[...])
 
 
 class _ZarrStore(Store):
     @contextmanager
-    def open(self, numbers: bool = False) -> Iterator[Any]:  # noqa: ARG002
+    def open(self) -> Iterator[Any]:
         storage, path = import_module("zarr.storage"), self.path
         store = storage.ZipStore(path, mode="r") if path.is_file() else storage.LocalStore(path, read_only=True)
         try:
@@ -479,5 +483,5 @@ def _chunked_matrix(
             if values.shape == array.shape[-1:] and (isinstance(given, list) or values.dtype.kind in "OUS"):
                 names = files.as_names(values)
                 break
-    reader = ChunkedReader(partial(store.item, chosen, numbers=True), array)
+    reader = ChunkedReader(partial(store.item, chosen), array)
     return MatrixFile(store.path, kind, reader, names, metadata, tuple(metadata))

@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from standout.errors import InputError, NotNumbersError, StandoutError
-from standout.io.header import number_pattern, parse_header
 from standout.io.options import Options, choose
 from standout.io.source import first_line
 from standout.io.stream import Stream, TableInMemory
 from standout.io.tables import Columns, RowBatch, TableFile, check_same, coded, is_number, numbers_of, open_table
-from standout.io.text import SIGNATURES, opened_text
+from standout.io.text import SIGNATURES, number_pattern, opened_text, parse_header
 
 # Bytes read first to find the header, and the longest header.
 _HEADER_BYTES = 2**18

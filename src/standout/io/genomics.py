@@ -90,7 +90,7 @@ def _cell_ranger_matrix(store: Store, root: Any, groups: list[str], options: Opt
     group = root[name]
     n_features, n_cells = (int(length) for length in _values(store, f"{name}/shape", 2))
     files.check_sparse_parts(group, (n_cells, n_features), store.size, location)
-    reader = CSRReader(partial(store.item, name, numbers=True), group, (n_cells, n_features))
+    reader = CSRReader(partial(store.item, name), group, (n_cells, n_features))
     genes = ["genes", "gene_names"]
     if "features" in group:
         genes = [f"features/{part}" for part in ("id", "name", "feature_type", "genome")]
@@ -112,7 +112,7 @@ def _loom_matrix(store: Store, root: Any, options: Options) -> MatrixFile:
     array = root[key]
     files.check_matrix(Member(array.shape[::-1], array.dtype), f"{location}: {key}")
     store.check(array)
-    reader = ChunkedReader(partial(store.item, key, numbers=True), array, reverse=True)
+    reader = ChunkedReader(partial(store.item, key), array, reverse=True)
     n_cells, n_features = reader.shape
     genes = root["row_attrs"]
     symbols, ids = (

@@ -26,7 +26,7 @@ from scipy import sparse
 from standout.errors import InputError, NotNumbersError, did_you_mean, listed
 from standout.io import matrix as files
 from standout.io.arrays import Store
-from standout.io.heap import HDF5Store
+from standout.io.hdf5 import HDF5Store
 from standout.io.matrix import InMemoryReader, MatrixFile, MatrixReader, Member, Open, as_source
 from standout.io.memory import NUMBERS, checked_table, sparse_from_parts
 from standout.io.options import Options
@@ -45,7 +45,10 @@ def open_h5ad(path: Path, options: Options, role: str) -> Source:
     ``key`` is a layer (``"counts"`` or ``"layers/counts"``), ``"X"`` (the default) or ``"raw"``. Dense and CSR
     matrices are read in blocks of rows; CSC matrices must fit in ``memory``.
     """
-    return open_store(HDF5Store(path, f"{role}: {path}"), options, role)
+    store = HDF5Store(path, f"{role}: {path}")
+    with readable(store.location, "h5ad", path):
+        store.check_links()
+    return open_store(store, options, role)
 
 
 def open_store(store: Store, options: Options, role: str) -> Source:
@@ -62,7 +65,7 @@ def open_store(store: Store, options: Options, role: str) -> Source:
         stored += [f"layers/{name}" for name in root.get("layers", ())]
         key = _matrix_path(options.key, stored, location)
         store.check(root[key])
-        open_matrix = partial(store.item, key, numbers=True)
+        open_matrix = partial(store.item, key)
         reader = _stored_reader(path, open_matrix, root[key], options, f"{location}: {key}")
         names = files.as_names(_read_column(store, "raw/var" if key == "raw/X" else "var", None))
         obs = root["obs"]

@@ -226,13 +226,13 @@ def _stored_reader(store: Store, items: Mapping[str, Any], name: str, options: O
     item = items[name]
     if "MATLAB_sparse" not in item.attrs:
         store.check(item)
-        return ChunkedReader(partial(store.item, name, numbers=True), item, reverse=True)
+        return ChunkedReader(partial(store.item, name), item, reverse=True)
     shape = (int(item.attrs["MATLAB_sparse"]), item["jc"].shape[0] - 1)
     stored = {"data": item["data"], "indices": item["ir"], "indptr": item["jc"]}
     files.check_sparse_parts(stored, shape, store.size, location)
     nbytes = sum(int(part.nbytes) for part in stored.values())
     reason, remedy = "a sparse MATLAB matrix cannot be read in blocks of rows", "convert it to h5ad in CSR, which can"
     files.check_fits(nbytes, options.memory, location, reason, remedy)
-    with store.item(name, numbers=True) as group:
+    with store.item(name) as group:
         parts = {part: np.asarray(group[key][...]) for part, key in zip(stored, ("data", "ir", "jc"), strict=True)}
     return InMemoryReader(sparse_from_parts("csc", parts, shape).tocsr())

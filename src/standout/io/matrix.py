@@ -33,6 +33,7 @@ Column = Callable[[], NDArray[Any]]  # reads one metadata column
 _READ_BYTES = 64 * 2**20
 # Skipping fewer bytes than this costs more than reading them.
 GAP_BYTES = 256 * 2**10
+_CHUNK_BYTES = 2**10
 # Rows of a sparse matrix are read in parts of about this size.
 _SPARSE_BYTES = 8 * 2**20
 CSR_ARRAYS = ("data", "indices", "indptr")
@@ -129,7 +130,10 @@ def size_on_disk(path: Path) -> int:
     """Return the size of a file, or of all files in a directory."""
     if path.is_file():
         return path.stat().st_size
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    parts = [part for part in path.rglob("*") if not part.is_dir()]
+    if not all(part.is_file() for part in parts):
+        raise ValueError("its directory contains a device or a named pipe")
+    return sum(part.stat().st_size for part in parts)
 
 
 def choose_array(members: Mapping[str, Member], key: str | None, location: str, cube: bool = False) -> str:
@@ -247,6 +251,10 @@ class ChunkedReader(MatrixReader):
         order = -1 if reverse else 1
         *image, n_features = array.shape[::order]
         super().__init__((math.prod(image), n_features), array.dtype)
+        if array.chunks:  # HDF5 needs memory for each chunk that it reads, however small
+            self.nbytes = max(
+                self.nbytes, _CHUNK_BYTES * math.prod(map(math.ceil, np.divide(array.shape, array.chunks)))
+            )
         self._open, self._reverse, self._width = open_array, reverse, math.prod(image[1:])  # width of an image, or 1
         # A piece of every stored line is read for some rows of a reversed array: many rows cost as little as one.
         together = array.chunks[::order][0] if array.chunks else GAP_BYTES // array.dtype.itemsize if reverse else 1

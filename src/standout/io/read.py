@@ -400,6 +400,8 @@ def _files(path: Path, where: str) -> tuple[Path, ...]:
             raise InputError(f"{where}: this directory holds no tables. Give one with {listed(tuple(_TABLES))} files.")
         return tuple(found)
     if path.exists():
+        if not (path.is_file() or path.is_dir()):
+            raise InputError(f"{where}: this is a device or a named pipe. Give a file, or `-` for standard input.")
         return (path,)
     if has_magic(str(path)):
         matched = sorted(Path(name) for name in iglob(str(path), recursive=True))
