@@ -280,7 +280,7 @@ def _by_label(given: FitArguments, background_label: Any, whole: bool) -> Inputs
         )
     source = open_data(given.X, "X")
     roles = [_SINGLE if len(wanted) == 1 else background_name(label) for label in wanted]
-    if not (source.is_local and source.rereadable) or source.is_incomplete:
+    if not isinstance(source, RowSource) and (source.is_incomplete or not (source.is_local and source.rereadable)):
         moments, found = source.moments_by_label(given.y, wanted, given.sample_weight, given.groups, roles)
         if whole:
             _check_occurring([label for i, label in enumerate(wanted) if i not in moments], -1 in moments, found)
@@ -288,7 +288,7 @@ def _by_label(given: FitArguments, background_label: Any, whole: bool) -> Inputs
     warn_unused(
         source,
         "X",
-        "passes over rows selected by background_label are not saved. Select target and background with `where`, as "
+        "passes over rows selected by background_label are not saved. Choose target and background with `where`, as "
         "two datasets with separate checkpoints.",
     )
     labels = _labels(given.y, source, wanted)

@@ -114,3 +114,22 @@ def test_without_click_the_command_names_the_extra_to_install(tmp_path):
     printed = subprocess.run([sys.executable, "-m", "standout", "--help"], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": str(tmp_path)})  # fmt: skip
     assert printed.returncode == 2 and "pip install 'standout[cli]'" in printed.stderr
+
+
+def test_a_command_ends_its_worker_processes(tmp_path):
+    # A reader's thread that is still alive makes the process end at once; its workers must not keep stdout open.
+    code = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from joblib import Parallel, delayed
+from standout.cli import main
+if __name__ == "__main__":
+    Parallel(2)(delayed(abs)(i) for i in range(4))
+    ThreadPoolExecutor().submit(abs, 1)
+    sys.argv = ["standout", "--version"]
+    sys.exit(main())
+"""
+    script = tmp_path / "script.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=True)
+    assert "standout" in done.stdout and done.stderr == ""

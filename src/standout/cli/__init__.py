@@ -5,6 +5,7 @@ Exit codes: 0 success, 1 internal error, 2 bad input or usage, 130 interrupted, 
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -31,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and (busy or explored or code in (130, 143)):
         # Readers, or a computation of the explorer, may still be running. Joining them at a normal exit can take long,
         # or abort the interpreter. Ctrl-C ends the explorer: taking down all modules would take most of the time.
+        if (loky := sys.modules.get("joblib.externals.loky")) is not None:
+            loky.get_reusable_executor(reuse=True).shutdown(kill_workers=True)  # they would keep stdout open for minutes
+            atexit._run_exitfuncs()  # removes the files of the workers
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()

@@ -21,8 +21,8 @@ import h5py
 
 # Seconds for one step, on a busy machine or a slow disk; usually it takes microseconds.
 _SECONDS = 5
-# Bytes that a file may take, and for each of its bytes.
-_MEMORY, _MEMORY_PER_BYTE = 2**26, 100
+# Bytes of address space that a file may take, and for each of its bytes. A thread reserves 2**27 of them by itself.
+_MEMORY, _MEMORY_PER_BYTE = 2**28, 100
 _COPY = "Copy the data into one file, for instance with h5py: file.copy(..., expand_external=True)"
 _ROWS = 2**14  # rows of text that are read in one step
 _ANY_CLAIM, _MAX_EXPANSION = 10**7, 10_000  # arrays of text that claim more bytes are not read: their reader refuses it
