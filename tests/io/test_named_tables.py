@@ -121,7 +121,11 @@ def test_every_function_matches_columns_by_name(frames, kind):
 def test_other_features_are_an_error(frames, refused, kind):
     target, background = frames
     given = KINDS[kind](background.rename(columns={"b": "z"}))
-    refused(lambda: DPCA().fit(target, background=given), "missing features of the target (1): 'b'", "not in the target (1): 'z'")
+    refused(
+        lambda: DPCA().fit(target, background=given),
+        "missing features of the target (1): 'b'",
+        "not in the target (1): 'z'",
+    )
 
 
 def test_arrays_without_coordinates_are_matched_by_position(data):

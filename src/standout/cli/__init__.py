@@ -33,8 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Readers, or a computation of the explorer, may still be running. Joining them at a normal exit can take long,
         # or abort the interpreter. Ctrl-C ends the explorer: taking down all modules would take most of the time.
         if (loky := sys.modules.get("joblib.externals.loky")) is not None:
-            loky.get_reusable_executor(reuse=True).shutdown(kill_workers=True)  # they would keep stdout open for minutes
-            atexit._run_exitfuncs()  # removes the files of the workers
+            # Its processes would keep stdout open for minutes; exit handlers remove their files.
+            loky.get_reusable_executor(reuse=True).shutdown(kill_workers=True)
+            atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
