@@ -44,31 +44,40 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {system}; {packages}"
 
 
-def row(result: Result) -> str:
+def row(case: str, result: Result) -> str:
     verdict = "yes" if result.holds else "**no**"
-    return f"| {result.what} | {result.value:.3g} {result.unit} | {result.limit} | {verdict} | {result.note} |"
+    return f"| {case} | {result.what} | {result.value:.3g} {result.unit} | {result.limit} | {verdict} | {result.note} |"
 
 
-HEADER = "| case | measured | limit | met | times |\n|---|---|---|---|---|"
+INTRO = """Written by `make bench`. Ratios are measured within one run, as medians over interleaved pairs.
+`python -m benchmarks CASE --write docs/evidence/benchmarks.md` repeats one case."""
+HEADER = "| case | what | measured | limit | met | times |\n|---|---|---|---|---|---|"
+
+
+def write(page: Path, rows: dict[str, list[str]]) -> None:
+    """Write the table; rows of cases that were not run stay as they are."""
+    before = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
+    kept = {name: [line for line in before if line.startswith(f"| {name} |")] for name in CASES}
+    table = [line for lines in (kept | rows).values() for line in lines]
+    text = "\n\n".join(["# Benchmarks", INTRO, "\n".join([HEADER, *table]), machine()])
+    page.write_text(f"{text}\n", encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", choices=[*CASES, []], help="cases to run (default: all)")
-    parser.add_argument("--write", type=Path, help="write the table to this Markdown file")
+    parser.add_argument("--write", type=Path, help="write the rows to the table in this Markdown file")
     chosen = parser.parse_args()
-    lines = [HEADER]
+    rows: dict[str, list[str]] = {}
     print(HEADER, flush=True)
     for name in chosen.cases or CASES:
+        rows[name] = []
         for result in CASES[name]():
-            lines.append(row(result))
-            print(lines[-1], flush=True)
+            rows[name].append(row(name, result))
+            print(rows[name][-1], flush=True)
+        if chosen.write:
+            write(chosen.write, rows)
     print(f"\n{machine()}")
-    if chosen.write:
-        intro = "Written by `make bench`. Ratios are measured within one run, as medians over interleaved pairs."
-        chosen.write.write_text(
-            f"# Benchmarks\n\n{intro}\n\n" + "\n".join(lines) + f"\n\n{machine()}\n", encoding="utf-8"
-        )
 
 
 if __name__ == "__main__":
