@@ -4,6 +4,7 @@ Every case runs in a child process with a limit of time, so that a hang or a cra
 """
 
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -236,3 +237,16 @@ def test_a_virtual_dataset_is_read_from_its_own_files(tmp_path):
     source = standout.read(tmp_path / "a.h5")
     assert source.names == tuple("abcde")
     np.testing.assert_array_equal(source.rows(0, 12), ROWS)
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_a_checksummed_chunk_that_claims_to_be_shorter_than_its_checksum_is_an_error(tmp_path, size):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        file.create_dataset("rows", data=np.arange(60.0).reshape(12, 5), chunks=(2, 1), fletcher32=True)
+    content = bytearray(path.read_bytes())
+    [node] = [found.start() for found in re.finditer(b"TREE\x01\x00", bytes(content))]  # the index of the chunks
+    struct.pack_into("<I", content, node + 24, size)
+    path.write_bytes(content)
+    text, _ = in_child(path)
+    assert text.startswith("refused:") and "a.h5" in text
