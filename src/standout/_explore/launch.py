@@ -60,16 +60,20 @@ class Explorer:
             timeout_graceful_shutdown=0, ws="none",
         )  # fmt: skip
         self._uvicorn = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._run, daemon=True, name="standout-explorer")
-        self._thread.start()
-        while not self._uvicorn.started and self._thread.is_alive():
+        self._stopped = threading.Event()  # Ctrl-C during the join of a thread marks the thread as stopped
+        threading.Thread(target=self._run, daemon=True, name="standout-explorer").start()
+        while not self._uvicorn.started and not self._stopped.is_set():
             time.sleep(0.005)
         if not self._uvicorn.started:
             raise StandoutError("the explorer could not start its server.")
         atexit.register(self.close)
 
     def _run(self) -> None:
-        self._uvicorn.run(sockets=[self._socket])
+        try:
+            self._uvicorn.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+            self._stopped.set()
 
     def close(self) -> None:
         """Stop the server and its tests."""
@@ -77,16 +81,15 @@ class Explorer:
         self._uvicorn.should_exit = self._uvicorn.force_exit = True
         # The server closes its socket, and then waits for answers that are still being computed: nobody reads them.
         deadline = time.monotonic() + 1.0
-        while self._thread.is_alive() and self._socket.fileno() >= 0 and time.monotonic() < deadline:
-            self._thread.join(0.01)
-        self._thread.join(0.1)
-        self._socket.close()
+        while self._socket.fileno() >= 0 and time.monotonic() < deadline:
+            self._stopped.wait(0.01)
+        self._stopped.wait(0.1)
         atexit.unregister(self.close)
 
     def wait(self) -> None:
         """Wait until the server stops, for instance by Ctrl-C."""
-        while self._thread.is_alive():
-            self._thread.join(0.2)
+        while not self._stopped.wait(0.2):
+            pass
 
     def __enter__(self) -> Explorer:
         return self

@@ -73,10 +73,12 @@ class _Inspector:
         if sys.executable and not getattr(sys, "frozen", False):
             # Without the packages of the site, which take longer to load than h5py; they are found by the path.
             code = f"import sys; sys.path[:] = {sys.path!r}; exec(open({str(_SCRIPT)!r}).read())"
-            pipe = subprocess.PIPE
+            command, pipe = [sys.executable, "-ES", "-c", code], subprocess.PIPE
+            # glibc would reserve memory for the thread of the time limit, as much as a file may take.
+            variables = {**os.environ, "MALLOC_ARENA_MAX": "1"}
             with suppress(OSError):
                 self._child = subprocess.Popen(
-                    [sys.executable, "-ES", "-c", code], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+                    command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=variables
                 )
 
     def inspect(self, path: Path) -> dict[str, Any]:

@@ -21,8 +21,8 @@ import h5py
 
 # Seconds for one step, on a busy machine or a slow disk; usually it takes microseconds.
 _SECONDS = 5
-# Bytes of address space that a file may take, and for each of its bytes. A thread reserves 2**27 of them by itself.
-_MEMORY, _MEMORY_PER_BYTE = 2**28, 100
+# Bytes that a file may take, and for each of its bytes.
+_MEMORY, _MEMORY_PER_BYTE = 2**26, 100
 _COPY = "Copy the data into one file, for instance with h5py: file.copy(..., expand_external=True)"
 _TRUSTING = {h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_SZIP, h5py.h5z.FILTER_NBIT, h5py.h5z.FILTER_SCALEOFFSET}
 _ROWS = 2**14  # rows of text that are read in one step
