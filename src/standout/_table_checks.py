@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from standout._blas import threads_for
 from standout._dataset import Dataset
 from standout._effective import serial_notes
 from standout._replicates import replicate_notes
@@ -72,8 +71,7 @@ _KNOWN_GENE = re.compile(
 
 def data_notes(given: Sequence[Dataset], matched: Sequence[Dataset]) -> tuple[Note, ...]:
     """Return all findings about the data of a fit, as given and on the same features: dependent rows, faulty tables."""
-    with threads_for(0):  # products of few rows with one vector
-        return (*replicate_notes(given), *serial_notes(matched), *table_notes(matched))
+    return (*replicate_notes(given), *serial_notes(matched), *table_notes(matched))
 
 
 def table_notes(datasets: Sequence[Dataset]) -> tuple[Note, ...]:
