@@ -1,5 +1,7 @@
 """Reading ahead gives the same items, never more than two too early, and leaves no thread and no open file behind."""
 
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -14,7 +16,11 @@ from standout.io.source import ahead
 
 
 def readers():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("standout-reader")]
+    """Return the reader threads that do not end."""
+    found = [thread for thread in threading.enumerate() if thread.name.startswith("standout-reader")]
+    for thread in found:
+        thread.join(timeout=30)
+    return [thread for thread in found if thread.is_alive()]
 
 
 class Items:
@@ -64,6 +70,22 @@ def test_a_caller_who_stops_early_leaves_nothing_behind(stop):
     with pytest.raises(stop):
         blocks.throw(stop)
     assert items.closed and items.asked <= 3 and not readers()
+
+
+IN_THE_GARBAGE_COLLECTOR = """
+import threading
+from standout.io.source import ahead
+blocks = ahead(iter(range(10)))
+next(blocks)
+with threading._shutdown_locks_lock:
+    blocks.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(threading, "_shutdown_locks_lock"), reason="this Python joins threads without a lock")
+def test_the_garbage_collector_may_close_it_while_a_thread_starts():
+    # A thread that starts holds this lock, and garbage is collected there as anywhere: joining the reader would hang.
+    subprocess.run([sys.executable, "-c", IN_THE_GARBAGE_COLLECTOR], check=True, timeout=60)
 
 
 def test_a_fit_that_fails_in_the_middle_of_a_file_leaves_no_thread(tmp_path, refused):

@@ -353,12 +353,18 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
     pool = ThreadPoolExecutor(1, thread_name_prefix="standout-reader")
     pending: deque[Future[Any]] = deque(pool.submit(next, items, _END) for _ in range(_DEPTH))
     try:
-        while (item := pending.popleft().result()) is not _END:
+        while (item := pending[0].result()) is not _END:
+            pending.popleft()
             pending.append(pool.submit(next, items, _END))
             yield cast(T, item)
             del item  # the caller's copy is the only one while the next is waited for
     finally:
-        pool.shutdown(cancel_futures=True)
+        # Wait for the reads, not for the thread: until Python 3.12 a join may wait forever in the garbage collector,
+        # which closes generators even while another thread starts and holds a lock that the join needs.
+        pool.shutdown(wait=False, cancel_futures=True)
+        while pending:
+            if not (read := pending.popleft()).cancelled():
+                read.exception()
         if isinstance(items, Generator):
             items.close()
 
