@@ -76,25 +76,39 @@ def browser():
         opened.close()
 
 
-@pytest.fixture(params=[1400, 800], ids=["wide", "narrow"])
-def page(request, browser, started):
-    """A page whose errors and foreign requests fail the test."""
+@pytest.fixture(scope="module", params=[1400, 800], ids=["wide", "narrow"])
+def window(request, browser):
+    """One window for all tests of a width: loading a page again takes half the time."""
     context = browser.new_context(viewport={"width": request.param, "height": 950}, accept_downloads=True)
-    opened = context.new_page()
-    errors = []
-    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    host = urlsplit(started[1]).netloc
-    opened.on("request", lambda sent: errors.append(sent.url) if urlsplit(sent.url).netloc not in (host, "") else None)
-    load(opened, started[1])
-    yield opened
+    yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def page(window, started):
+    """A page whose errors and foreign requests fail the test."""
+    errors, host = [], urlsplit(started[1]).netloc
+    listeners = {
+        "console": lambda message: errors.append(message.text) if message.type == "error" else None,
+        "pageerror": lambda error: errors.append(str(error)),
+        "request": lambda sent: errors.append(sent.url) if urlsplit(sent.url).netloc not in (host, "") else None,
+    }
+    for event, listener in listeners.items():
+        window.on(event, listener)
+    load(window, started[1])
+    yield window
+    for event, listener in listeners.items():
+        window.remove_listener(event, listener)
     assert errors == []
 
 
 def load(page, url):
-    page.goto(url)
-    page.reload()  # an address that differs in its fragment only is not loaded again
+    """Load a page; an address that differs from the last one in its fragment only is loaded as well."""
+    if page.url == "about:blank":
+        page.goto(url)
+    else:
+        page.evaluate("(url) => { history.replaceState(null, '', url); history.scrollRestoration = 'manual'; }", url)
+        page.reload()
     page.wait_for_selector("html[data-ready=true]", timeout=60_000)
 
 
@@ -166,22 +180,6 @@ def test_the_dial_moves_the_points_and_the_ratios(page):
     np.testing.assert_allclose(coordinates(page, "right", "case"), before)
 
 
-def test_the_dial_answers_within_a_tenth_of_a_second_of_server_time(page):
-    wait_text(page, "#right-value", "automatic")
-    script = """async () => {
-      const times = [];
-      for (let stop = 1; stop < 20; stop++) {
-        const began = performance.now();
-        const body = JSON.stringify({ method: "dpca", stop, x: 0, y: 1, on: [0, 1] });
-        const ask = (name) => fetch(`api/${name}`, { method: "POST", body }).then((answer) => answer.arrayBuffer());
-        await Promise.all(["points", "describe"].map(ask));
-        times.push(performance.now() - began);
-      }
-      return times.sort((one, two) => one - two)[9];
-    }"""
-    assert page.evaluate(script) < 1000  # a bound for a busy machine; the benchmarks measure it
-
-
 def test_a_lasso_shows_why_and_a_second_one_is_compared(page):
     wait_text(page, "#right-value", "automatic")
     scores = coordinates(page, "right", "case")[0].mean()
@@ -249,21 +247,21 @@ def test_a_test_can_be_cancelled_and_run_to_its_verdict(page):
     assert "Permutation test" in page.text_content("#test-summary")
 
 
-@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet", "report.html", "model.standout"])
-def test_files_are_downloaded(page, started, name, tmp_path):
-    with page.expect_download() as got:
-        page.click(f"[data-export='{name}']")
-    got.value.save_as(tmp_path / name)
-    assert (tmp_path / name).stat().st_size > 500
-
-
-@pytest.mark.parametrize("kind", ["svg", "png"])
-def test_pictures_are_downloaded(page, tmp_path, kind):
-    with page.expect_download() as got:
-        page.click(f"[data-picture='{kind}']")
-    got.value.save_as(tmp_path / f"picture.{kind}")
-    content = (tmp_path / f"picture.{kind}").read_bytes()
-    assert content.startswith(b"<svg" if kind == "svg" else b"\x89PNG") and len(content) > 5000
+def test_files_and_pictures_are_downloaded(page, tmp_path):
+    starts = {
+        "[data-export='scores.csv']": b'"dataset",',
+        "[data-export='scores.parquet']": b"PAR1",
+        "[data-export='report.html']": b"<!doctype html>",
+        "[data-export='model.standout']": b"PK",
+        "[data-picture='svg']": b"<svg",
+        "[data-picture='png']": b"\x89PNG",
+    }
+    for button, start in starts.items():
+        with page.expect_download() as got:
+            page.click(button)
+        got.value.save_as(tmp_path / "file")
+        content = (tmp_path / "file").read_bytes()
+        assert content.lower().startswith(start.lower()) and len(content) > 2000, button
 
 
 def test_exported_code_and_command_give_the_numbers_on_the_screen(page, started, tmp_path):
@@ -393,7 +391,7 @@ def test_reduced_motion_and_the_dark_theme_are_respected(browser, started):
 
 
 def test_ten_tabs_work_at_the_same_time(browser, started):
-    context = browser.new_context(viewport={"width": 800, "height": 600}, reduced_motion="reduce")
+    context = browser.new_context(viewport={"width": 400, "height": 300}, reduced_motion="reduce")
     tabs = [context.new_page() for _ in range(10)]
     for tab in tabs:  # without waiting for the one before
         tab.goto(started[1], wait_until="commit")
