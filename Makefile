@@ -47,7 +47,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	@sh scripts/install-debian java "Spark tests" openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless
 	@sh scripts/install-debian chromium "Browser tests" chromium
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -rs -m "not slow"
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -rs -m "not slow and not docs"
 
 test-slow: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m slow
@@ -84,7 +84,7 @@ docs: $(VENV)/.docs
 docs-write: $(VENV)/.docs
 	$(BIN)/python scripts/write_docs.py
 
-# Links, the coverage of public names, the site in a browser, code and generated parts of the pages, and doctests.
+# Links, public names, the site in a browser, code and generated parts of the pages, the examples, and doctests.
 DOCS_TESTS ?= tests/site tests/test_docs.py tests/test_examples.py tests/test_paper_page.py src
 docs-check: docs
 	@sh scripts/install-debian chromium "Browser tests" chromium

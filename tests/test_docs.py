@@ -14,6 +14,7 @@ from helpers import quiet
 
 ROOT = Path(__file__).parents[1]
 EXPLANATION, REFERENCE, EVIDENCE = (ROOT / "docs" / name for name in ("explanation", "reference", "evidence"))
+runs_code = pytest.mark.docs  # minutes in total: run by make docs-check
 
 
 def load_script(name):
@@ -36,6 +37,7 @@ def has_code(page):
     return WRITER._BLOCK.search(page.read_text(encoding="utf-8"))
 
 
+@runs_code
 @quiet
 @pytest.mark.parametrize("page", list(filter(has_code, PAGES)), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_code_on_a_page_runs_and_prints_what_the_page_shows(page):
@@ -91,6 +93,7 @@ def test_paths_given_to_jq_are_in_the_schema():
                 place = schema["$defs"][place["$ref"].rpartition("/")[2]]
 
 
+@runs_code
 @pytest.mark.data
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "sh data" in dict(fences(page))], ids=lambda page: page.name
@@ -109,6 +112,7 @@ def written(page, name):
     return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", page.read_text(encoding="utf-8"), re.DOTALL)[1]
 
 
+@runs_code
 def test_the_table_of_the_demo_is_what_the_command_writes(writer):
     page = ROOT / "docs" / "start" / "ten-minutes.md"
     assert written(page, "demo").strip() == writer.demo_block().strip(), "run: make docs-write"
@@ -127,6 +131,7 @@ def test_the_tables_of_json_keys_are_those_of_the_schema(writer):
     assert written(REFERENCE / "json.md", "json").strip() == writer.json_tables().strip(), "run: make docs-write"
 
 
+@runs_code
 def test_the_table_of_kinds_of_data_has_the_ticks_that_tests_claim():
     script = load_script("compatibility")
     page = script.read_table(written(REFERENCE / "compatibility.md", "compatibility"))
@@ -136,6 +141,7 @@ def test_the_table_of_kinds_of_data_has_the_ticks_that_tests_claim():
     assert page == claims, "run: make docs-write"
 
 
+@runs_code
 def test_the_table_of_pure_noise_is_what_the_command_writes(writer):
     def numbers(text):
         return [float(cell) for cell in re.findall(r"(?<=\| )[-+.e\d]+(?= \|)", text)]
@@ -150,6 +156,7 @@ def test_the_table_of_verdicts_is_that_of_the_cases(writer):
     assert written(EXPLANATION / "is-it-real.md", "verdicts").strip() == writer.verdict_table(), "run: make docs-write"
 
 
+@runs_code
 @pytest.mark.data
 def test_the_table_of_the_mice_is_what_the_command_writes(writer, real_data):
     table = writer.mice_table(real_data("Data_Cortex_Nuclear.csv"))

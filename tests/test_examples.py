@@ -27,6 +27,7 @@ def test_the_gallery_has_at_least_sixteen_examples():
     assert len(EXAMPLES) >= 16
 
 
+@pytest.mark.docs
 @every_example
 def test_the_example_draws_one_picture(example, monkeypatch, capsys):
     plt.switch_backend("Agg")

@@ -18,7 +18,10 @@ from standout._cpca import CPCA
 from standout._dpca import DPCA
 from standout._moments import Moments
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = [
+    pytest.mark.xdist_group("digits"),  # one run of the experiment for all of them
+    pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning"),
+]
 
 
 @pytest.fixture(scope="module")

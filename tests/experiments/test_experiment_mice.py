@@ -17,6 +17,7 @@ from experiments.mice_measures import PAPER_GRID, chance, grid_check, paired_p, 
 from experiments.record import Plan, Spread
 from standout._dpca import DPCA
 
+pytestmark = pytest.mark.xdist_group("mice")  # one run of the experiment for all of them
 CONTROLS = ("c-CS-s", "c-SC-s")
 
 

@@ -314,8 +314,8 @@ def make(request, tmp_path):
 
 @pytest.fixture(scope="module")
 def data():
-    """More rows than one block of any source holds."""
-    target, background = whole_numbers(9_000, 9_500)
+    """More rows than the 4,096 that one block holds."""
+    target, background = whole_numbers(4_500, 5_000)
     return target + 0.25, background
 
 
@@ -340,7 +340,7 @@ def test_a_mean_a_hundred_million_times_the_sd_costs_no_source_a_digit_more_than
 @each_kind_shows("groups")
 def test_the_components_are_those_of_the_arrays_with_weights_and_groups(data, make):
     rng = np.random.default_rng(0)
-    weights, groups = rng.integers(0, 3, size=9_000), rng.integers(0, 40, size=9_000)
+    weights, groups = rng.integers(0, 3, size=4_500), rng.integers(0, 40, size=4_500)
     given = {"sample_weight": weights, "groups": groups, "background_groups": np.arange(len(data[1])) // 9}
     needs_arrays(make(data[0][:999]))
     model = DPCA(3).fit(make(data[0]), background=make(data[1]), **given)
@@ -366,7 +366,7 @@ def test_the_scores_are_those_of_the_arrays(data, make):
 
 def spoilt(rows, value, column=2):
     bad = rows.copy()
-    bad[[10, 8_000], column] = value
+    bad[[10, 4_300], column] = value
     return bad
 
 
@@ -377,6 +377,8 @@ BAD = {
 }
 
 
+# test_spark.py has the same for Spark, with the backgrounds in memory.
+@pytest.mark.parametrize("make", [name for name in SOURCES if name != "Spark"], indirect=True)
 @pytest.mark.parametrize("bad", BAD)
 def test_bad_values_are_reported_by_feature_and_count(data, make, bad, refused):
     value, kind, message = BAD[bad]
@@ -423,6 +425,6 @@ def test_features_are_matched_by_name_where_there_are_names(data, make):
 
 
 def test_weights_that_do_not_fit_are_refused(data, make, refused):
-    weights = np.ones(8_999)
+    weights = np.ones(4_499)
     needs_arrays(make(data[0][:999]))
-    refused(lambda: DPCA().fit(make(data[0]), background=make(data[1]), sample_weight=weights), "weights", "8999")
+    refused(lambda: DPCA().fit(make(data[0]), background=make(data[1]), sample_weight=weights), "weights", "4499")

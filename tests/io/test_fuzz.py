@@ -12,7 +12,7 @@ from fuzz.kinds import FAULTS, KINDS
 from fuzz.run import Tally, fuzz
 
 PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "fuzzing.md"
-COUNT = 40
+COUNT = 25
 
 pytestmark = pytest.mark.xdist_group("fuzz")  # the files of all types are read by one process
 

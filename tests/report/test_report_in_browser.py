@@ -18,7 +18,10 @@ from reports import HOSTILE, close, hostile, written
 from standout._display import number
 from standout._dpca import DPCA
 
-pytestmark = pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning")
+pytestmark = [
+    pytest.mark.xdist_group("report"),  # one set of pages for all of them
+    pytest.mark.filterwarnings("ignore::standout.errors.StandoutWarning"),
+]
 
 _HELPERS = """
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
