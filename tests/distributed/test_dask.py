@@ -413,7 +413,8 @@ def test_a_worker_killed_in_the_middle_changes_no_bit(tmp_path):
         killed.append(int(made[-1].name.split("-")[1]))
         os.kill(killed[0], signal.SIGKILL)
 
-    with started(n_workers=2) as cluster, distributed.Client(cluster) as client, dask.config.set(scheduler=client):
+    # By name, because a new worker is sent this configuration, and a client cannot be sent.
+    with started(n_workers=2) as cluster, distributed.Client(cluster), dask.config.set(scheduler="distributed"):
         killer = threading.Thread(target=kill)
         killer.start()
         disturbed = DPCA(3).fit(slow_chunks(tmp_path / "target"), background=background)
