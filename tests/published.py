@@ -47,6 +47,7 @@ def on_openml(home, name, version, attributes, rows):
     arff = "\n".join([*lines, *(",".join(map(str, row)) for row in rows), ""]).encode()
     about = {"id": "1", "name": name, "version": str(version), "description": "", "format": "ARFF", "status": "active"}
     about |= {"url": "https://www.openml.org/data/v1/download/1/it.arff", "md5_checksum": hashlib.md5(arff).hexdigest()}
+    about["file_id"] = "1"  # before scikit-learn 1.7 in the place of the address
     flags = ("is_target", "is_ignore", "is_row_identifier")
     features = [
         {"index": str(i), "name": a["name"], "data_type": "numeric" if a["kind"] == "numeric" else "nominal"}
@@ -61,7 +62,8 @@ def on_openml(home, name, version, attributes, rows):
         "qualities/1": {"data_qualities": {"quality": [{"name": "NumberOfInstances", "value": str(len(rows))}]}},
     }
     files = {f"api/v1/json/data/{path}": json.dumps(answer).encode() for path, answer in answers.items()}
-    for path, content in (files | {"data/v1/download/1/it.arff": arff}).items():
+    files |= dict.fromkeys(("data/v1/download/1/it.arff", "data/v1/download/1"), arff)
+    for path, content in files.items():
         file = home / "openml" / "openml.org" / f"{path}.gz"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(gzip.compress(content, 1))

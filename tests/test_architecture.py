@@ -12,7 +12,7 @@ LINES = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path
 
 # The aims are 90 modules and 20,000 lines. New capabilities may raise these limits; nothing else may.
 MOST_MODULES = 109
-MOST_LINES = 29_396
+MOST_LINES = 29_399
 # A fit of arrays: the numerical road, and the checks of the data that precede it. Comprehensions and generator
 # expressions do not count.
 CHECKS = {"_effective.py", "_replicates.py", "_table_checks.py"}

@@ -159,6 +159,7 @@ def test_a_wrong_download_is_refused_and_not_cached(real_data, home, refused):
     mice_on_openml(real_data("Data_Cortex_Nuclear.csv"), home, leave_out=[3])
     refused(load_mice, "miceprotein of OpenML", "rows: 1079, not 1080")
     assert not list((home / "standout").iterdir())
-    arff = home / "openml" / "openml.org" / "data" / "v1" / "download" / "1" / "it.arff.gz"
-    arff.write_bytes(arff.read_bytes()[:-1000])
+    for name in ("1.gz", "1/it.arff.gz"):
+        arff = home / "openml" / "openml.org" / "data" / "v1" / "download" / name
+        arff.write_bytes(arff.read_bytes()[:-1000])
     refused(load_mice, "could not be downloaded from OpenML", kind=DataMissingError)

@@ -276,6 +276,11 @@ def test_a_query_that_fails_is_an_error_with_its_reason(table, tmp_path, refused
     refused(lambda: standout.read(late), "LazyFrame", "a sensor failed")
 
 
+def test_a_polars_that_does_not_report_failures_is_refused(table, monkeypatch, refused):
+    monkeypatch.setattr(pl, "__version__", "1.36.1")
+    refused(lambda: standout.read(pl.from_arrow(table).lazy()), "LazyFrame needs polars 1.37", "1.36.1", "Install it")
+
+
 def test_a_closed_duckdb_connection_is_an_error(table, refused):
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     connection = duckdb.connect()

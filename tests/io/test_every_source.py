@@ -273,8 +273,9 @@ def parameters(*capabilities):
     found = []
     for name in SOURCES:
         kind, *shown = SHOWS.get(name, (name,))
-        # One process holds the cluster that several tests share.
-        marks = [pytest.mark.xdist_group("spark")] if name == "Spark" else []
+        # One process holds the cluster that several tests share; old releases leave sockets to the garbage collector.
+        spark = [pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
+        marks = spark if name == "Spark" else []
         if chosen := [what for what in capabilities if what in shown]:
             marks.append(pytest.mark.shows(kind, *chosen))
         found.append(pytest.param(name, marks=marks))

@@ -26,7 +26,7 @@ def parts_of(matrix):
 @pytest.mark.parametrize("seed", range(5))
 def test_valid_parts_give_the_matrix(form, seed):
     rng = np.random.default_rng(seed)
-    matrix = sparse.random_array((6, 8), density=0.3 * (seed > 0), rng=rng).asformat(form)
+    matrix = sparse.random_array((6, 8), density=0.3 * (seed > 0), random_state=rng).asformat(form)
     found = sparse_from_parts(form, parts_of(matrix), matrix.shape)
     np.testing.assert_array_equal(found.toarray(), matrix.toarray())
 

@@ -166,7 +166,8 @@ def seen(tmp_path_factory):
 
 
 def test_the_console_of_the_browser_is_empty(seen):
-    assert seen["console"] == []
+    advice = "Canvas2D: Multiple readback"  # of the browser to plotly, before plotly 7
+    assert [line for line in seen["console"] if advice not in line] == []
 
 
 def test_in_a_browser_hostile_text_is_shown_and_does_not_run(seen):

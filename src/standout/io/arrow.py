@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,10 @@ def open_foreign(data: Any, options: Options, role: str) -> Source:
 
 
 def _of_polars(frame: Any, role: str) -> Batches:
-    if not hasattr(frame, "collect_batches"):
-        raise InputError(f"{role}: a LazyFrame needs polars 1.34 or newer. Install it, or call collect() first.")
+    release = import_module("polars").__version__
+    if tuple(map(int, release.split(".")[:2])) < (1, 37):  # there, a query that fails may just give fewer rows
+        problem = f"a LazyFrame needs polars 1.37 or newer, and this is {release}"
+        raise InputError(f"{role}: {problem}. Install it, or call collect() first.")
 
     def read(columns: list[str], step: int) -> Iterator[Any]:
         for part in frame.select(columns).collect_batches(chunk_size=step, lazy=True):
