@@ -224,7 +224,7 @@ def hdf5(cells: int = 20_000, genes: int = 30_000) -> list[Result]:
 
             size = f"{path.suffix[1:]} of {path.stat().st_size / 1e6:.0f} MB"
             what = f"{size}: `read`, against reading without inspecting the file first"
-            results.append(at_most(what, interleaved(read, unchecked), 1.05))
+            results.append(at_most(what, interleaved(read, unchecked, 31), 1.05))
     return results
 
 
