@@ -222,6 +222,9 @@ def test_values_that_are_not_finite_are_refused_as_in_memory(rows, spark, frame,
     with pytest.raises(type(plain.value)) as error:
         DPCA().fit(made, background=rows.background)
     assert str(error.value) == str(plain.value)
+    with pytest.raises(type(plain.value)) as error:
+        DPCA().fit(rows.background, background=made)
+    assert str(error.value) == str(plain.value).replace("target: ", "background: ", 1)
 
 
 def test_missing_vectors_are_an_error(spark):

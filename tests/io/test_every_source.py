@@ -378,7 +378,7 @@ BAD = {
 }
 
 
-# test_spark.py has the same for Spark, with the backgrounds in memory.
+# test_spark.py has the same for Spark, with the other dataset in memory.
 @pytest.mark.parametrize("make", [name for name in SOURCES if name != "Spark"], indirect=True)
 @pytest.mark.parametrize("bad", BAD)
 def test_bad_values_are_reported_by_feature_and_count(data, make, bad, refused):
